@@ -1,0 +1,100 @@
+# Two commands on a fresh machine: make demo, make test. `make help` lists the rest.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The first Python that is new enough; another one: make demo PYTHON=/path/to/python3.12
+ifndef PYTHON
+PYTHON := $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+endif
+JOBS ?= 2
+TREES ?= 10000
+SEED ?= 1
+CASES ?= 50
+INSTALLED := $(VENV)/.installed
+WARM := $(VENV)/.warm
+
+.PHONY: help install demo test lint types p4 soak bench bench-dataplane bench-fabric bmv2-check images clean clients conformance fuzz-bmv2
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(WARM)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
+	@$(BIN)/p4reduce demo --out out/demo
+
+test: lint $(WARM)  ## lint, types and all tests that need no other program
+	$(BIN)/pytest -n $(JOBS)
+
+lint: $(INSTALLED)  ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+install: $(WARM)  ## only the virtual environment in .venv
+
+p4: $(INSTALLED)  ## compile p4src/ again with p4c-bm2-ss (or Docker): P4C=/path/to/p4c-bm2-ss
+	@$(BIN)/python -m p4reduce.cli.p4_build
+
+soak: $(WARM)  ## TREES=10000 random trees against the golden model
+	$(BIN)/python -m tests.golden.soak --trees $(TREES)
+
+bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as a table and CSV in out/bench
+	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
+
+bench-dataplane: $(WARM)  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
+	@$(BIN)/python -m p4reduce.dataplane.bench $(BENCH)
+
+bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
+	@$(BIN)/python -m p4reduce.fabric.bench $(BENCH)
+
+bmv2-check: $(WARM)  ## the programs on BMv2 (needs simple_switch_grpc and root)
+	$(BIN)/pytest -m bmv2 -rs
+
+clients: $(INSTALLED)  ## environments of P4Runtime clients that the server is tested with (needs PyPI)
+	$(BIN)/python -m tests.clients.install
+
+images: $(WARM)  ## draw docs/images/ again
+	@mkdir -p docs/images
+	@$(BIN)/p4reduce plan show --plan steiner --svg docs/images/steiner.svg >/dev/null
+
+conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
+	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_stf.py
+
+fuzz-bmv2: $(WARM)  ## random cases against BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
+	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --cases $(CASES)
+
+clean:  ## remove the virtual environment, caches and out/
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment, once; again when pyproject.toml changes.
+$(INSTALLED): pyproject.toml
+	@$(CHECK_PYTHON)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	@echo "installing into $(VENV) (once, about half a minute) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]' --group dev
+	@touch $@
+
+# Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
+$(WARM): $(INSTALLED)
+	@$(BIN)/python -m p4reduce.cluster.warm
+	@touch $@
+
+define CHECK_PYTHON
+if [ -z "$(PYTHON)" ]; then \
+	echo "p4reduce needs Python 3.11 or later; found: $$(python3 --version 2>&1 || true)." >&2; \
+	echo "Install one, or name it: make demo PYTHON=/path/to/python3.12" >&2; exit 1; \
+fi; \
+if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+	echo "p4reduce needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; exit 1; \
+fi; \
+if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	echo "$(PYTHON) cannot make virtual environments: its module venv or ensurepip is missing." >&2; \
+	echo "On Debian and Ubuntu: apt install python3-venv  (then make demo again)" >&2; exit 1; \
+fi
+endef
