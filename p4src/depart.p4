@@ -1,0 +1,43 @@
+// Egress: the addresses of RESULT copies, congestion marks, and what each link is given.
+#ifndef P4REDUCE_DEPART
+#define P4REDUCE_DEPART
+
+#include "headers.p4"
+
+control Depart(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    // INC packets sent by port and resend: 2 * port + resend.
+    counter(1024, CounterType.packets_and_bytes) link_sent;
+    // INC packets sent from this switch's slots, by job, type and resend: 8 * stats + 2 * type + resend.
+    counter(STATS_JOBS * STATS_PER_JOB, CounterType.packets_and_bytes) job_sent;
+
+    action address(bit<48> mac, bit<32> ip, bit<16> udp) {
+        hdr.ethernet.dst = mac;
+        hdr.ipv4.dst = ip;
+        hdr.udp.dst_port = udp;
+    }
+
+    // One entry for each child of each (job, epoch): two children, or child and parent, may share a port.
+    table replica {
+        key = { std.egress_rid: exact; }
+        actions = { address; @defaultonly NoAction; }
+        default_action = NoAction();
+        size = REPLICA_ENTRIES;
+    }
+
+    apply {
+        if (std.egress_port != CPU_PORT) {
+            if (std.egress_rid != 0) { replica.apply(); }
+            if (hdr.ipv4.isValid() && hdr.ipv4.ecn != 0 && std.enq_qdepth >= meta.ecn_threshold) {
+                hdr.ipv4.ecn = ECN_CONGESTED;
+            }
+            if (hdr.inc.isValid()) {
+                link_sent.count((bit<32>)(std.egress_port ++ hdr.inc.resend));
+                if (meta.local == 1) {
+                    job_sent.count((bit<32>)(meta.stats ++ hdr.inc.type[1:0] ++ hdr.inc.resend));
+                }
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,142 @@
+// The wire format: docs/protocol.md has the same table, workers/wire.py the same fields, and
+// tests/unit/test_wire_matches_p4.py holds the three together.
+#ifndef P4REDUCE_HEADERS
+#define P4REDUCE_HEADERS
+
+#include "sizes.p4"
+
+#define ETHERTYPE_IPV4 0x0800
+#define IP_PROTOCOL_UDP 17
+
+#define TYPE_PUSH 1
+#define TYPE_PULL 2
+#define TYPE_RESULT 3
+
+#define ETHERNET_BYTES 14
+#define IPV4_BYTES 20
+#define UDP_BYTES 8
+#define INC_BYTES 20
+#define EMPTY_UDP_LENGTH (UDP_BYTES + INC_BYTES)
+#define LANES_UDP_LENGTH (UDP_BYTES + INC_BYTES + LANE_BYTES)
+
+// Explicit congestion notification, RFC 3168.
+#define ECN_CAPABLE 2
+#define ECN_CONGESTED 3
+
+header ethernet_t {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> ether_type;
+}
+
+header ipv4_t {
+    bit<4>  version;
+    bit<4>  ihl;
+    bit<6>  dscp;
+    bit<2>  ecn;
+    bit<16> total_length;
+    bit<16> identification;
+    bit<3>  flags;
+    bit<13> fragment_offset;
+    bit<8>  ttl;
+    bit<8>  protocol;
+    bit<16> checksum;
+    bit<32> src;
+    bit<32> dst;
+}
+
+header udp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+header inc_t {
+    bit<4>  version;
+    bit<4>  type;
+    bit<4>  unused;
+    bit<1>  resend;         // not the first time that this sender sends this packet
+    bit<1>  saturated;      // some lane hit the end of int32: the sum is not exact
+    bit<1>  ecn_echo;       // some contribution crossed a congested queue
+    bit<1>  has_lanes;      // LANES int32 follow
+    bit<16> job;
+    bit<16> epoch;
+    bit<16> count;          // contributions of workers in this packet
+    bit<32> seq;            // chunk sequence number of the job, goes on across epochs
+    bit<32> iteration;      // training iteration: chooses the priority
+    bit<8>  exponent;       // block floating point: the largest exponent, biased by 127
+    bit<24> reserved;
+}
+
+#define DECLARE_WORD(i) bit<2048> w##i;
+header lanes_t {
+    FOR_EACH_WORD(DECLARE_WORD)
+}
+
+// What a refused packet is sent to the controller with.
+@controller_header("packet_in")
+header packet_in_t {
+    bit<9>  ingress_port;
+    bit<7>  padding;
+    bit<8>  reason;
+}
+
+struct headers_t {
+    packet_in_t packet_in;
+    ethernet_t  ethernet;
+    ipv4_t      ipv4;
+    udp_t       udp;
+    inc_t       inc;
+    lanes_t     lanes;
+}
+
+// A slot's state as it is packed into one 128-bit register cell; most significant first.
+struct slot_t {
+    bit<32> generation;
+    bit<32> seq;
+    bit<32> bitmap;         // children whose contribution is in
+    bit<16> count;
+    bit<8>  exponent;
+    bit<1>  pull;           // opened by PULL, else by PUSH
+    bit<1>  has_lanes;      // contributions carry lanes
+    bit<1>  result_lanes;   // the cached RESULT carries lanes
+    bit<1>  saturated;
+    bit<1>  ecn;
+    bit<1>  done;           // the RESULT is cached
+}
+
+#define DECLARE_OVERFLOW(i) bit<2048> overflow_##i;
+
+struct metadata_t {
+    // From table `settings`.
+    bit<19> ecn_threshold;
+    bit<32> sample_mask;
+    // From table `local_address`.
+    bit<1>  local;
+    // From table `job`.
+    bit<1>  root;
+    bit<32> generation;
+    bit<32> base;
+    bit<32> slots;
+    bit<32> full;
+    bit<16> group;
+    bit<16> stats;
+    bit<9>  parent_port;
+    bit<48> parent_mac;
+    bit<32> parent_ip;
+    bit<16> parent_udp;
+    // From table `peer`.
+    bit<1>  from_parent;
+    bit<1>  lowest;
+    bit<32> child;
+    // Decided in the slot machine.
+    bit<32> index;
+    slot_t  slot;
+    bit<4>  lane_op;
+    bit<4>  reply;
+    FOR_EACH_WORD(DECLARE_OVERFLOW)     // the sign bit of each lane that overflowed
+    bit<8>  refused;        // a REFUSED_... reason, 0 = not refused
+}
+
+#endif

@@ -1,0 +1,86 @@
+// The lanes of a slot: store a contribution, add one, or load the sum.
+//
+// A word holds 64 lanes. Adding all of them at once is SIMD within a register: the top bit of
+// every lane is kept out of the addition, so no carry leaves its lane, and is put back with an
+// exclusive or (Warren, Hacker's Delight, 2nd ed., section 2-18). Lanes saturate at the ends of int32.
+//
+// Each action touches a register word in one place: BMv2 locks the registers of an action as a whole.
+#ifndef P4REDUCE_LANES
+#define P4REDUCE_LANES
+
+#include "headers.p4"
+
+#define LANE_NONE  0
+#define LANE_STORE 1
+#define LANE_ADD   2
+#define LANE_LOAD  3
+
+// 64 copies of a 32-bit pattern, as one constant.
+#define TWICE_32(x)  ((((bit<2048>)x) << 32)   | (bit<2048>)x)
+#define TWICE_64(x)  ((TWICE_32(x) << 64)   | TWICE_32(x))
+#define TWICE_128(x) ((TWICE_64(x) << 128)  | TWICE_64(x))
+#define TWICE_256(x) ((TWICE_128(x) << 256) | TWICE_128(x))
+#define TWICE_512(x) ((TWICE_256(x) << 512) | TWICE_256(x))
+#define IN_EVERY_LANE(x) ((TWICE_512(x) << 1024) | TWICE_512(x))
+
+const bit<2048> SIGN = IN_EVERY_LANE(0x80000000);
+const bit<2048> REST = IN_EVERY_LANE(0x7fffffff);
+
+#define DECLARE_LANES(i) register<bit<2048>>(SLOTS) lanes_##i;
+#define STORE_WORD(i)    lanes_##i.write(meta.index, hdr.lanes.w##i);
+#define LOAD_WORD(i)     lanes_##i.read(hdr.lanes.w##i, meta.index);
+
+// a: what the slot holds; t: the sum without the top bits, whose own top bits are the carries into them. A lane
+// overflows when both addends differ from t there (both have one sign, the sum the other).
+#define ADD_WORD(i) \
+    lanes_##i.read(a, meta.index); \
+    t = (a & REST) + (hdr.lanes.w##i & REST); \
+    meta.overflow_##i = (t ^ a) & (t ^ hdr.lanes.w##i) & SIGN; \
+    hdr.lanes.w##i = t ^ ((a ^ hdr.lanes.w##i) & SIGN); \
+    lanes_##i.write(meta.index, hdr.lanes.w##i);
+
+// SIGN - (overflow >> 31) is 0x7fffffff in a lane that overflowed and 0x80000000 in the others; with the
+// overflow bit, its low bits make a mask of the whole lane. A lane's end has the sign opposite to the wrapped sum's.
+#define SATURATE_WORD(i) \
+    mask = ((SIGN - ((meta.overflow_##i & SIGN) >> 31)) & REST) | meta.overflow_##i; \
+    hdr.lanes.w##i = (hdr.lanes.w##i & ~mask) | ((SIGN - ((hdr.lanes.w##i & SIGN) >> 31)) & mask); \
+    lanes_##i.write(meta.index, hdr.lanes.w##i);
+
+#define OVERFLOWED(i) || meta.overflow_##i != 0
+
+control Lanes(inout headers_t hdr, inout metadata_t meta) {
+    FOR_EACH_WORD(DECLARE_LANES)
+
+    action store() {
+        FOR_EACH_WORD(STORE_WORD)
+    }
+
+    action add() {
+        bit<2048> a;
+        bit<2048> t;
+        FOR_EACH_WORD(ADD_WORD)
+    }
+
+    // Apart from add(), because it is rare and costs as much again.
+    action saturate() {
+        bit<2048> mask;
+        FOR_EACH_WORD(SATURATE_WORD)
+        meta.slot.saturated = 1;
+    }
+
+    action load() {
+        hdr.lanes.setValid();
+        FOR_EACH_WORD(LOAD_WORD)
+    }
+
+    apply {
+        if (meta.lane_op == LANE_STORE) { store(); }
+        else if (meta.lane_op == LANE_ADD) {
+            add();
+            if (false FOR_EACH_WORD(OVERFLOWED)) { saturate(); }
+        }
+        else if (meta.lane_op == LANE_LOAD) { load(); }
+    }
+}
+
+#endif
