@@ -1,0 +1,254 @@
+"""What a topology file may say, checked by pydantic: explicit nodes and links, or a builder and its parameters."""
+
+import reprlib
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from p4reduce.topologies import datacenter
+from p4reduce.topologies.builder import CapableSwitches, TopologyBuilder
+from p4reduce.topologies.model import Topology, TopologyError
+from p4reduce.topologies.units import format_delay, format_rate, parse_delay, parse_rate
+from p4reduce.topologies.wan import wan
+
+Rate = Annotated[int, BeforeValidator(parse_rate)]
+Delay = Annotated[str, BeforeValidator(lambda value: format_delay(parse_delay(value)))]
+CapableField = bool | str | list[str]
+_SHOWN: Final = 10
+"""faults of one file that are told at once"""
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel = 1
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeModel(_Strict):
+    """One entry of ``nodes``."""
+
+    name: str
+    kind: Literal["host", "switch"]
+    role: Literal["worker", "server"] | None = None
+    capable: bool | None = None
+    position: tuple[float, float] | None = None
+
+
+class LinkModel(_Strict):
+    """One entry of ``links``; rate and delay may come from ``defaults``."""
+
+    a: str
+    b: str
+    rate: Rate | None = None
+    delay: Delay | None = None
+
+
+class DefaultsModel(_Strict):
+    """Rate and delay of links that do not say their own."""
+
+    rate: Rate | None = None
+    delay: Delay | None = None
+
+
+class ExplicitModel(_Strict):
+    """A file with ``nodes`` and ``links``."""
+
+    name: str | None = None
+    description: str = ""
+    defaults: DefaultsModel = DefaultsModel()
+    nodes: list[NodeModel]
+    links: list[LinkModel]
+
+    def build(self, name: str) -> Topology:
+        """The topology; ``name`` is used when the file gives none."""
+        builder = TopologyBuilder(self.name or name)
+        for number, node in enumerate(self.nodes):
+            field = f"nodes[{number}] ({node.name})"
+            if node.kind == "switch":
+                if node.role is not None:
+                    raise TopologyError(f"{field}.role: only hosts have a role; remove it")
+                builder.switch(node.name, capable=node.capable is not False, position=node.position)
+            else:
+                if node.capable:
+                    raise TopologyError(f"{field}.capable: hosts cannot aggregate; remove it")
+                builder.host(node.name, server=node.role == "server", position=node.position)
+        for number, link in enumerate(self.links):
+            field = f"links[{number}] ({link.a} - {link.b})"
+            rate = link.rate if link.rate is not None else self.defaults.rate
+            delay = link.delay if link.delay is not None else self.defaults.delay
+            if rate is None:
+                raise TopologyError(f"{field}.rate: missing; add 'rate: 10G' here or under defaults")
+            if delay is None:
+                raise TopologyError(f"{field}.delay: missing; add 'delay: 1us' here or under defaults")
+            builder.link(link.a, link.b, rate, delay)
+        return builder.build()
+
+
+class _BuilderModel(_Strict):
+    name: str | None = None
+    description: str = ""
+    rate: Rate = 10_000_000_000
+    servers: NonNegativeInt = 0
+    capable: CapableField = True
+
+    def _arguments(self) -> dict[str, Any]:
+        return {key: value for key, value in self if key not in ("builder", "description")}
+
+
+class StarModel(_BuilderModel):
+    """``builder: star``."""
+
+    builder: Literal["star"]
+    hosts: PositiveInt
+    delay: Delay = "1us"
+
+    def build(self, name: str) -> Topology:
+        """The topology; ``name`` is used when the file gives none."""
+        return datacenter.star(**self._arguments() | {"name": self.name or name})
+
+
+class LeafSpineModel(_BuilderModel):
+    """``builder: leaf-spine``."""
+
+    builder: Literal["leaf-spine"]
+    leaves: PositiveInt
+    spines: PositiveInt
+    hosts: PositiveInt
+    delay: Delay = "1us"
+    uplink: Rate | None = None
+    oversubscription: float | str | None = None
+
+    def build(self, name: str) -> Topology:
+        """The topology; ``name`` is used when the file gives none."""
+        return datacenter.leaf_spine(**self._arguments() | {"name": self.name or name})
+
+
+class FatTreeModel(_BuilderModel):
+    """``builder: fat-tree``."""
+
+    builder: Literal["fat-tree"]
+    k: PositiveInt
+    delay: Delay = "1us"
+
+    def build(self, name: str) -> Topology:
+        """The topology; ``name`` is used when the file gives none."""
+        return datacenter.fat_tree(**self._arguments() | {"name": self.name or name})
+
+
+class WanModel(_BuilderModel):
+    """``builder: wan``."""
+
+    builder: Literal["wan"]
+    graph: str
+    hosts: PositiveInt = 1
+    access_rate: Rate | None = None
+    delay: Delay | None = None
+    access_delay: Delay = "1us"
+
+    def build(self, name: str) -> Topology:
+        """The topology; ``name`` is used when the file gives none."""
+        return wan(**self._arguments() | {"name": self.name or name})
+
+
+BUILDERS: dict[str, type[StarModel | LeafSpineModel | FatTreeModel | WanModel]] = {
+    "star": StarModel,
+    "leaf-spine": LeafSpineModel,
+    "fat-tree": FatTreeModel,
+    "wan": WanModel,
+}
+"""The builders by the name that files and spec strings use."""
+
+
+def build(data: Any, name: str) -> Topology:
+    """The topology that the content of a file describes.
+
+    Parameters
+    ----------
+    data : object
+        What ``yaml.safe_load`` gave, or a dict of the same shape.
+    name : str
+        The topology's name when the file gives none.
+
+    Raises
+    ------
+    TopologyError
+        Names the field and the fix; the caller knows the file.
+    """
+    if not isinstance(data, dict):
+        raise TopologyError(
+            "a topology is a mapping with 'nodes' and 'links', or with 'builder' and its parameters; "
+            f"this is {'empty' if data is None else 'a ' + type(data).__name__}"
+        )
+    model: type[ExplicitModel | StarModel | LeafSpineModel | FatTreeModel | WanModel] = ExplicitModel
+    if "builder" in data:
+        if str(data["builder"]) not in BUILDERS:
+            raise TopologyError(f"builder: there is no {data['builder']!r}; choose one of {', '.join(BUILDERS)}")
+        model = BUILDERS[str(data["builder"])]
+    try:
+        return model.model_validate(data).build(name)
+    except ValidationError as error:
+        raise TopologyError(_explain(error, model)) from None
+    except TopologyError:
+        raise
+    except ValueError as error:
+        raise TopologyError(str(error)) from error
+
+
+def describe(topology: Topology) -> dict[str, Any]:
+    """The explicit form of a topology: ``build(describe(t), "") == t``."""
+    return {
+        "name": topology.name,
+        "nodes": [
+            {"name": node.name, "kind": node.kind}
+            | ({"role": "server"} if node.role == "server" else {})
+            | ({"capable": node.capable} if node.is_switch else {})
+            | ({"position": list(node.position)} if node.position is not None else {})
+            for node in topology.nodes
+        ],
+        "links": [
+            {"a": link.a, "b": link.b, "rate": format_rate(link.rate_bps), "delay": format_delay(link.delay_ps)}
+            for link in topology.links
+        ],
+    }
+
+
+def with_capable(topology: Topology, capable: bool | str | list[str]) -> Topology:
+    """The same network with another choice of capable switches (see :data:`builder.Capable`)."""
+    chosen = CapableSwitches(capable)
+    builder = TopologyBuilder(topology.name)
+    for node in topology.nodes:
+        if node.is_switch:
+            builder.switch(node.name, capable=node.name in chosen, position=node.position)
+        else:
+            builder.host(node.name, server=node.role == "server", position=node.position)
+    for link in topology.links:
+        builder.link(link.a, link.b, link.rate_bps, format_delay(link.delay_ps))
+    chosen.check_used()
+    return builder.build()
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line for each thing that is wrong, with the field as it stands in the file."""
+    lines = []
+    for problem in error.errors():
+        field = ""
+        for part in problem["loc"]:
+            if isinstance(part, int):
+                field += f"[{part}]"
+            elif part in ("bool", "str", "float", "list[str]"):
+                continue  # which branch of a union pydantic tried: not the user's business
+            else:
+                field += f".{part}" if field else str(part)
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            message = "is not known here; remove it or correct its name"
+            if len(problem["loc"]) == 1:
+                message += f" (known: {', '.join(model.model_fields)})"
+        elif problem["type"] == "missing":
+            message = "is missing; add it"
+        elif (said := _SHORT.repr(problem["input"])) not in message:
+            message += f" (it says {said})"
+        lines.append(f"{field}: {message}")
+    shown = list(dict.fromkeys(lines))
+    more = [f"... and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+    return "\n".join(shown[:_SHOWN] + more)

@@ -1,0 +1,102 @@
+"""What every topology must hold, whoever built it."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import networkx as nx
+
+from p4reduce.topologies.model import MAX_NODES, MAX_PORT, Link, Topology, TopologyError
+
+if TYPE_CHECKING:
+    Graph = nx.Graph[str]
+
+
+def check(topology: Topology) -> None:
+    """Raise :class:`TopologyError` at the first thing that is wrong, naming it and the fix."""
+    _check_nodes(topology)
+    _check_links(topology)
+    _check_ports(topology)
+    _check_hosts(topology)
+    _check_connected(topology)
+
+
+def _check_nodes(topology: Topology) -> None:
+    for name, times in Counter(node.name for node in topology.nodes).items():
+        if times > 1:
+            raise TopologyError(f"nodes: the name {name!r} is given {times} times; node names must be unique")
+        if not name or any(character.isspace() or character in ",=+" for character in name):
+            raise TopologyError(f"nodes: {name!r} is no name; use no spaces, commas, '+' or '='")
+    for kind in ("host", "switch"):
+        nodes = [node for node in topology.nodes if node.kind == kind]
+        if not nodes:
+            raise TopologyError(f"nodes: there is no {kind}; at least one is needed")
+        if len(nodes) > MAX_NODES:
+            raise TopologyError(f"nodes: {len(nodes)} nodes of kind {kind}; addresses allow {MAX_NODES}")
+        if [node.index for node in nodes] != list(range(len(nodes))):
+            raise TopologyError(f"nodes: indices of kind {kind} must count 0, 1, 2, ... in the order of the nodes")
+    for node in topology.nodes:
+        if node.is_host and node.capable:
+            raise TopologyError(f"nodes: host {node.name!r} cannot aggregate; set capable only at switches")
+        if (node.role == "switch") != node.is_switch:
+            raise TopologyError(f"nodes: {node.kind} {node.name!r} cannot have the role {node.role!r}")
+
+
+def _check_links(topology: Topology) -> None:
+    names = {node.name for node in topology.nodes}
+    seen: dict[frozenset[str], int] = {}
+    for number, link in enumerate(topology.links):
+        field = f"links[{number}] ({link.a} - {link.b})"
+        for end in (link.a, link.b):
+            if end not in names:
+                raise TopologyError(f"{field}: there is no node {end!r}; add it to nodes or correct the name")
+        if link.a == link.b:
+            raise TopologyError(f"{field}: a node cannot be linked to itself; remove the link")
+        pair = frozenset((link.a, link.b))
+        if pair in seen:
+            raise TopologyError(f"{field}: repeats links[{seen[pair]}]; give one link the sum of the rates instead")
+        seen[pair] = number
+        if link.rate_bps <= 0:
+            raise TopologyError(f"{field}: rate {link.rate_bps} bit/s must be positive")
+        if link.delay_ps < 0:
+            raise TopologyError(f"{field}: delay {link.delay_ps} ps must not be negative")
+
+
+def _check_ports(topology: Topology) -> None:
+    used: Counter[str] = Counter()
+    for number, link in enumerate(topology.links):
+        for end in (link.a, link.b):
+            used[end] += 1
+            if link.port_of(end) != used[end]:
+                raise TopologyError(
+                    f"links[{number}]: port {link.port_of(end)} of {end!r} must be {used[end]}; "
+                    "ports count from 1 in the order of the links"
+                )
+    for name, ports in used.items():
+        if ports > MAX_PORT:
+            raise TopologyError(f"nodes: {name!r} has {ports} links; a switch has at most {MAX_PORT} ports")
+
+
+def _check_hosts(topology: Topology) -> None:
+    links: dict[str, list[Link]] = {host.name: [] for host in topology.nodes if host.is_host}
+    for link in topology.links:
+        for end in (link.a, link.b):
+            if end in links:
+                links[end].append(link)
+    for name, own in links.items():
+        if len(own) != 1:
+            raise TopologyError(f"nodes: host {name!r} has {len(own)} links; a host has exactly one, to a switch")
+        if own[0].other(name) in links:
+            raise TopologyError(f"nodes: host {name!r} is linked to host {own[0].other(name)!r}; link it to a switch")
+
+
+def _check_connected(topology: Topology) -> None:
+    graph: Graph = nx.Graph()
+    graph.add_nodes_from(node.name for node in topology.nodes)
+    graph.add_edges_from((link.a, link.b) for link in topology.links)
+    reached = nx.node_connected_component(graph, topology.nodes[0].name)
+    cut_off = [node.name for node in topology.nodes if node.name not in reached]
+    if cut_off:
+        shown = ", ".join(cut_off[:5]) + (", ..." if len(cut_off) > 5 else "")
+        raise TopologyError(
+            f"links: {shown} cannot be reached from {topology.nodes[0].name!r}; the network must be connected"
+        )
