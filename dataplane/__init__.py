@@ -1,0 +1,1 @@
+"""The embedded switch: runs P4 programs that p4c compiled for BMv2."""

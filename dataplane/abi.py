@@ -1,0 +1,98 @@
+"""The calling convention between a compiled P4 program and whoever drives it.
+
+Two C functions for a program, and a pointer to the state of a device:
+
+``int64 ingress(void *state, const uint8 *frame, int64 length, int64 *io, uint8 *phv)``
+    Parses ``frame``, verifies checksums, runs ingress. Reads the ``IN_*`` cells of ``io`` and writes the
+    ``OUT_*`` cells. Leaves in ``phv`` all that egress needs (headers, metadata, payload, lengths). Returns the
+    number of bytes used in ``phv`` (from its start): 0 where ``OUT_*`` say that nothing leaves, -1 for a frame longer
+    than ``MAX_FRAME_BYTES``, which changes nothing. ``phv`` holds ``Device.phv_bytes``; it may lie anywhere and be
+    copied, but a cache line's alignment is fastest.
+
+``int64 egress(void *state, const uint8 *phv, int64 *io, uint8 *out)``
+    Runs egress, updates checksums and deparses one copy into ``out``. Reads the ``EG_*`` cells; all else it needs
+    is in ``phv``. Never writes to ``phv`` (copies of a multicast share it) nor to ``io``. ``out`` holds
+    ``Device.out_bytes``. Returns the frame's length, or -1 when egress dropped it.
+
+What happens between the two is decided from ``OUT_*`` exactly as simple_switch does after ingress
+(behavioral-model, targets/simple_switch/simple_switch.cpp): multicast if ``OUT_MCAST_GRP`` is not 0, else
+drop if ``OUT_EGRESS_SPEC`` is ``DROP_PORT``, else unicast.
+
+Programs that clone, resubmit, recirculate, truncate or send digests (``Program.leaves_path``) ask more of whoever
+drives them. A driver that cannot do it must refuse such a program, by the names in ``Program.path_names``;
+``traffic.py`` does it all:
+
+- Before every call, ``KEPT_ADDRESS`` holds the address of ``CompiledProgram.kept_bytes``, where ingress and egress
+  leave the fields of field lists and digests, and where ingress finds those of ``IN_FIELD_LIST``. Before egress,
+  ``CLONE_ADDRESS`` holds the address of ``Device.phv_bytes`` for the packet that egress clones. Egress then writes the
+  ``EG_OUT_*`` cells.
+- After ingress, in this order: if ``OUT_CLONE`` is not 0, the frame is given to ingress again with ``IN_INSTANCE`` 1
+  and ``IN_FIELD_LIST`` = ``OUT_CLONE_LIST``; only the parser runs, and the ``phv`` goes to the session's ports with
+  ``EG_INSTANCE`` 1. If ``OUT_DIGEST`` is not 0, that learn list is sent. If ``OUT_RESUBMIT`` is not 0, nothing
+  leaves, and the frame comes in again with ``IN_INSTANCE`` 6 and that field list. Then multicast, drop or unicast.
+- After egress: if ``EG_OUT_CLONE`` is not 0, the buffer at ``CLONE_ADDRESS`` goes to the session's ports with
+  ``EG_INSTANCE`` 2. If ``EG_OUT_RECIRCULATE`` is not 0 and the frame was not dropped, it comes in again with
+  ``IN_INSTANCE`` 4 and that field list. (Egress truncates what leaves; copies are never cut, as in BMv2.)
+"""
+
+from typing import Final
+
+IN_PORT: Final = 0
+"""ingress port, 0..511"""
+IN_TIME_US: Final = 1
+"""ingress_global_timestamp, microseconds"""
+IN_INSTANCE: Final = 2
+"""instance_type at ingress (0 normal, 4 recirculated, 6 resubmitted)"""
+
+OUT_EGRESS_SPEC: Final = 4
+OUT_MCAST_GRP: Final = 5
+OUT_PRIORITY: Final = 6
+
+EG_PORT: Final = 8
+"""egress_port of this copy"""
+EG_RID: Final = 9
+"""egress_rid: replication id of a multicast copy, 0 for unicast"""
+EG_INSTANCE: Final = 10
+"""instance_type at egress (0 unicast, 5 replication, 1 and 2 clones)"""
+EG_ENQ_TIME_US: Final = 11
+EG_ENQ_QDEPTH: Final = 12
+"""frames in the queue when this one was enqueued"""
+EG_DEQ_TIMEDELTA_US: Final = 13
+EG_DEQ_QDEPTH: Final = 14
+EG_TIME_US: Final = 15
+"""egress_global_timestamp, microseconds"""
+EG_LENGTH: Final = 16
+"""written by ingress, for whoever drives the device: packet_length as egress will see it. As in BMv2: the frame's
+length, plus headers made valid by setValid(), minus those made invalid. Egress takes it from ``phv``."""
+
+OUT_CLONE: Final = 17
+"""0, or a clone session's number + CLONE_VALID; the cells from here on are written by programs that leave the path"""
+OUT_CLONE_LIST: Final = 18
+OUT_RESUBMIT: Final = 19
+OUT_DIGEST: Final = 20
+IN_FIELD_LIST: Final = 22
+"""the field list whose fields the packet keeps, 0 for one that comes from outside"""
+KEPT_ADDRESS: Final = 24
+CLONE_ADDRESS: Final = 25
+EG_OUT_CLONE: Final = 26
+EG_OUT_CLONE_LIST: Final = 27
+EG_OUT_RECIRCULATE: Final = 28
+
+IO_CELLS: Final = 32
+"""length of the io array, int64"""
+
+MAX_FRAME_BYTES: Final = 9216
+"""longest frame that a device takes, without FCS"""
+
+DROP_PORT: Final = 511
+MAX_PORT: Final = 511
+INSTANCE_NORMAL: Final = 0
+INSTANCE_INGRESS_CLONE: Final = 1
+INSTANCE_EGRESS_CLONE: Final = 2
+INSTANCE_RECIRCULATED: Final = 4
+INSTANCE_REPLICATION: Final = 5
+INSTANCE_RESUBMITTED: Final = 6
+
+CLONE_VALID: Final = 1 << 15
+"""tells a clone to session 0 from no clone (register_access.h)"""
+NO_TRUNCATION: Final = (1 << 62) - 1

@@ -1,0 +1,135 @@
+"""DigestEntry, and the digests that controllers get and acknowledge (PI, digest_mgr.cpp)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from finsy.proto import p4r
+
+from p4reduce.dataplane.p4runtime.errors import Code, P4RuntimeError
+from p4reduce.dataplane.p4runtime.extern_info import DigestInfo, ExternInfo, Shape, encode_shape
+from p4reduce.dataplane.p4runtime.idle import Clock
+from p4reduce.dataplane.p4runtime.updates import check_update_type, invalid
+from p4reduce.dataplane.traffic import Digest
+
+Values = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _List:
+    """The state of one digest.
+
+    Attributes:
+        waiting: samples of the list under construction; began: when its first came, nanoseconds.
+        unacked: samples of lists that were sent and not acknowledged, with the time of sending.
+    """
+
+    info: DigestInfo
+    shape: Shape
+    entry: p4r.DigestEntry
+    next_id: int = 1
+    waiting: list[Values] = field(default_factory=list)
+    began: int = 0
+    unacked: dict[int, tuple[tuple[Values, ...], int]] = field(default_factory=dict)
+
+    def known(self, values: Values) -> bool:
+        """Whether a sample waits, or is not acknowledged yet."""
+        return values in self.waiting or any(values in samples for samples, _ in self.unacked.values())
+
+
+class DigestEntries:
+    """Configures digests, collects samples and hands full lists to ``send``."""
+
+    def __init__(self, externs: ExternInfo, clock: Clock) -> None:
+        self._externs = externs
+        self._clock = clock
+        self._lists: dict[int, _List] = {}
+        self._next_ids: dict[int, int] = {}
+        self.send: Callable[[p4r.StreamMessageResponse], object] = lambda _: None
+
+    # --- configuration
+
+    def write(self, kind: p4r.Update.Type.ValueType, entry: p4r.DigestEntry) -> None:
+        """Turns a digest on, reconfigures it, or turns it off. Raises P4RuntimeError."""
+        info = self._externs.digests.get(entry.digest_id)
+        if info is None:
+            raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {entry.digest_id}")
+        what = f"digest {info.name!r}"
+        check_update_type(kind, what)
+        configured = self._lists.get(info.id)
+        if kind == p4r.Update.INSERT and configured is not None:
+            raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} is configured already")
+        if kind != p4r.Update.INSERT and configured is None:
+            raise P4RuntimeError(Code.NOT_FOUND, f"{what} is not configured")
+        if kind == p4r.Update.DELETE:
+            self._next_ids[info.id] = self._lists.pop(info.id).next_id
+            return
+        config = entry.config
+        if config.max_timeout_ns < 0 or config.ack_timeout_ns < 0 or config.max_list_size < 0:
+            raise invalid(f"{what}: a time-out or the list size is negative")
+        if info.shape is None:
+            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: its type is not supported")
+        kept = p4r.DigestEntry()
+        kept.CopyFrom(entry)
+        if configured is None:
+            self._lists[info.id] = _List(info, info.shape, kept, self._next_ids.get(info.id, 1))
+        else:
+            configured.entry = kept
+
+    def read(self, wanted: p4r.DigestEntry) -> Iterator[p4r.DigestEntry]:
+        """The configuration of one digest, or of all where the id is 0. Raises P4RuntimeError."""
+        if wanted.digest_id == 0:
+            yield from (digest.entry for digest in self._lists.values())
+            return
+        if wanted.digest_id not in self._lists:
+            raise P4RuntimeError(Code.NOT_FOUND, f"digest {wanted.digest_id} is not configured")
+        yield self._lists[wanted.digest_id].entry
+
+    # --- samples
+
+    def learn(self, digest: Digest) -> None:
+        """Takes a digest of a packet; sends the list where it is full or need not wait."""
+        for learned in self._lists.values():
+            if learned.info.name == digest.learn_list.name:
+                self._learn(learned, digest.values)
+
+    def flush(self) -> int:
+        """Sends lists that have waited for max_timeout_ns. Returns how many."""
+        now, sent = self._clock(), 0
+        for learned in self._lists.values():
+            if learned.waiting and now - learned.began >= learned.entry.config.max_timeout_ns:
+                self._send(learned)
+                sent += 1
+        return sent
+
+    def acknowledge(self, ack: p4r.DigestListAck) -> None:
+        """A controller has got a list: its samples are reported again when they come again. Raises NOT_FOUND."""
+        if ack.digest_id not in self._externs.digests:
+            raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {ack.digest_id}")
+        learned = self._lists.get(ack.digest_id)
+        if learned is not None:
+            learned.unacked.pop(ack.list_id, None)
+
+    def _learn(self, learned: _List, values: Values) -> None:
+        config, now = learned.entry.config, self._clock()
+        if config.ack_timeout_ns > 0:
+            learned.unacked = {
+                i: (samples, at) for i, (samples, at) in learned.unacked.items() if now - at < config.ack_timeout_ns
+            }
+            if learned.known(values):
+                return
+        if not learned.waiting:
+            learned.began = now
+        learned.waiting.append(values)
+        full = 0 < config.max_list_size <= len(learned.waiting)
+        if full or now - learned.began >= config.max_timeout_ns:
+            self._send(learned)
+
+    def _send(self, learned: _List) -> None:
+        now, samples = self._clock(), tuple(learned.waiting)
+        message = p4r.DigestList(digest_id=learned.info.id, list_id=learned.next_id, timestamp=now)
+        message.data.extend(encode_shape(learned.shape, iter(values)) for values in samples)
+        if learned.entry.config.ack_timeout_ns > 0:
+            learned.unacked[learned.next_id] = (samples, now)
+        learned.next_id += 1
+        learned.waiting.clear()
+        self.send(p4r.StreamMessageResponse(digest=message))

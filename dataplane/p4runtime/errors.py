@@ -1,0 +1,107 @@
+"""Errors of P4Runtime calls and how they travel: canonical codes, per-update details, gRPC status."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NoReturn
+
+import grpc
+from finsy.proto import p4r, rpc_status
+from google.protobuf.any_pb2 import Any as AnyMessage
+
+SPACE: Final = "p4reduce"
+"""The error space of p4.v1.Error."""
+
+DETAILS_KEY: Final = "grpc-status-details-bin"
+MAX_DETAILS_BYTES: Final = 48 * 1024
+"""Largest google.rpc.Status sent. It travels as a header, base64, which finsy limits to 64 KiB (gRPC's own default is
+8 KiB): a larger one would reach the client as a bare RESOURCE_EXHAUSTED."""
+
+_LISTED_IN_MESSAGE: Final = 3
+
+
+class Code(IntEnum):
+    """Canonical error codes (google/rpc/code.proto)."""
+
+    OK = 0
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+
+
+_GRPC_CODES: Final = {status.value[0]: status for status in grpc.StatusCode}
+
+
+class P4RuntimeError(Exception):
+    """A request, or one update of it, is refused.
+
+    Attributes:
+        code: canonical code.
+        message: for people; names the entity and field at fault.
+    """
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+
+
+def batch_status(outcomes: Sequence[P4RuntimeError | None], code: Code, what: str) -> rpc_status.Status:
+    """The status of a batch with at least one failure: one p4.v1.Error for each element, in order.
+
+    Args:
+        outcomes: for each element its error, None where it succeeded.
+        code: of the whole call.
+        what: what was tried ("write"), for the message.
+
+    Where the details would be too large for gRPC's headers, the messages are left out, then the details as a whole;
+    the status's own message always lists the first failures.
+    """
+    status = rpc_status.Status(code=int(code), message=_summary(outcomes, what))
+    for with_messages in (True, False):
+        status.ClearField("details")
+        status.details.extend(_detail(outcome, with_messages) for outcome in outcomes)
+        if status.ByteSize() <= MAX_DETAILS_BYTES:
+            return status
+    status.ClearField("details")
+    return status
+
+
+def _detail(outcome: P4RuntimeError | None, with_message: bool) -> AnyMessage:
+    error = p4r.Error(canonical_code=int(Code.OK))
+    if outcome is not None:
+        error = p4r.Error(canonical_code=int(outcome.code), space=SPACE)
+        if with_message:
+            error.message = outcome.message
+    packed = AnyMessage()
+    packed.Pack(error)
+    return packed
+
+
+def _summary(outcomes: Sequence[P4RuntimeError | None], what: str) -> str:
+    failed = [(i, outcome) for i, outcome in enumerate(outcomes) if outcome is not None]
+    listed = "; ".join(f"[{i}] {outcome}" for i, outcome in failed[:_LISTED_IN_MESSAGE])
+    more = len(failed) - _LISTED_IN_MESSAGE
+    return f"{len(failed)} of {len(outcomes)} failed ({what}): {listed}" + (f"; and {more} more" if more > 0 else "")
+
+
+def abort(context: grpc.ServicerContext, error: P4RuntimeError) -> NoReturn:
+    """Ends a call with an error that concerns it as a whole."""
+    context.abort(_GRPC_CODES[int(error.code)], error.message)
+    raise AssertionError("abort returned")
+
+
+def abort_with_status(context: grpc.ServicerContext, status: rpc_status.Status) -> NoReturn:
+    """Ends a call with a status that carries details."""
+    if status.details:
+        context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
+    context.abort(_GRPC_CODES[status.code], status.message)
+    raise AssertionError("abort returned")

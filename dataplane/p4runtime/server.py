@@ -1,0 +1,200 @@
+"""The P4Runtime server: one process, one port, many devices."""
+
+import time
+from threading import RLock
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+from finsy.proto import p4i, p4r, p4r_grpc
+
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.model import Program
+from p4reduce.dataplane.p4runtime.idle import Clock
+from p4reduce.dataplane.p4runtime.packet_io import decode_packet_in
+from p4reduce.dataplane.p4runtime.pipeline import PipelineLoader
+from p4reduce.dataplane.p4runtime.service import P4RuntimeService, PacketOutHandler
+from p4reduce.dataplane.p4runtime.slot import DeviceFactory, DeviceSlot
+from p4reduce.dataplane.p4runtime.threads import DaemonThreads
+from p4reduce.dataplane.p4runtime.tls import Tls
+
+MAX_MESSAGE_BYTES: Final = 256 << 20
+"""Largest request, as in BMv2: pipeline configurations are large."""
+
+_STOP_SECONDS: Final = 1.0
+"""How long stop lets calls finish, before it cancels them."""
+
+
+class P4RuntimeServer:
+    """Serves P4Runtime for devices of this process.
+
+    Use it as a context manager, or call start and stop. ``lock`` is held by every call that reads or changes the
+    state of a device: whoever drives the devices holds it while packets run.
+
+        with P4RuntimeServer("127.0.0.1:0", on_pipeline=attach) as server:
+            server.add_device(1, name="leaf1")
+            connect(server.port)
+    """
+
+    def __init__(
+        self,
+        address: str = "127.0.0.1:0",
+        *,
+        on_pipeline: DeviceFactory | None = None,
+        on_packet_out: PacketOutHandler | None = None,
+        clock: Clock = time.time_ns,
+        tls: Tls | None = None,
+    ) -> None:
+        """A server that does not listen yet.
+
+        Args:
+            address: host:port; port 0 takes a free one. Without ``tls`` there is no authentication: keep it on the
+                loopback interface unless the network is trusted.
+            on_pipeline: called with (device id, program, P4Info), under the lock, when a pipeline is committed;
+                returns the device that runs it. Without it a plain Device is made.
+            on_packet_out: called with (device id, frame that starts with the packet_out header), under the lock,
+                from another thread, for packets that a controller sends. Without it they are refused.
+            clock: nanoseconds of the time that the devices live in, for idle time-outs.
+            tls: encrypts, and authenticates clients where it names who signs their certificates.
+        """
+        self.lock: Final = RLock()
+        self._address = address
+        self._clock = clock
+        self._tls = tls
+        self._factory = on_pipeline or self._plain_device
+        self._loader = PipelineLoader()
+        self._slots: dict[int, DeviceSlot] = {}
+        self._service = P4RuntimeService(self._slots, self.lock, on_packet_out)
+        self._server: grpc.Server | None = None
+        self._threads: DaemonThreads | None = None
+        self._port = 0
+
+    # --- devices
+
+    def add_device(self, device_id: int, *, name: str | None = None) -> None:
+        """Adds a device id, without a pipeline; also while the server runs.
+
+        Raises:
+            ValueError: the id is not positive, too large for 64 bits, or taken.
+        """
+        if not 0 < device_id < 1 << 64:
+            raise ValueError(f"device id {device_id} is not in 1..2**64 - 1")
+        with self.lock:
+            if device_id in self._slots:
+                raise ValueError(f"device id {device_id} is taken by {self._slots[device_id].name!r}")
+            slot = DeviceSlot(device_id, name or f"switch{device_id}", self._factory, self._loader, self._clock)
+            self._slots[device_id] = slot
+
+    def set_pipeline(self, device_id: int, config: p4r.ForwardingPipelineConfig) -> None:
+        """Commits a pipeline without a controller, as a switch does that is started with a program.
+
+        Raises:
+            P4RuntimeError: as VERIFY_AND_COMMIT.
+            KeyError: unknown device id.
+        """
+        slot = self._slots[device_id]
+        request = p4r.SetForwardingPipelineConfigRequest(
+            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, config=config
+        )
+        with self.lock, slot.gate:
+            slot.verify(request)
+            slot.set_pipeline(request)
+
+    def device(self, device_id: int) -> Device | None:
+        """The device that runs under an id, None until a pipeline is committed. Raises KeyError."""
+        active = self._slots[device_id].active
+        return None if active is None else active.device
+
+    def packet_in(self, device_id: int, frame: bytes) -> bool:
+        """Sends a frame that left by the CPU port to the primary client.
+
+        Args:
+            device_id: whose frame it is.
+            frame: starts with the program's packet_in header, where it has one.
+
+        Returns:
+            False where it was lost: no primary, a primary that is too far behind, a frame shorter than the header.
+
+        Raises:
+            KeyError: unknown device id.
+        """
+        slot = self._slots[device_id]
+        active = slot.active
+        packet = None if active is None else decode_packet_in(active.schema.packet_in, frame)
+        return packet is not None and slot.send_to_primaries(p4r.StreamMessageResponse(packet=packet))
+
+    def report_idle(self) -> int:
+        """Looks for table entries that no packet hit for their idle time-out and tells the primary clients.
+
+        Whoever drives the devices calls it as often as time-outs shall be exact. Returns how many entries it reported.
+        """
+        with self.lock:
+            return sum(slot.report_idle() for slot in list(self._slots.values()))
+
+    def _plain_device(self, device_id: int, program: Program, p4info: p4i.P4Info) -> Device:
+        return Device(program, name=self._slots[device_id].name, device_id=device_id)
+
+    # --- life
+
+    @property
+    def port(self) -> int:
+        """The TCP port. Raises RuntimeError before start."""
+        if self._server is None:
+            raise RuntimeError("the P4Runtime server is not running: call start() first")
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """host:port to connect to. Raises RuntimeError before start."""
+        return f"{self._address.rpartition(':')[0]}:{self.port}"
+
+    def start(self) -> None:
+        """Listens and serves.
+
+        Raises:
+            OSError: the address cannot be bound.
+            RuntimeError: it runs already.
+        """
+        if self._server is not None:
+            raise RuntimeError("the P4Runtime server is running already")
+        threads = DaemonThreads("p4runtime")
+        server = grpc.server(
+            threads,
+            options=(
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.so_reuseport", 0),  # else a second server would silently share the port
+            ),
+        )
+        p4r_grpc.add_P4RuntimeServicer_to_server(self._service, server)
+        try:
+            if self._tls is None:
+                port = server.add_insecure_port(self._address)
+            else:
+                port = server.add_secure_port(self._address, self._tls.credentials())
+        except RuntimeError as error:
+            port, reason = 0, str(error)
+        else:
+            reason = "address in use or not of this machine"
+        if port == 0:
+            raise OSError(f"P4Runtime server: cannot listen on {self._address}: {reason}")
+        server.start()
+        self._server, self._port, self._threads = server, port, threads
+
+    def stop(self) -> None:
+        """Ends all calls and stops listening; nothing where it does not run."""
+        server, self._server = self._server, None
+        if server is not None:
+            self._service.end_streams()
+            server.stop(grace=_STOP_SECONDS).wait()
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

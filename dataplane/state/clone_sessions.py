@@ -1,0 +1,69 @@
+"""Mirroring sessions: where clones go."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from p4reduce.dataplane.abi import MAX_PORT
+from p4reduce.dataplane.state.multicast import MulticastError
+
+MAX_SESSION: Final = (1 << 15) - 1
+"""BMv2 keeps 15 bits of a session's number (register_access.h)."""
+
+_MAX_RID: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class CloneSession:
+    """A session: copies to ``replicas`` and to a multicast group first, then one to ``port``, where they are given.
+
+    Attributes:
+        group: a multicast group of the device, looked up at each packet.
+        replicas: (port, rid) of further copies, as P4Runtime gives them.
+    """
+
+    port: int | None = None
+    group: int | None = None
+    replicas: tuple[tuple[int, int], ...] = ()
+
+
+class CloneSessions:
+    """The sessions of a device by number. A clone to one that does not exist is lost."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, CloneSession] = {}
+
+    def set(self, session: int, replicas: Iterable[tuple[int, int]]) -> None:
+        """Creates or replaces a session of (port, rid). Raises MulticastError."""
+        self.configure(session, CloneSession(replicas=tuple(replicas)))
+
+    def configure(self, session: int, config: CloneSession) -> None:
+        """Creates or replaces a session. Raises MulticastError: something is out of range."""
+        if not 0 <= session <= MAX_SESSION:
+            raise MulticastError(f"clone session {session} is not in 0..{MAX_SESSION}")
+        ports = [port for port, _ in config.replicas] + ([] if config.port is None else [config.port])
+        for port in ports:
+            if not 0 <= port <= MAX_PORT:
+                raise MulticastError(f"clone session {session}: port {port} is not in 0..{MAX_PORT}")
+        for _, rid in config.replicas:
+            if not 0 <= rid <= _MAX_RID:
+                raise MulticastError(f"clone session {session}: replication id {rid} is not in 0..{_MAX_RID}")
+        self._sessions[session] = config
+
+    def delete(self, session: int) -> None:
+        """Removes a session. Raises KeyError."""
+        if session not in self._sessions:
+            raise KeyError(f"there is no clone session {session}")
+        del self._sessions[session]
+
+    def get(self, session: int) -> CloneSession | None:
+        """A session, None where it does not exist."""
+        return self._sessions.get(session)
+
+    def sessions(self) -> tuple[int, ...]:
+        """Numbers of the sessions that exist, ascending."""
+        return tuple(sorted(self._sessions))
+
+    def reset(self) -> None:
+        """Removes all sessions."""
+        self._sessions.clear()

@@ -1,0 +1,96 @@
+"""Multicast groups, as the control plane sets them and a compiled event loop reads them."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_GROUP: Final = 0xFFFF
+"""Group numbers are 16 bits wide; 0 means no multicast."""
+
+DEFAULT_CAPACITY: Final = 65536
+"""Replicas of all groups together, free space between them included."""
+
+
+class MulticastError(ValueError):
+    """A group number, port or replication id that is out of range, or no room left."""
+
+
+class Multicast:
+    """The replicas (port, rid) of each group, in the order in which copies are made.
+
+    ``index``: int32 (65536, 2): start and number of a group's replicas. ``replicas``: int32 (capacity, 2): port, rid.
+    Both keep their addresses for the life of the device. Groups may be changed only between packets.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.index: NDArray[np.int32] = np.zeros((MAX_GROUP + 1, 2), dtype=np.int32)
+        self.replicas: NDArray[np.int32] = np.zeros((capacity, 2), dtype=np.int32)
+        self._groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._end = 0
+
+    def set(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
+        """Creates or replaces a group.
+
+        Args:
+            group: 1..65535.
+            replicas: (port 0..511, rid 0..65535) for each copy.
+
+        Raises:
+            MulticastError: out of range, or no room; nothing is changed.
+        """
+        members = tuple(replicas)
+        _check(group, members)
+        kept = sum(len(m) for g, m in self._groups.items() if g != group)
+        if kept + len(members) > len(self.replicas):
+            raise MulticastError(f"multicast group {group}: {len(members)} replicas do not fit, {kept} are in use")
+        self._groups.pop(group, None)
+        self.index[group] = 0
+        if self._end + len(members) > len(self.replicas):
+            self._compact()
+        self._place(group, members)
+
+    def delete(self, group: int) -> None:
+        """Removes a group. Raises KeyError."""
+        if group not in self._groups:
+            raise KeyError(f"there is no multicast group {group}")
+        del self._groups[group]
+        self.index[group] = 0
+
+    def get(self, group: int) -> tuple[tuple[int, int], ...]:
+        """The replicas of a group; none where it does not exist, as a packet sees it."""
+        return self._groups.get(group, ())
+
+    def groups(self) -> tuple[int, ...]:
+        """Numbers of the groups that exist, ascending."""
+        return tuple(sorted(self._groups))
+
+    def reset(self) -> None:
+        """Removes all groups."""
+        self.index[list(self._groups)] = 0
+        self._groups.clear()
+        self._end = 0
+
+    def _place(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+        if members:
+            self.replicas[self._end : self._end + len(members)] = members
+        self.index[group] = (self._end, len(members))
+        self._groups[group] = members
+        self._end += len(members)
+
+    def _compact(self) -> None:
+        groups = dict(self._groups)
+        self.reset()
+        for group, members in groups.items():
+            self._place(group, members)
+
+
+def _check(group: int, members: tuple[tuple[int, int], ...]) -> None:
+    if not 1 <= group <= MAX_GROUP:
+        raise MulticastError(f"multicast group {group} is not in 1..{MAX_GROUP}")
+    for port, rid in members:
+        if not 0 <= port <= 511:
+            raise MulticastError(f"multicast group {group}: port {port} is not in 0..511")
+        if not 0 <= rid <= 0xFFFF:
+            raise MulticastError(f"multicast group {group}: replication id {rid} is not in 0..65535")
