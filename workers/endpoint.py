@@ -1,0 +1,113 @@
+"""The four functions that whoever owns hosts and time drives endpoints by, compiled and sans-IO.
+
+``eps`` is the record array ``Endpoints.records``, ``i`` an index into it, times are picoseconds. After ``receive``,
+``expire`` and after an operation was posted, ``transmit`` may have something to send: call it whenever the host's
+link is idle, until it returns 0.
+"""
+
+from typing import Any, Final
+
+from p4reduce.workers.frames import NOT_MINE, congestion_of, inspect
+from p4reduce.workers.jit import kernel
+from p4reduce.workers.records import NEVER, Kind, Refusal, State
+from p4reduce.workers.ring import ring_posted, ring_receive, ring_transmit
+from p4reduce.workers.sender import rewind, time_out
+from p4reduce.workers.server import server_receive, server_transmit
+from p4reduce.workers.worker import worker_receive, worker_transmit
+
+_WORKER: Final = int(Kind.WORKER)
+_SERVER: Final = int(Kind.SERVER)
+_RING: Final = int(Kind.RING)
+_ACTIVE: Final = int(State.ACTIVE)
+_FAILED: Final = int(State.FAILED)
+_DONE: Final = int(State.DONE)
+_NOT_POSTED: Final = int(Refusal.NOT_POSTED)
+
+
+@kernel
+def receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
+    """A frame arrived at the host of endpoint i: 1 when it was for this endpoint (taken in or refused), else 0.
+
+    frame: uint8 array, C-contiguous, of at least ``length`` bytes.
+    """
+    e = eps[i]
+    reason = inspect(e, frame, length)
+    if reason == NOT_MINE:
+        return 0
+    e.frames_received += 1
+    if reason == 0:
+        e.congested += congestion_of(frame)
+        if e.status == _FAILED:
+            reason = _NOT_POSTED
+        elif e.kind == _WORKER:
+            reason = worker_receive(e, frame, now_ps)
+        elif e.kind == _SERVER:
+            reason = server_receive(e, frame, now_ps)
+        else:
+            reason = ring_receive(e, frame, now_ps)
+    if reason != 0:
+        e.refused[reason] += 1
+    return 1
+
+
+@kernel
+def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
+    """The next frame of endpoint i, written into ``out`` (uint8, at least 62 + 4 * lanes); its length, 0 if none."""
+    e = eps[i]
+    if e.status == _FAILED:
+        return 0
+    if e.kind == _WORKER:
+        return worker_transmit(e, now_ps, out)
+    if e.kind == _SERVER:
+        return server_transmit(e, out)
+    return ring_transmit(e, now_ps, out)
+
+
+@kernel
+def deadline(eps: Any, i: int) -> Any:
+    """When ``expire`` wants to be called, in picoseconds; ``NEVER`` (2**62) when endpoint i waits for nothing."""
+    e = eps[i]
+    if e.kind == _SERVER or (e.status != _ACTIVE and not e.lingering):
+        return NEVER
+    return e.timer
+
+
+@kernel
+def expire(eps: Any, i: int, now_ps: int) -> None:
+    """The deadline passed: marks chunks for resending, or gives up. Nothing happens when it has not passed."""
+    if deadline(eps, i) <= now_ps:
+        time_out(eps[i], now_ps)
+
+
+@kernel
+def posted(eps: Any, i: int) -> None:
+    """An operation was written into the record: frames of it that came early are taken in."""
+    if eps[i].kind == _RING:
+        ring_posted(eps[i])
+
+
+@kernel
+def oldest_missing(eps: Any, i: int) -> Any:
+    """The oldest seq without a RESULT, unwrapped: counted on from the endpoint's first seq past 2**32."""
+    return eps[i].low
+
+
+@kernel
+def change_epoch(eps: Any, i: int, epoch: int, restart_seq: int) -> Any:
+    """Endpoint i goes on in another epoch, a worker from ``restart_seq`` (unwrapped) on, the oldest any worker lacks.
+
+    True, or False when the worker no longer has the input of ``restart_seq``, or has not come so far; nothing has
+    changed then. A worker that has all its results sends its contributions again (``lingering``), its
+    results stay as they are; one that had failed goes on.
+    """
+    e = eps[i]
+    if e.kind == _WORKER:
+        if restart_seq > e.low or restart_seq < max(e.first, e.fresh - e.ring):
+            return False
+        rewind(e, restart_seq)
+        e.failed_seq = -1
+        if e.status == _FAILED:
+            e.status = _ACTIVE
+        e.lingering = e.status == _DONE and restart_seq < e.end
+    e.epoch = epoch
+    return True

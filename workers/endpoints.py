@@ -1,0 +1,369 @@
+"""The endpoints of all hosts of a fabric: made here, posted to here, driven by ``endpoint.py``."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.workers import endpoint, wire
+from p4reduce.workers.frames import TEMPLATE_BYTES
+from p4reduce.workers.memory import address_of
+from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
+from p4reduce.workers.operation import Operation, check, exponents_of
+from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
+from p4reduce.workers.settings import HostAddress, Timing
+from p4reduce.workers.status import EndpointStatus, read_status
+
+_NO_SEQ = -(1 << 62)
+_MAX_RING_WINDOW = 32768
+"""a gap report has 16 bits for its count"""
+_DEFAULT_TIMING = Timing()
+
+
+def _power_of_two(at_least: int) -> int:
+    return 1 << max(0, at_least - 1).bit_length()
+
+
+def _templates(link: HostAddress, peers: list[HostAddress], lanes: int) -> NDArray[np.uint8]:
+    """Headers to each peer, 64 bytes each: peer 0 without lanes, peer 0 with, peer 1 without ..."""
+    made = np.zeros((2 * len(peers), TEMPLATE_BYTES), np.uint8)
+    for variant, content in enumerate((None, np.zeros((len(peers), lanes), np.int32))):
+        values = wire.headers(
+            len(peers),
+            ethernet_src=link.mac,
+            ethernet_dst=np.array([peer.mac for peer in peers], np.uint64),
+            ipv4_src=link.ip,
+            ipv4_dst=np.array([peer.ip for peer in peers], np.uint32),
+            udp_src_port=link.udp,
+            udp_dst_port=np.array([peer.udp for peer in peers], np.uint16),
+        )
+        made[variant::2, : wire.HEADER_BYTES] = wire.pack(values, content)[:, : wire.HEADER_BYTES]
+    return made
+
+
+class Endpoints:
+    """A table of endpoints, each known by its index. The compiled cores work on ``records``.
+
+    The table keeps alive every array that a record points to. ``records`` is replaced when endpoints are added:
+    fetch it after the last ``add_...``.
+    """
+
+    def __init__(self) -> None:
+        self._records: NDArray[Any] = np.zeros(0, ENDPOINT_DTYPE)
+        self._memory: list[list[NDArray[Any]]] = []
+        self._posted: list[tuple[Operation, NDArray[np.uint8]] | None] = []
+        self._numbers: list[Numbers] = []
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def records(self) -> NDArray[Any]:
+        """The records (``ENDPOINT_DTYPE``, shape (count,)), as the functions of ``endpoint.py`` take them."""
+        return self._records
+
+    def add_worker(
+        self,
+        link: HostAddress,
+        parent: HostAddress,
+        *,
+        job: int,
+        epoch: int,
+        lanes: int,
+        slots: int,
+        members: int,
+        numbers: Numbers,
+        lead: int | None = None,
+        first_seq: int = 0,
+        timing: Timing = _DEFAULT_TIMING,
+    ) -> int:
+        """A worker of an in-network job; returns its index.
+
+        parent: the first aggregating switch (its address) by way of the next hop (its MAC). slots: P, the job's
+        slots in each switch, a power of two; the window is P/2. members: workers of the job. lead: how many chunks
+        ahead exponents are agreed on with block floating point, 1..P/2 (default P/2); the same at all of the job's
+        endpoints, as ``first_seq`` is.
+        """
+        if slots < 2 or slots & (slots - 1):
+            raise ValueError(f"slots: {slots}, must be a power of two, at least 2")
+        index = self._add(Kind.WORKER, link, [parent], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
+        self._set_numbers(index, numbers, members, slots // 2, lead)
+        self._set_window(index, slots, slots // 2, timing)
+        return index
+
+    def add_server(
+        self,
+        link: HostAddress,
+        root: HostAddress,
+        *,
+        job: int,
+        epoch: int,
+        lanes: int,
+        slots: int,
+        members: int,
+        numbers: Numbers,
+        lead: int | None = None,
+        first_seq: int = 0,
+    ) -> int:
+        """The parameter server of an in-network job, parent of its root switch; returns its index.
+
+        Arguments as of ``add_worker``, equal to the workers'; ``root`` is the root switch.
+        """
+        if slots < 2 or slots & (slots - 1):
+            raise ValueError(f"slots: {slots}, must be a power of two, at least 2")
+        index = self._add(Kind.SERVER, link, [root], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
+        self._set_numbers(index, numbers, members, slots // 2, lead)
+        self._set_slots(index, slots)
+        return index
+
+    def add_ps_worker(
+        self,
+        link: HostAddress,
+        server: HostAddress,
+        *,
+        job: int,
+        epoch: int,
+        lanes: int,
+        window: int,
+        members: int,
+        first_seq: int = 0,
+        timing: Timing = _DEFAULT_TIMING,
+    ) -> int:
+        """A worker of the parameter-server baseline (float32, no aggregation); returns its index.
+
+        window: chunks on their way at once. What the workers' windows add up to should fit the queue before the server.
+        """
+        index = self._add(Kind.WORKER, link, [server], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
+        self._set_numbers(index, RawFloat(), members, 1, None)
+        self._set_window(index, _power_of_two(2 * window), window, timing)
+        return index
+
+    def add_ps_server(
+        self,
+        link: HostAddress,
+        members: list[HostAddress],
+        *,
+        job: int,
+        epoch: int,
+        lanes: int,
+        window: int,
+        first_seq: int = 0,
+    ) -> int:
+        """The server of the baseline: sums the members' chunks in the order of ``members``; returns its index.
+
+        window: that of the workers. Needs 2 * window * len(members) chunks of memory (window rounded up to a power
+        of two).
+        """
+        index = self._add(Kind.SERVER, link, members, job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
+        self._set_numbers(index, RawFloat(), len(members), 1, None)
+        self._set_slots(index, _power_of_two(2 * window))
+        return index
+
+    def add_ring(
+        self,
+        link: HostAddress,
+        next: HostAddress,
+        previous: HostAddress,
+        *,
+        job: int,
+        epoch: int,
+        lanes: int,
+        rank: int,
+        size: int,
+        window: int,
+        ack_every: int = 16,
+        first_seq: int = 0,
+        timing: Timing = _DEFAULT_TIMING,
+    ) -> int:
+        """A worker of the ring baseline; returns its index.
+
+        rank: its place, 0..size-1. window: unacknowledged frames; must exceed ``ack_every`` for the stream to
+        flow. ack_every: frames for each acknowledgement.
+        """
+        if not 0 <= rank < size:
+            raise ValueError(f"rank: {rank}, must be 0..{size - 1}")
+        if window > _MAX_RING_WINDOW:
+            raise ValueError(f"window: {window}, must be at most {_MAX_RING_WINDOW}")
+        if not 1 <= ack_every < max(window, 2):
+            raise ValueError(f"ack_every: {ack_every}, must be 1..window-1 ({window - 1})")
+        index = self._add(Kind.RING, link, [next, previous], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
+        self._set_numbers(index, RawFloat(), size, 1, None)
+        self._set_window(index, _power_of_two(window), window, timing)
+        record = self._records[index]
+        ring = int(record["ring"])
+        record["rank"], record["size"], record["ack_every"] = rank, size, ack_every
+        for name in ("rx_low", "rx_high", "reported", "reportable"):
+            record[name] = first_seq
+        record["cells"] = self._keep(index, np.zeros(ring, np.uint8))
+        record["held"] = self._keep(index, np.zeros((ring, lanes), np.int32))
+        return index
+
+    def post(self, index: int, operation: Operation) -> None:
+        """Gives an endpoint its next operation. The arrays stay in use until its state is DONE or FAILED.
+
+        Raises NonFiniteError (a ValueError) for NaN or infinity in the source, ValueError or TypeError for what
+        does not fit, and RuntimeError while the operation before is under way or after it failed.
+        """
+        record = self._records[index]
+        state = State(int(record["status"]))
+        if state is State.ACTIVE:
+            raise RuntimeError(f"endpoint {index}: the operation before is under way; run it to its end first")
+        if state is State.FAILED:
+            raise RuntimeError(
+                f"endpoint {index} failed ({self.status(index).error}): change its epoch or make a new one"
+            )
+        kind = Kind(int(record["kind"]))
+        check(kind, operation)
+        if operation.collective is Collective.ALL_REDUCE and kind is Kind.SERVER and record["mode"] != NumberMode.RAW:
+            raise ValueError(
+                "collective: in the network ALL_REDUCE is turned round by the root switch, not by a server"
+            )
+        lanes = int(record["lanes"])
+        exponents = np.zeros(0, np.uint8)
+        if operation.source is not None:
+            exponents = exponents_of(operation.source, lanes)
+        self._posted[index] = (operation, exponents)
+        self._set_operation(record, kind, operation, exponents)
+        if record["size"] == 1 and operation.source is not None and operation.target is not None:
+            np.copyto(operation.target, operation.source)
+        endpoint.posted(self._records, index)
+
+    def status(self, index: int) -> EndpointStatus:
+        """What the endpoint says of itself now."""
+        return read_status(self._records[index])
+
+    def oldest_missing(self, index: int) -> int:
+        """The oldest seq without a RESULT, unwrapped: counted on from ``first_seq`` past 2**32."""
+        return int(endpoint.oldest_missing(self._records, index))
+
+    def change_epoch(self, index: int, epoch: int, restart_seq: int | None = None) -> None:
+        """Goes on in another epoch. Workers say from where: the oldest seq that any worker of the job lacks.
+
+        restart_seq: unwrapped, as ``oldest_missing`` counts; ignored for a server. ValueError when a worker cannot go
+        back so far (more than its slots), or the endpoint is of the ring, which knows no epochs.
+        """
+        _check_field("epoch", epoch, 16)
+        record = self._records[index]
+        if record["kind"] == Kind.RING:
+            raise ValueError(f"endpoint {index}: a ring has no epochs; make new endpoints")
+        if record["kind"] == Kind.WORKER and restart_seq is None:
+            raise ValueError("restart_seq: workers need one")
+        oldest = max(int(record["fresh"] - record["ring"]), int(record["first"]))
+        if not endpoint.change_epoch(self._records, index, epoch, restart_seq or 0):
+            raise ValueError(
+                f"restart_seq: {restart_seq}, must be {oldest}..{int(record['low'])}: endpoint {index} keeps "
+                f"the inputs of its last {int(record['ring'])} chunks"
+            )
+
+    def _keep(self, index: int, array: NDArray[Any]) -> int:
+        self._memory[index].append(array)
+        return address_of(array)
+
+    def _add(
+        self,
+        kind: Kind,
+        link: HostAddress,
+        peers: list[HostAddress],
+        *,
+        job: int,
+        epoch: int,
+        lanes: int,
+        first_seq: int,
+    ) -> int:
+        _check_field("job", job, 16)
+        _check_field("epoch", epoch, 16)
+        _check_field("first_seq", first_seq, 32)
+        if not 1 <= lanes <= wire.MAX_LANES:
+            raise ValueError(f"lanes: {lanes}, must be 1..{wire.MAX_LANES}")
+        if not 1 <= len(peers) <= MAX_MEMBERS:
+            raise ValueError(f"members: {len(peers)}, must be 1..{MAX_MEMBERS}")
+        keys = np.array([peer.key for peer in peers], np.int64)
+        if kind is Kind.SERVER and len(np.unique(keys)) != len(keys):
+            raise ValueError("members: two of them have the same IPv4 address and UDP port")
+        index = len(self._records)
+        self._records = np.concatenate([self._records, np.zeros(1, ENDPOINT_DTYPE)])
+        self._memory.append([])
+        self._posted.append(None)
+        self._numbers.append(RawFloat())
+        record = self._records[index]
+        order = np.argsort(keys) if kind is Kind.SERVER else np.arange(len(keys))
+        record["kind"], record["lanes"], record["job"], record["epoch"] = kind, lanes, job, epoch
+        record["mac"], record["ip"], record["udp"] = link.mac, link.ip, link.udp
+        record["peers"] = len(peers)
+        record["templates"] = self._keep(index, _templates(link, peers, lanes))
+        record["senders"] = self._keep(index, np.ascontiguousarray(keys[order]))
+        record["ranks"] = self._keep(index, np.ascontiguousarray(order.astype(np.int64)))
+        for name in ("first", "start", "end", "low", "next", "fresh", "epoch_base"):
+            record[name] = first_seq
+        record["failed_seq"], record["done_at"], record["timer"] = -1, -1, NEVER
+        same = (self._records["ip"] == link.ip) & (self._records["udp"] == link.udp)
+        self._records["shared"][same] = np.count_nonzero(same) > 1
+        return index
+
+    def _set_numbers(self, index: int, numbers: Numbers, members: int, window: int, lead: int | None) -> None:
+        record = self._records[index]
+        lead = window if lead is None else lead
+        if not 1 <= lead <= window:
+            raise ValueError(f"lead: {lead}, must be 1..{window} (half the slots)")
+        scale = numbers.scale(0, members)
+        record["members"], record["mode"], record["headroom"] = members, numbers.mode, headroom(members)
+        record["scale"], record["limit"], record["max_lead"] = scale.up, scale.limit, lead
+        self._numbers[index] = numbers
+
+    def _set_window(self, index: int, ring: int, window: int, timing: Timing) -> None:
+        if window < 1:
+            raise ValueError(f"window: {window}, must be at least 1")
+        record = self._records[index]
+        lanes = int(record["lanes"])
+        record["ring"], record["window"] = ring, window
+        record["entries"] = self._keep(index, np.zeros(ring, ENTRY_DTYPE))
+        record["payloads"] = self._keep(index, np.zeros((ring, lanes), np.float32))
+        record["rto"] = record["rto_initial"] = timing.initial_ps
+        record["rto_min"], record["rto_max"] = timing.min_ps, timing.max_ps
+        record["retries"] = timing.retries
+        record["reorder"] = max(1, min(timing.reorder, window // 2))
+        record["top"] = -(1 << 40)
+        record["round_rtt"] = NEVER
+
+    def _set_slots(self, index: int, ring: int) -> None:
+        record = self._records[index]
+        lanes, peers = int(record["lanes"]), int(record["peers"])
+        slots = np.zeros(ring, SLOT_DTYPE)
+        slots["seq"] = _NO_SEQ
+        record["ring"] = ring
+        record["slots"] = self._keep(index, slots)
+        record["contributions"] = self._keep(index, np.zeros((ring, peers, lanes), np.int32))
+        record["results"] = self._keep(index, np.zeros((ring, lanes), np.float32))
+        record["marks"] = self._keep(index, np.zeros((ring, peers), np.uint8))
+        record["replies"] = self._keep(index, np.zeros(2 * ring * peers, np.int64))
+
+    @staticmethod
+    def _set_operation(record: Any, kind: Kind, operation: Operation, exponents: NDArray[np.uint8]) -> None:
+        lanes = int(record["lanes"])
+        chunks = operation.chunks(lanes)
+        with_exponents = record["mode"] == NumberMode.BLOCK and operation.collective not in (
+            Collective.PULL,
+            Collective.BARRIER,
+        )
+        record["lead"] = min(int(record["max_lead"]), chunks) if with_exponents else 0
+        record["collective"], record["chunks"] = operation.collective, chunks
+        record["length"], record["iteration"] = operation.length, operation.iteration
+        record["source"] = 0 if operation.source is None else address_of(operation.source)
+        record["target"] = 0 if operation.target is None else address_of(operation.target)
+        record["exponents"] = address_of(exponents)
+        record["step"] = np.float32(operation.learning_rate / int(record["members"]))
+        record["operation"] += 1
+        record["failed_seq"] = -1
+        record["start"] = record["end"]
+        if kind is Kind.RING:
+            size = int(record["size"])
+            record["segment"] = -(-chunks // size)
+            record["end"] += 2 * (size - 1) * int(record["segment"])
+        else:
+            record["end"] += chunks + int(record["lead"])
+        record["status"] = State.ACTIVE
+
+
+def _check_field(name: str, value: int, bits: int) -> None:
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{name}: {value}, must be 0..{(1 << bits) - 1} ({bits} bits on the wire)")

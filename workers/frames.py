@@ -1,0 +1,200 @@
+"""One frame, in and out, compiled: is it for this endpoint and sound, and how is one made from a template.
+
+Offsets and flags come from ``wire.py``; nothing here knows them by heart.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.workers import wire
+from p4reduce.workers.jit import kernel
+from p4reduce.workers.memory import carray, copy_bytes, load_be32, load_be64, pointer, store_be32
+from p4reduce.workers.records import Kind, Refusal
+
+TEMPLATE_BYTES: Final = 64
+NOT_MINE: Final = -1
+SEQ_MASK: Final = 0xFFFFFFFF
+
+_ETHER_TYPE: Final = wire.offset(wire.ETHERNET, "ether_type")
+_IP: Final = wire.IPV4_OFFSET
+_TOTAL_LENGTH: Final = wire.offset(wire.IPV4, "total_length")
+_FRAGMENT: Final = wire.offset(wire.IPV4, "flags")
+_TOS: Final = wire.offset(wire.IPV4, "dscp")
+_IP_PROTOCOL: Final = wire.offset(wire.IPV4, "protocol")
+_IP_SRC: Final = wire.offset(wire.IPV4, "src")
+_IP_DST: Final = wire.offset(wire.IPV4, "dst")
+_UDP_SRC: Final = wire.offset(wire.UDP, "src_port")
+_UDP_DST: Final = wire.offset(wire.UDP, "dst_port")
+_UDP_LENGTH: Final = wire.offset(wire.UDP, "length")
+_VERSION: Final = wire.offset(wire.INC, "version")
+_FLAGS: Final = wire.offset(wire.INC, "has_lanes")
+_JOB: Final = wire.offset(wire.INC, "job")
+_EPOCH: Final = wire.offset(wire.INC, "epoch")
+_COUNT: Final = wire.offset(wire.INC, "count")
+_SEQ: Final = wire.offset(wire.INC, "seq")
+_ITERATION: Final = wire.offset(wire.INC, "iteration")
+_EXPONENT: Final = wire.offset(wire.INC, "exponent")
+_HEADER_BYTES: Final = wire.HEADER_BYTES
+_IPV4_NO_OPTIONS: Final = 0x45
+_MORE_FRAGMENTS_OR_OFFSET: Final = 0x3FFF
+_PUSH: Final = int(wire.PacketType.PUSH)
+_PULL: Final = int(wire.PacketType.PULL)
+_RESULT: Final = int(wire.PacketType.RESULT)
+_WORKER: Final = int(Kind.WORKER)
+_SERVER: Final = int(Kind.SERVER)
+_CHECKSUM: Final = int(Refusal.CHECKSUM)
+_MALFORMED: Final = int(Refusal.MALFORMED)
+_WRONG_JOB: Final = int(Refusal.JOB)
+_WRONG_TYPE: Final = int(Refusal.TYPE)
+_WRONG_EPOCH: Final = int(Refusal.EPOCH)
+
+RESEND: Final = 1 << wire.bit_shift(wire.INC, "resend")
+SATURATED: Final = 1 << wire.bit_shift(wire.INC, "saturated")
+ECN_ECHO: Final = 1 << wire.bit_shift(wire.INC, "ecn_echo")
+HAS_LANES: Final = 1 << wire.bit_shift(wire.INC, "has_lanes")
+LANES_OFFSET: Final = wire.HEADER_BYTES
+
+
+@kernel
+def _be16(frame: Any, at: int) -> Any:
+    return (np.int64(frame[at]) << 8) | np.int64(frame[at + 1])
+
+
+@kernel
+def _be32(address: int) -> Any:
+    return np.int64(load_be32(address, 0)) & SEQ_MASK
+
+
+@kernel
+def _ip_checksum_wrong(address: int) -> Any:
+    total: Any = 0
+    for k in range(5):
+        word = np.int64(load_be32(address + _IP, k)) & SEQ_MASK
+        total += (word >> 16) + (word & 0xFFFF)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    return total != 0xFFFF
+
+
+@kernel
+def inspect(e: Any, frame: Any, length: int) -> Any:
+    """0: a sound frame of this endpoint's job. NOT_MINE: somebody else's. Else the ``Refusal``.
+
+    Where several endpoints share an address, a frame of another job, or of a type that the other kind of endpoint
+    takes, is left to them.
+    """
+    if length < _UDP_LENGTH + 4 or _be16(frame, _ETHER_TYPE) != wire.ETHERTYPE_IPV4:
+        return NOT_MINE
+    address = frame.ctypes.data
+    if frame[_IP_PROTOCOL] != wire.IP_PROTOCOL_UDP or _be32(address + _IP_DST) != e.ip:
+        return NOT_MINE
+    if _be16(frame, _UDP_DST) != e.udp or (np.int64(load_be64(address)) >> 16) & 0xFFFFFFFFFFFF != e.mac:
+        return NOT_MINE
+    if _ip_checksum_wrong(address):
+        return _CHECKSUM
+    expected = _HEADER_BYTES
+    if length >= _HEADER_BYTES and frame[_FLAGS] & HAS_LANES:
+        expected += 4 * e.lanes
+    if (
+        length != expected
+        or frame[_IP] != _IPV4_NO_OPTIONS
+        or _be16(frame, _FRAGMENT) & _MORE_FRAGMENTS_OR_OFFSET
+        or _be16(frame, _TOTAL_LENGTH) != expected - _IP
+        or _be16(frame, _UDP_LENGTH) != expected - _UDP_SRC
+        or frame[_VERSION] >> 4 != wire.INC_VERSION
+    ):
+        return _MALFORMED
+    if _be16(frame, _JOB) != e.job:
+        return NOT_MINE if e.shared else _WRONG_JOB
+    kind = frame[_VERSION] & 15
+    to_server = kind in (_PUSH, _PULL)
+    if (
+        (kind != _RESULT and not to_server)
+        or (e.kind == _WORKER and to_server)
+        or (e.kind == _SERVER and not to_server)
+    ):
+        return NOT_MINE if e.shared else _WRONG_TYPE
+    if _be16(frame, _EPOCH) != e.epoch:
+        return _WRONG_EPOCH
+    return 0
+
+
+@kernel
+def type_of(frame: Any) -> Any:
+    """The packet type."""
+    return np.int64(frame[_VERSION] & 15)
+
+
+@kernel
+def flags_of(frame: Any) -> Any:
+    """RESEND, SATURATED, ECN_ECHO, HAS_LANES."""
+    return np.int64(frame[_FLAGS])
+
+
+@kernel
+def congestion_of(frame: Any) -> Any:
+    """Whether this frame, or one that went into it, crossed a congested queue."""
+    return frame[_TOS] & 3 == wire.ECN_CONGESTED or frame[_FLAGS] & ECN_ECHO != 0
+
+
+@kernel
+def count_of(frame: Any) -> Any:
+    """The count field."""
+    return _be16(frame, _COUNT)
+
+
+@kernel
+def exponent_of(frame: Any) -> Any:
+    """The biased exponent."""
+    return np.int64(frame[_EXPONENT])
+
+
+@kernel
+def sender_of(frame: Any) -> Any:
+    """Who sent it: IPv4 source << 16 | UDP source port."""
+    return (_be32(frame.ctypes.data + _IP_SRC) << 16) | _be16(frame, _UDP_SRC)
+
+
+@kernel
+def seq_of(frame: Any, near: int) -> Any:
+    """The sequence number, unwrapped to the 64-bit number within 2**31 of ``near``."""
+    ahead = (_be32(frame.ctypes.data + _SEQ) - near + 0x80000000) & SEQ_MASK
+    return near + ahead - 0x80000000
+
+
+@kernel
+def lanes_of(frame: Any) -> Any:
+    """Address of the lanes."""
+    return frame.ctypes.data + LANES_OFFSET
+
+
+@kernel
+def peer_key(e: Any, peer: int) -> Any:
+    """What ``sender_of`` says of frames from the peer-th peer (unsorted endpoints: workers and ring)."""
+    return carray(pointer(e.senders), (e.peers,), np.int64)[peer]
+
+
+@kernel
+def write_frame(
+    e: Any, out: Any, peer: int, kind: int, flags: int, count: int, seq: int, iteration: int, exponent: int
+) -> Any:
+    """A frame to the peer-th peer into ``out``, all but its lanes; returns its length and counts it."""
+    with_lanes = 1 if flags & HAS_LANES else 0
+    address = out.ctypes.data
+    copy_bytes(address, e.templates + (2 * peer + with_lanes) * TEMPLATE_BYTES, _HEADER_BYTES)
+    out[_VERSION] = (wire.INC_VERSION << 4) | kind
+    out[_FLAGS] = flags
+    store_be32(address + _JOB, 0, (e.job << 16) | e.epoch)
+    out[_COUNT] = count >> 8
+    out[_COUNT + 1] = count & 0xFF
+    store_be32(address + _SEQ, 0, seq & SEQ_MASK)
+    store_be32(address + _ITERATION, 0, iteration)
+    out[_EXPONENT] = exponent
+    length = _HEADER_BYTES + 4 * e.lanes * with_lanes
+    e.frames_sent += 1
+    e.bytes_sent += length
+    if flags & RESEND:
+        e.resends += 1
+        e.resend_bytes += length
+    return length

@@ -1,0 +1,113 @@
+"""An operation on a caller's arrays, and the checks that it passes before anything is sent."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.workers.kernels import chunk_exponents
+from p4reduce.workers.memory import address_of
+from p4reduce.workers.numbers import NonFiniteError
+from p4reduce.workers.records import Collective, Kind
+
+Floats = NDArray[np.float32]
+
+# Which arrays an operation needs: (source, target).
+_NEEDED = {
+    (Kind.WORKER, Collective.ALL_REDUCE): (True, True),
+    (Kind.WORKER, Collective.PUSH): (True, False),
+    (Kind.WORKER, Collective.PULL): (False, True),
+    (Kind.WORKER, Collective.PUSH_PULL): (True, True),
+    (Kind.WORKER, Collective.BARRIER): (False, False),
+    (Kind.SERVER, Collective.ALL_REDUCE): (False, True),
+    (Kind.SERVER, Collective.PUSH): (False, True),
+    (Kind.SERVER, Collective.PULL): (True, False),
+    (Kind.SERVER, Collective.PUSH_PULL): (False, True),
+    (Kind.SERVER, Collective.BARRIER): (False, False),
+    (Kind.RING, Collective.ALL_REDUCE): (True, True),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One collective, as one endpoint takes part in it.
+
+    source, target: float32, one-dimensional, C-contiguous, of one length, the same at all endpoints; they may be
+    one and the same array. They are read and written in place while the operation runs.
+
+    | collective | a worker's source, target | the server's source, target |
+    |---|---|---|
+    | ALL_REDUCE | its contribution, the sum | -, the sum (baseline server only) |
+    | PUSH | its contribution, - | -, the sum |
+    | PULL | -, the weights | the weights, - |
+    | PUSH_PULL | its gradient, the new weights | -, the weights: w -= learning_rate * sum / members |
+    | BARRIER | -, - | -, - |
+
+    iteration: the training iteration, 0..2**32-1, in every frame: switches choose priorities by it.
+    """
+
+    collective: Collective
+    source: Floats | None = None
+    target: Floats | None = None
+    iteration: int = 0
+    learning_rate: float = 0.0
+
+    @property
+    def length(self) -> int:
+        """Elements."""
+        for array in (self.source, self.target):
+            if array is not None:
+                return len(array)
+        return 0
+
+    def chunks(self, lanes: int) -> int:
+        """Chunks of ``lanes`` elements, the last one padded; 1 for a barrier."""
+        return max(1, -(-self.length // lanes))
+
+
+def _check_array(name: str, array: Any, writeable: bool) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+        raise TypeError(f"{name}: must be a NumPy array of float32, is {getattr(array, 'dtype', type(array).__name__)}")
+    if array.ndim != 1 or not array.flags.c_contiguous:
+        raise ValueError(f"{name}: must be one-dimensional and C-contiguous; pass array.reshape(-1) or a copy")
+    if writeable and not array.flags.writeable:
+        raise ValueError(f"{name}: is read-only, but the result is written to it")
+    if len(array) == 0:
+        raise ValueError(f"{name}: is empty; an operation needs at least one element")
+
+
+def check(kind: Kind, operation: Operation) -> None:
+    """Raises ValueError or TypeError, naming the argument, when an endpoint of this kind cannot do the operation."""
+    needed = _NEEDED.get((kind, operation.collective))
+    name = operation.collective.name
+    if needed is None:
+        raise ValueError(f"collective: a {kind.name.lower()} endpoint cannot do {name}")
+    if not 0 <= operation.iteration < 1 << 32:
+        raise ValueError(f"iteration: {operation.iteration}, must be 0..2**32-1")
+    for what, array, needs in (
+        ("source", operation.source, needed[0]),
+        ("target", operation.target, needed[1]),
+    ):
+        if needs and array is None:
+            raise ValueError(f"{what}: {name} at a {kind.name.lower()} endpoint needs one")
+        if not needs and array is not None:
+            raise ValueError(f"{what}: {name} at a {kind.name.lower()} endpoint takes none")
+        if array is not None:
+            _check_array(what, array, writeable=what == "target")
+    if operation.source is None or operation.target is None:
+        return
+    if len(operation.source) != len(operation.target):
+        raise ValueError(f"source has {len(operation.source)} elements, target {len(operation.target)}")
+    same = address_of(operation.source) == address_of(operation.target)
+    if not same and np.may_share_memory(operation.source, operation.target):
+        raise ValueError("source and target overlap: they must be one array, or lie apart")
+
+
+def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
+    """The biased exponent of each chunk, uint8 of shape (chunks,). NonFiniteError names the first NaN or Inf."""
+    exponents = np.zeros(-(-len(source) // lanes), np.uint8)
+    bad = int(chunk_exponents(address_of(source), len(source), lanes, exponents))
+    if bad >= 0:
+        raise NonFiniteError(bad, float(source[bad]))
+    return exponents

@@ -1,0 +1,153 @@
+"""The state of endpoints as NumPy records: what the compiled cores read and write, and nothing else.
+
+``ENDPOINT_DTYPE`` is one endpoint. Times are integer picoseconds of virtual time, lengths bytes, addresses
+int64 machine addresses of memory that ``Endpoints`` keeps alive. Sequence numbers are kept unwrapped
+in 64 bits; the 32 low bits travel. ``NEVER`` is the deadline of an endpoint that waits for nothing.
+
+``ENTRY_DTYPE`` is one outgoing chunk of a sender's window (a ring of ``ring`` entries, indexed by seq & (ring - 1)).
+``SLOT_DTYPE`` is one chunk of a server's window.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+NEVER: Final = 1 << 62
+REFUSAL_CELLS: Final = 16
+
+
+class Kind(IntEnum):
+    """What an endpoint is; 0 is an unused record."""
+
+    WORKER = 1
+    SERVER = 2
+    RING = 3
+
+
+class Collective(IntEnum):
+    """What an operation does; the table is in docs/protocol.md."""
+
+    ALL_REDUCE = 1
+    PUSH = 2
+    PULL = 3
+    PUSH_PULL = 4
+    BARRIER = 5
+
+
+class State(IntEnum):
+    """Where an endpoint stands with its operation."""
+
+    IDLE = 0
+    ACTIVE = 1
+    DONE = 2
+    FAILED = 3
+
+
+class Refusal(IntEnum):
+    """Why an endpoint ignored a frame. Numbers as in ``p4src/refuse.p4`` where a switch has the same reason."""
+
+    CHECKSUM = 2
+    MALFORMED = 6
+    JOB = 7
+    PEER = 8
+    TYPE = 9
+    EPOCH = 10
+    SEQ = 11
+    KIND = 12
+    DUPLICATE = 13
+    NOT_POSTED = 15
+
+
+class EntryState(IntEnum):
+    """Where an outgoing chunk stands."""
+
+    WAITING = 0
+    OUTSTANDING = 1
+    ANSWERED = 2
+
+
+class Answer(IntEnum):
+    """What the RESULT of a chunk carries."""
+
+    NOTHING = 0
+    SUM = 1
+    RAW = 2
+
+
+def _integers(*names: str) -> list[tuple[str, str]]:
+    return [(name, "i8") for name in names]
+
+
+ENDPOINT_DTYPE: Final = np.dtype(
+    [
+        *_integers("kind", "status", "lingering", "done_at"),
+        # Who it is: its address, the job, the peers it talks to.
+        *_integers("mac", "ip", "udp", "shared", "job", "epoch", "lanes", "members"),
+        # peers: how many. templates: 128 bytes a peer, an empty frame and one with lanes, 64 bytes of header each.
+        # senders: sorted int64 of (ip << 16 | udp) of the peers; ranks: the peer of each of them, int64.
+        *_integers("peers", "templates", "senders", "ranks"),
+        # Numbers: mode as in numbers.NumberMode, headroom in bits; fixed scale and each worker's share of int32.
+        *_integers("mode", "headroom"),
+        ("scale", "f8"),
+        ("limit", "f8"),
+        # The operation: collective, first seq and the one after its last, chunks, lead, length in elements.
+        *_integers("operation", "collective", "start", "end", "chunks", "lead", "max_lead", "length", "iteration"),
+        # source, target: callers' float32 arrays; exponents: uint8 for each chunk.
+        *_integers("source", "target", "exponents"),
+        ("step", "f4"),
+        # The sender's window: entries from low (oldest unanswered) to next; fresh: the first seq never sent in any
+        # epoch; epoch_base: the seq that the epoch began with. entries, payloads: rings of ENTRY_DTYPE and of lanes.
+        *_integers("ring", "window", "first", "low", "next", "fresh", "epoch_base", "entries", "payloads"),
+        # Loss detection: transmissions are numbered (order); top: the newest answered one; swept: those before it
+        # were in flight when the timer ran out; reorder: how far answers may overtake; lost: marked for resending.
+        *_integers("order", "top", "swept", "reorder", "lost", "progress"),
+        # The timer (RFC 6298), picoseconds.
+        *_integers(
+            "timer", "srtt", "rttvar", "rtt_min", "round_rtt", "sampled_at", "rto", "rto_initial", "rto_min", "rto_max"
+        ),
+        *_integers("timeouts", "retries", "failed_seq"),
+        # Ring: this worker's rank, segment length in chunks, what came in (cells: one byte a seq, held: early frames).
+        *_integers("rank", "size", "segment", "rx_low", "rx_start", "rx_end", "rx_high", "reported", "reportable"),
+        *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),
+        # Server: slots (a ring of SLOT_DTYPE), contributions, results, who has come and been answered, replies to send.
+        *_integers("slots", "contributions", "results", "marks", "replies", "reply_head", "reply_tail", "completed"),
+        # What happened. frames_sent counts resends too, resends separately; bytes without FCS.
+        *_integers("frames_sent", "bytes_sent", "resends", "resend_bytes", "frames_received", "results_received"),
+        *_integers("saturated", "congested", "rtt_samples", "spurious"),
+        ("refused", "i8", (REFUSAL_CELLS,)),
+    ],
+    align=True,
+)
+
+ENTRY_DTYPE: Final = np.dtype(
+    [
+        *_integers("seq", "order", "sent_at", "target", "count", "iteration", "lead", "operation"),
+        ("attempts", "i4"),
+        ("state", "u1"),
+        ("lost", "u1"),
+        ("type", "u1"),
+        ("has_lanes", "u1"),
+        ("answer", "u1"),
+        # Exponents: this worker's of the chunk it announces; the agreed one of its own lanes; the one that came back.
+        ("announced", "u1"),
+        ("agreed", "u1"),
+        ("carried", "u1"),
+        ("contributions", "u2"),
+    ],
+    align=True,
+)
+
+SLOT_DTYPE: Final = np.dtype(
+    [
+        *_integers("seq", "arrived", "count", "iteration"),
+        ("done", "u1"),
+        ("type", "u1"),
+        ("has_lanes", "u1"),
+        ("answer", "u1"),
+        ("exponent", "u1"),
+        ("saturated", "u1"),
+        ("congested", "u1"),
+    ],
+    align=True,
+)

@@ -1,0 +1,192 @@
+"""The sender's window, compiled: what is on its way, what is lost, and the one timer.
+
+Loss is found in two ways. **By order** (in-network workers): every transmission has a number; a chunk is lost when
+``reorder`` later transmissions have been answered, so a resent chunk that is lost again is found as well (as RFC
+9002, section 6.1.1, does with packet numbers). An answer that comes sooner after a resend than the shortest round
+trip answers the first copy: the resend was for nothing, and ``reorder`` doubles. **By time**: RFC 6298, on chunks
+sent once; a new answer restarts the timer and ends the backoff. The sample of a round trip is the *shortest* of
+those seen in it: a chunk may be answered late because another worker had to wait for its own timer, and if such
+waits were taken for the path's round trip, the workers would drive each other's timers up. For the same reason one
+much shorter sample starts the estimate anew.
+
+When the timer runs out, only the oldest chunk is sent again: silence may mean a peer that is still computing. If
+then answers come, but the oldest stays out until the timer runs out once more, everything that was in flight the
+first time is sent again.
+"""
+
+from typing import Any, Final
+
+from p4reduce.workers.frames import SEQ_MASK
+from p4reduce.workers.jit import kernel
+from p4reduce.workers.memory import carray, pointer
+from p4reduce.workers.records import ENTRY_DTYPE, NEVER, EntryState, State
+
+_WAITING: Final = int(EntryState.WAITING)
+_OUTSTANDING: Final = int(EntryState.OUTSTANDING)
+_ANSWERED: Final = int(EntryState.ANSWERED)
+_ACTIVE: Final = int(State.ACTIVE)
+_FAILED: Final = int(State.FAILED)
+NOTHING_LOST: Final = -1
+
+
+@kernel
+def entry_at(e: Any, seq: int) -> Any:
+    """The window's entry for a seq."""
+    return carray(pointer(e.entries), (e.ring,), ENTRY_DTYPE)[seq & (e.ring - 1)]
+
+
+@kernel
+def payload_at(e: Any, seq: int) -> Any:
+    """Address of the lanes kept for a seq: float32 in this machine's order, zero padded."""
+    return e.payloads + (seq & (e.ring - 1)) * 4 * e.lanes
+
+
+@kernel
+def mark_sent(e: Any, entry: Any, now: int) -> None:
+    """A chunk leaves, for the first time or again."""
+    if entry.lost:
+        entry.lost = 0
+        e.lost -= 1
+    entry.attempts += 1
+    entry.state = _OUTSTANDING
+    entry.sent_at = now
+    entry.order = e.order
+    e.order += 1
+    if e.timer == NEVER:
+        e.timer = now + e.rto
+
+
+@kernel
+def _take_sample(e: Any, rtt: int) -> None:
+    """RFC 6298, section 2, in integers."""
+    e.rtt_min = rtt if e.rtt_samples == 0 else min(e.rtt_min, rtt)
+    if e.rtt_samples == 0 or 2 * rtt < e.srtt:
+        e.srtt = rtt
+        e.rttvar = rtt // 2
+    else:
+        e.rttvar += (abs(e.srtt - rtt) - e.rttvar) // 4
+        e.srtt += (rtt - e.srtt) // 8
+    e.rtt_samples += 1
+
+
+@kernel
+def _base_rto(e: Any) -> Any:
+    if e.rtt_samples == 0:
+        return e.rto_initial
+    return min(max(e.srtt + 4 * e.rttvar, e.rto_min), e.rto_max)
+
+
+@kernel
+def _tolerate(e: Any) -> None:
+    """A chunk was taken for lost and was not: be more patient."""
+    e.spurious += 1
+    e.reorder = max(e.reorder, min(2 * e.reorder, e.window // 2))
+
+
+@kernel
+def settle(e: Any, entry: Any, now: int, timed: int) -> None:
+    """A chunk is answered. timed: the answer was sent at once, so it may be a round-trip sample."""
+    elapsed = now - entry.sent_at
+    if entry.lost:
+        entry.lost = 0
+        e.lost -= 1
+        _tolerate(e)
+    if entry.attempts == 1:
+        e.top = max(e.top, entry.order)
+        if timed:
+            e.round_rtt = min(e.round_rtt, elapsed)
+            if entry.sent_at >= e.sampled_at:
+                _take_sample(e, e.round_rtt)
+                e.round_rtt = NEVER
+                e.sampled_at = now
+    elif elapsed >= e.rtt_min:
+        e.top = max(e.top, entry.order)
+    else:
+        _tolerate(e)
+    entry.state = _ANSWERED
+
+
+@kernel
+def advance(e: Any, now: int) -> None:
+    """After new answers: move the window's low end, end the backoff, restart the timer."""
+    while e.low < e.next and entry_at(e, e.low).state == _ANSWERED:
+        e.low += 1
+    e.timeouts = 0
+    e.progress = 1
+    e.rto = _base_rto(e)
+    e.timer = now + e.rto if e.low < e.next else NEVER
+
+
+@kernel
+def mark_lost(e: Any, entry: Any) -> None:
+    """To be sent again, if it is on its way."""
+    if entry.state == _OUTSTANDING and not entry.lost:
+        entry.lost = 1
+        e.lost += 1
+
+
+@kernel
+def detect_losses(e: Any) -> None:
+    """Marks what ``reorder`` later transmissions have overtaken."""
+    for seq in range(e.low, e.next):
+        entry = entry_at(e, seq)
+        if entry.order + e.reorder <= e.top:
+            mark_lost(e, entry)
+        elif entry.attempts == 1:
+            break  # what was sent after it for the first time is younger still
+
+
+@kernel
+def next_lost(e: Any) -> Any:
+    """The oldest chunk to be sent again, or NOTHING_LOST."""
+    if e.lost > 0:
+        for seq in range(e.low, e.next):
+            if entry_at(e, seq).lost:
+                return seq
+    return NOTHING_LOST
+
+
+@kernel
+def give_up(e: Any) -> None:
+    """Bounded retries are used up: the oldest chunk names what is missing."""
+    e.failed_seq = e.low & SEQ_MASK
+    e.timer = NEVER
+    e.lingering = 0
+    if e.status == _ACTIVE:
+        e.status = _FAILED
+
+
+@kernel
+def time_out(e: Any, now: int) -> None:
+    """The timer ran out."""
+    e.timeouts += 1
+    if e.timeouts > e.retries:
+        give_up(e)
+        return
+    if e.progress and entry_at(e, e.low).order < e.swept:
+        for seq in range(e.low, e.next):
+            entry = entry_at(e, seq)
+            if entry.order < e.swept:
+                mark_lost(e, entry)
+    else:
+        mark_lost(e, entry_at(e, e.low))
+    e.swept = e.order
+    e.progress = 0
+    e.rto = min(2 * e.rto, e.rto_max)
+    e.timer = now + e.rto
+
+
+@kernel
+def rewind(e: Any, seq: int) -> None:
+    """Everything from ``seq`` on is to be sent anew, in a new epoch."""
+    for again in range(seq, e.next):
+        entry = entry_at(e, again)
+        entry.state = _WAITING
+        entry.lost = 0
+    e.low = seq
+    e.next = seq
+    e.epoch_base = seq
+    e.lost = 0
+    e.timeouts = 0
+    e.timer = NEVER
+    e.rto = _base_rto(e)

@@ -1,0 +1,60 @@
+"""What an endpoint is made from: addresses and the timing of retransmission."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from p4reduce.workers.wire import INC_UDP_PORT
+
+PS_PER_US: Final = 1_000_000
+PS_PER_MS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class HostAddress:
+    """Where a frame goes to or comes from: MAC (48 bits), IPv4 address and UDP port, as integers.
+
+    For a peer behind routers ``mac`` is that of the next hop; ``ip`` and ``udp`` are the peer's own.
+    """
+
+    mac: int
+    ip: int
+    udp: int = INC_UDP_PORT
+
+    def __post_init__(self) -> None:
+        for name, value, bits in (("mac", self.mac, 48), ("ip", self.ip, 32), ("udp", self.udp, 16)):
+            if not 0 <= value < 1 << bits:
+                raise ValueError(f"{name}: {value:#x} does not fit {bits} bits")
+
+    @property
+    def key(self) -> int:
+        """How a sender is looked up: ip << 16 | udp."""
+        return self.ip << 16 | self.udp
+
+    def __str__(self) -> str:
+        return ".".join(str(self.ip >> shift & 255) for shift in (24, 16, 8, 0)) + f":{self.udp}"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When a sender sends again, and when it gives up. Times in picoseconds.
+
+    initial_ps: time-out before the first round trip was measured. min_ps, max_ps: its bounds afterwards (RFC 6298).
+    retries: time-outs without any answer in between before the endpoint fails.
+    reorder: how many later transmissions must be answered before a chunk counts as lost; it doubles,
+    up to half the window, each time that this turns out to be wrong.
+    """
+
+    initial_ps: int = PS_PER_MS
+    min_ps: int = 50 * PS_PER_US
+    max_ps: int = 100 * PS_PER_MS
+    retries: int = 24
+    reorder: int = 8
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_ps <= self.max_ps or not 0 < self.initial_ps <= self.max_ps:
+            raise ValueError(
+                f"time-outs: initial {self.initial_ps}, min {self.min_ps}, max {self.max_ps} ps; "
+                "needed: 0 < min <= max and 0 < initial <= max"
+            )
+        if self.retries < 0 or self.reorder < 1:
+            raise ValueError(f"retries: {self.retries}, must be >= 0; reorder: {self.reorder}, must be >= 1")

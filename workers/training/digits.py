@@ -1,0 +1,57 @@
+"""The digits that scikit-learn ships: 1,797 real images of 8 x 8 pixels, read from its package, no download."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from p4reduce.workers.training.model import FloatArray, LabelArray
+
+TEST_SHARE: Final = 0.2
+IMAGES: Final = 1797
+
+
+class DataError(RuntimeError):
+    """The data set is not there; the message says what to install."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images (count, 64) of float32 in 0 .. 1 and their labels (count,) in 0 .. 9."""
+
+    images: FloatArray
+    labels: LabelArray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, indices: LabelArray) -> "Dataset":
+        """Those of the given indices, in that order."""
+        return Dataset(self.images[indices], self.labels[indices])
+
+    def shard(self, rank: int, size: int) -> "Dataset":
+        """Part ``rank`` of ``size``: every ``size``-th image, so parts differ by at most one in length."""
+        if not 0 <= rank < size:
+            raise ValueError(f"shard {rank} of {size}: ranks are 0 to {size - 1}")
+        return Dataset(self.images[rank::size], self.labels[rank::size])
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images to learn from, and images to be tested with."""
+
+    train: Dataset
+    test: Dataset
+
+
+def load(seed: int) -> Split:
+    """The digits, shuffled by ``seed`` and split 80 : 20. Raises ``DataError`` without scikit-learn."""
+    try:
+        from sklearn.datasets import load_digits  # noqa: PLC0415  (an extra, and slow to import)
+    except ImportError as error:
+        raise DataError("the digits come with scikit-learn, which is missing: pip install 'p4reduce[demo]'") from error
+    images, labels = load_digits(return_X_y=True)
+    everything = Dataset((images / 16.0).astype(np.float32), labels.astype(np.int64))
+    order = np.random.default_rng(seed).permutation(len(everything))
+    tests = round(len(everything) * TEST_SHARE)
+    return Split(train=everything.take(order[tests:]), test=everything.take(order[:tests]))

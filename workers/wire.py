@@ -1,0 +1,284 @@
+"""The wire format: one definition, from which the NumPy and the Scapy side are both made.
+
+``HEADERS`` says what stands in ``p4src/headers.p4``, header by header and field by field; the table in
+``docs/protocol.md`` is the same. ``tests/unit/test_wire_matches_p4.py`` holds them together.
+
+Two NumPy types are derived from it:
+
+``FRAME_DTYPE``
+    The bytes as they travel, big-endian, 62 of them. Fields that do not fill whole bytes share a
+    unit whose name joins theirs (``ipv4_version_ihl``); a MAC is six ``u1``.
+``HEADER_DTYPE``
+    One native integer column for every field, for calculating: ``headers["seq"]``, ``headers["ipv4_src"]``. INC fields
+    have plain names, those of the other headers are prefixed by their header.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+ETHERTYPE_IPV4: Final = 0x0800
+IP_PROTOCOL_UDP: Final = 17
+INC_UDP_PORT: Final = 9400
+INC_VERSION: Final = 1
+IP_TTL: Final = 64
+ECN_CAPABLE: Final = 2
+"""ECT(0) of RFC 3168: what every frame of ours leaves with"""
+ECN_CONGESTED: Final = 3
+MAX_LANES: Final = (65535 - 20 - 8 - 20) // 4
+"""what an IPv4 datagram can carry; the P4 program is compiled for 64 or 256"""
+
+
+class PacketType(IntEnum):
+    """The three packet types of the protocol."""
+
+    PUSH = 1
+    PULL = 2
+    RESULT = 3
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a header: its name, its width in bits, and the value it has unless told otherwise."""
+
+    name: str
+    bits: int
+    default: int = 0
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header: fields in the order in which they travel, most significant bit first."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Length in bytes."""
+        return sum(field.bits for field in self.fields) // 8
+
+    def __getitem__(self, name: str) -> Field:
+        """The field of that name; KeyError when there is none."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(f"header {self.name} has no field {name!r}")
+
+
+ETHERNET: Final = Header("ethernet", (Field("dst", 48), Field("src", 48), Field("ether_type", 16, ETHERTYPE_IPV4)))
+IPV4: Final = Header(
+    "ipv4",
+    (
+        Field("version", 4, 4),
+        Field("ihl", 4, 5),
+        Field("dscp", 6),
+        Field("ecn", 2, ECN_CAPABLE),
+        Field("total_length", 16),
+        Field("identification", 16),
+        Field("flags", 3),
+        Field("fragment_offset", 13),
+        Field("ttl", 8, IP_TTL),
+        Field("protocol", 8, IP_PROTOCOL_UDP),
+        Field("checksum", 16),
+        Field("src", 32),
+        Field("dst", 32),
+    ),
+)
+UDP: Final = Header(
+    "udp",
+    (
+        Field("src_port", 16, INC_UDP_PORT),
+        Field("dst_port", 16, INC_UDP_PORT),
+        Field("length", 16),
+        Field("checksum", 16),
+    ),
+)
+INC: Final = Header(
+    "inc",
+    (
+        Field("version", 4, INC_VERSION),
+        Field("type", 4, PacketType.PUSH),
+        Field("unused", 4),
+        Field("resend", 1),
+        Field("saturated", 1),
+        Field("ecn_echo", 1),
+        Field("has_lanes", 1),
+        Field("job", 16),
+        Field("epoch", 16),
+        Field("count", 16),
+        Field("seq", 32),
+        Field("iteration", 32),
+        Field("exponent", 8),
+        Field("reserved", 24),
+    ),
+)
+HEADERS: Final = (ETHERNET, IPV4, UDP, INC)
+HEADER_BYTES: Final = sum(header.bytes for header in HEADERS)
+IPV4_OFFSET: Final = ETHERNET.bytes
+UDP_OFFSET: Final = IPV4_OFFSET + IPV4.bytes
+INC_OFFSET: Final = UDP_OFFSET + UDP.bytes
+LANE_DTYPE: Final = np.dtype(">i4")
+
+
+def frame_bytes(lanes: int) -> int:
+    """Length in bytes of a frame with ``lanes`` lanes, without FCS."""
+    return HEADER_BYTES + 4 * lanes
+
+
+def offset(header: Header, field: str) -> int:
+    """Byte of a frame in which the field begins."""
+    bits = 0
+    for before in HEADERS[: HEADERS.index(header)]:
+        bits += 8 * before.bytes
+    for item in header.fields:
+        if item.name == field:
+            return bits // 8
+        bits += item.bits
+    raise KeyError(f"header {header.name} has no field {field!r}")
+
+
+def bit_shift(header: Header, field: str) -> int:
+    """How far the field stands from the low end of the byte in which it ends."""
+    bits = 0
+    for item in header.fields:
+        bits += item.bits
+        if item.name == field:
+            return -bits % 8
+    raise KeyError(f"header {header.name} has no field {field!r}")
+
+
+def _column(header: Header, field: Field) -> str:
+    return field.name if header is INC else f"{header.name}_{field.name}"
+
+
+def _units(header: Header) -> Iterator[tuple[Field, ...]]:
+    """Runs of fields that fill whole bytes together."""
+    run: list[Field] = []
+    for field in header.fields:
+        run.append(field)
+        if sum(item.bits for item in run) % 8 == 0:
+            yield tuple(run)
+            run = []
+
+
+def _unit_dtype(size: int) -> Any:
+    return {1: ">u1", 2: ">u2", 4: ">u4", 8: ">u8"}.get(size, ("u1", (size,)))
+
+
+def _frame_dtype() -> np.dtype[np.void]:
+    units = []
+    for header in HEADERS:
+        for run in _units(header):
+            name = _column(header, run[0]) + "".join("_" + field.name for field in run[1:])
+            units.append((name, _unit_dtype(sum(field.bits for field in run) // 8)))
+    return np.dtype(units)
+
+
+def _native(bits: int) -> str:
+    return next(f"u{size}" for size in (1, 2, 4, 8) if bits <= 8 * size)
+
+
+FRAME_DTYPE: Final = _frame_dtype()
+HEADER_DTYPE: Final = np.dtype(
+    [(_column(header, field), _native(field.bits)) for header in HEADERS for field in header.fields]
+)
+
+
+def headers(frames: int, /, **columns: Any) -> NDArray[np.void]:
+    """``frames`` headers (``HEADER_DTYPE``, shape (frames,)) with every field at its default, then the given columns.
+
+    A column is a scalar or an array of shape (frames,). Lengths and the IPv4 checksum are filled in by ``pack``.
+    """
+    made = np.zeros(frames, HEADER_DTYPE)
+    for header in HEADERS:
+        for field in header.fields:
+            made[_column(header, field)] = field.default
+    for name, values in columns.items():
+        if name not in HEADER_DTYPE.fields:  # type: ignore[operator]
+            raise KeyError(f"no header field {name!r}; the fields are {', '.join(HEADER_DTYPE.names or ())}")
+        made[name] = values
+    return made
+
+
+def ipv4_checksums(frames: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """The IPv4 header checksums (RFC 1071) of ``frames``, uint8 of shape (k, >= 34), whatever they carry now."""
+    words = frames[:, IPV4_OFFSET:UDP_OFFSET].copy().view(">u2").astype(np.uint32)
+    at = (offset(IPV4, "checksum") - IPV4_OFFSET) // 2
+    total = words.sum(axis=1) - words[:, at]
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    checksums: NDArray[np.uint16] = (~total & 0xFFFF).astype(np.uint16)
+    return checksums
+
+
+def _pack_header(header: Header, values: NDArray[np.void], out: NDArray[np.uint8]) -> None:
+    """Writes the columns of one header into ``out``, uint8 of shape (k, header.bytes)."""
+    at = 0
+    for run in _units(header):
+        size = sum(field.bits for field in run) // 8
+        unit = np.zeros(len(values), np.uint64)
+        for field in run:
+            column = values[_column(header, field)].astype(np.uint64)
+            if (column >> np.uint64(field.bits)).any():
+                raise ValueError(f"{header.name}.{field.name}: {int(column.max())} does not fit {field.bits} bits")
+            unit = (unit << np.uint64(field.bits)) | column
+        out[:, at : at + size] = unit.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
+        at += size
+
+
+def pack(values: NDArray[np.void], lanes: NDArray[np.int32] | None = None) -> NDArray[np.uint8]:
+    """A batch of frames of one length, uint8 of shape (k, 62 + 4N).
+
+    values: ``HEADER_DTYPE``, shape (k,). lanes: int32, shape (k, N), or None for frames without lanes.
+    ``has_lanes``, the IPv4 and UDP lengths and the IPv4 checksum are computed, whatever ``values`` say; the
+    UDP checksum is sent as given (0: none, RFC 768). ValueError when a value does not fit its field.
+    """
+    count = 0 if lanes is None else lanes.shape[1]
+    if lanes is not None and lanes.shape[0] != len(values):
+        raise ValueError(f"{len(values)} headers, but lanes for {lanes.shape[0]} frames")
+    if count > MAX_LANES:
+        raise ValueError(f"{count} lanes do not fit an IPv4 datagram; at most {MAX_LANES}")
+    values = values.copy()
+    values["has_lanes"] = lanes is not None
+    values["udp_length"] = UDP.bytes + INC.bytes + 4 * count
+    values["ipv4_total_length"] = IPV4.bytes + UDP.bytes + INC.bytes + 4 * count
+    frames = np.zeros((len(values), frame_bytes(count)), np.uint8)
+    at = 0
+    for header in HEADERS:
+        _pack_header(header, values, frames[:, at : at + header.bytes])
+        at += header.bytes
+    where = offset(IPV4, "checksum")
+    frames[:, where : where + 2] = ipv4_checksums(frames).astype(">u2").view(np.uint8).reshape(-1, 2)
+    if lanes is not None:
+        frames[:, HEADER_BYTES:] = np.ascontiguousarray(lanes, LANE_DTYPE).view(np.uint8)
+    return frames
+
+
+def unpack(frames: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.int32]]:
+    """The headers (``HEADER_DTYPE``, shape (k,)) and lanes (int32, shape (k, N)) of frames of one length.
+
+    frames: uint8, shape (k, 62 + 4N). N is taken from the length; nothing is verified. ValueError when the
+    length is not that of an INC frame.
+    """
+    if frames.ndim != 2 or frames.shape[1] < HEADER_BYTES or (frames.shape[1] - HEADER_BYTES) % 4:
+        raise ValueError(f"frames of shape {frames.shape}: expected (k, {HEADER_BYTES} + 4 * lanes)")
+    values = np.zeros(len(frames), HEADER_DTYPE)
+    at = 0
+    for header in HEADERS:
+        for run in _units(header):
+            size = sum(field.bits for field in run) // 8
+            wide = np.zeros((len(frames), 8), np.uint8)
+            wide[:, 8 - size :] = frames[:, at : at + size]
+            unit = wide.view(">u8")[:, 0].astype(np.uint64)
+            left = 8 * size
+            for field in run:
+                left -= field.bits
+                values[_column(header, field)] = (unit >> np.uint64(left)) & np.uint64((1 << field.bits) - 1)
+            at += size
+    lanes = np.ascontiguousarray(frames[:, HEADER_BYTES:]).view(LANE_DTYPE).astype(np.int32)
+    return values, lanes
