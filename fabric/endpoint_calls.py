@@ -1,0 +1,96 @@
+"""Endpoints as C functions: the event loop calls them by address, so that it is compiled once for whatever they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.fabric.errors import FabricError
+from p4reduce.fabric.jit import callback
+from p4reduce.workers.endpoint import deadline, expire, receive, transmit
+from p4reduce.workers.memory import carray, pointer
+from p4reduce.workers.records import ENDPOINT_DTYPE
+
+
+class EndpointCalls(NamedTuple):
+    """Addresses of C functions on int64; ``eps`` is the address of the endpoints' records, ``i`` an index.
+
+    All take five arguments, those not named are 0:
+    ``receive(eps, i, frame, length, now_ps)`` -> 1 if the frame was for endpoint i, else 0;
+    ``transmit(eps, i, now_ps, out, capacity)`` -> length of the next frame, written to ``out``, or 0;
+    ``deadline(eps, i)`` -> when ``expire`` is to be called, 2^62: never (one that is past: in a microsecond);
+    ``expire(eps, i, now_ps)`` -> 0;
+    ``status(eps, i)`` -> 1 while the endpoint works.
+    """
+
+    receive: int
+    transmit: int
+    deadline: int
+    expire: int
+    status: int
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Endpoints of the hosts.
+
+    records : structured array, shape (n,)
+        One record for each endpoint, with an integer field ``status`` (1: works). The caller keeps them and may
+        change them between runs.
+    hosts : names, n of them
+        The host of each.
+    calls : functions on the records; ``worker_endpoints()`` for those of `workers/`.
+    """
+
+    records: NDArray[Any]
+    hosts: Sequence[str]
+    calls: EndpointCalls
+
+    def __post_init__(self) -> None:
+        if len(self.hosts) != len(self.records):
+            raise FabricError(f"endpoints: {len(self.records)} records for {len(self.hosts)} hosts")
+        if not self.records.flags.c_contiguous:
+            raise FabricError("endpoints: the records are not contiguous in memory")
+
+
+NO_ENDPOINTS: Final = Endpoints(np.zeros(0, dtype=[("status", np.int64)]), (), EndpointCalls(0, 0, 0, 0, 0))
+
+
+def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
+    return receive(
+        carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i, carray(pointer(frame), (length,), np.uint8), length, now_ps
+    )
+
+
+def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
+    return transmit(
+        carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i, now_ps, carray(pointer(out), (capacity,), np.uint8)
+    )
+
+
+def _deadline(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
+    return deadline(carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i)
+
+
+def _expire(eps: Any, i: int, now_ps: int, _a: int, _b: int) -> int:
+    expire(carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i, now_ps)
+    return 0
+
+
+def _status(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
+    return carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)[i].status
+
+
+_callbacks: list[Any] = []
+"""keeps the machine code alive"""
+
+
+@cache
+def worker_endpoints() -> EndpointCalls:
+    """The functions of `workers/endpoint.py`, on records of ENDPOINT_DTYPE."""
+    made = [callback(5)(function) for function in (_receive, _transmit, _deadline, _expire, _status)]
+    _callbacks.extend(made)
+    return EndpointCalls(*(function.address for function in made))

@@ -1,0 +1,168 @@
+"""The event loop: takes the first event, lets it happen, until there is a reason to go back to Python."""
+
+from typing import Any
+
+from p4reduce.fabric.access import event_at, frame_at, link_at, node_at
+from p4reduce.fabric.cells import drop_frame, frame_address, prefetch_frame
+from p4reduce.fabric.events import remove_first, replace_first, schedule
+from p4reduce.fabric.hosts import deliver, go_off, pump, start, submit
+from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.queues import depart
+from p4reduce.fabric.records import (
+    ARRIVAL,
+    CORRUPTED,
+    ENOUGH_EVENTS,
+    ENTRY,
+    LATE_ARRIVAL,
+    LINK_FREE,
+    NEED_SPACE,
+    NO_EVENTS,
+    NO_LIMIT,
+    REACHED_TIME,
+    SEND,
+    START,
+    TIMER,
+    WATCHED_DONE,
+)
+from p4reduce.fabric.switches import process
+from p4reduce.fabric.taps import note, record
+from p4reduce.fabric.wires import wake_when_free
+
+SPARE = 8
+"""cells and events that one event may need besides those of a multicast"""
+INCIDENTS_PER_COPY = 3
+"""a copy that leaves at once may be duplicated, and both of it lost; one that does not, dropped"""
+EVENTS_PER_COPY = 3
+"""two arrivals, and one when the link is free"""
+
+
+@kernel
+def _has_space(w: Any) -> bool:
+    """Whether there is room for all that one event can do."""
+    copies = w.max_replicas + SPARE
+    return (  # type: ignore[no-any-return]
+        w.free_frames >= 2 * copies
+        and w.free_copies >= copies
+        and w.free_phvs >= SPARE
+        and w.heap_capacity - w.heap_size >= EVENTS_PER_COPY * copies
+        and w.incident_limit - w.incident_count >= INCIDENTS_PER_COPY * copies
+        and w.tap_used <= w.tap_limit
+    )
+
+
+@kernel
+def _enter(w: Any, node_index: int, port: int, frame_index: int) -> None:
+    """A frame is at a node's port, whole and undamaged."""
+    node = node_at(w.nodes, node_index)
+    if node.is_switch == 0:
+        deliver(w, node_index, frame_index)
+    elif node.delay_ps == 0:
+        process(w, node_index, port, frame_index, w.now)
+    else:
+        frame = frame_at(w.frames, frame_index)
+        frame.node = node_index
+        frame.port = port
+        frame.time = w.now
+        schedule(w, w.now + node.delay_ps, frame_index * 8 + ENTRY)
+
+
+@kernel
+def _enter_now(w: Any, frame_index: int) -> None:
+    """A frame is through with its switch's delay, or was injected."""
+    frame = frame_at(w.frames, frame_index)
+    if node_at(w.nodes, frame.node).is_switch == 0:
+        deliver(w, frame.node, frame_index)
+    else:
+        process(w, frame.node, frame.port, frame_index, frame.time)
+
+
+@kernel
+def _arrive(w: Any, frame_index: int) -> None:
+    """The last bit of a frame is at the other end of its link."""
+    frame = frame_at(w.frames, frame_index)
+    link = link_at(w.links, frame.link)
+    if frame.damaged != 0:
+        link.corrupted += 1
+        note(w, frame.link, frame_address(w, frame_index), frame.length, CORRUPTED)
+        drop_frame(w, frame_index)
+        return
+    link.delivered += 1
+    if link.tap_target >= 0:
+        record(w, link.tap_target, w.now, frame_address(w, frame_index), frame.length)
+    _enter(w, link.target, link.target_port, frame_index)
+
+
+@kernel
+def _first_on_wire(w: Any, link_index: int) -> int:
+    """Take the first frame off a wire; the next one's arrival becomes an event in its place."""
+    link = link_at(w.links, link_index)
+    frame_index = link.wire_head
+    following = frame_at(w.frames, frame_index).next
+    link.wire_head = following
+    if following >= 0:
+        frame = frame_at(w.frames, following)
+        replace_first(w, frame.time, frame.seq, link_index * 8 + ARRIVAL)
+        prefetch_frame(w, following)
+    else:
+        remove_first(w)
+    return frame_index  # type: ignore[no-any-return]
+
+
+@kernel
+def _link_free(w: Any, link_index: int) -> None:
+    link = link_at(w.links, link_index)
+    link.waking = 0
+    if node_at(w.nodes, link.source).is_switch == 0:
+        pump(w, link.source)
+    elif w.now >= link.free_at:
+        depart(w, link_index)
+    elif link.backlog != 0:
+        wake_when_free(w, link_index)
+
+
+@kernel
+def add_event(worlds: Any, time: int, what: int) -> None:
+    """An event of Python's."""
+    schedule(worlds[0], time, what)
+
+
+@kernel
+def run(worlds: Any, most_events: int) -> int:
+    """Let events happen; one of the reasons in `records.py`."""
+    w = worlds[0]
+    last = w.events + most_events
+    while True:
+        if w.watching != 0 and w.unfinished == 0:
+            return WATCHED_DONE
+        if w.heap_size == 0:
+            if w.until < NO_LIMIT:
+                w.now = max(w.now, w.until)
+            return NO_EVENTS
+        event = event_at(w.heap, 0)
+        if event.time > w.until:
+            w.now = max(w.now, w.until)
+            return REACHED_TIME
+        if w.events >= last:
+            return ENOUGH_EVENTS
+        if not _has_space(w):
+            return NEED_SPACE
+        w.events += 1
+        w.now = event.time
+        kind = event.what & 7
+        index = event.what >> 3
+        if kind == ARRIVAL:
+            _arrive(w, _first_on_wire(w, index))
+            continue
+        remove_first(w)
+        if kind == LINK_FREE:
+            _link_free(w, index)
+        elif kind == LATE_ARRIVAL:
+            _arrive(w, index)
+        elif kind == TIMER:
+            go_off(w, index)
+        elif kind == START:
+            start(w, index)
+        elif kind == ENTRY:
+            _enter_now(w, index)
+        elif kind == SEND:
+            submit(w, index)

@@ -1,0 +1,49 @@
+"""Writing pcap files with nanosecond time stamps, which Wireshark, tcpdump and Scapy open.
+
+Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/ (magic number 0xA1B23C4D, link type 1: Ethernet).
+"""
+
+import struct
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+MAGIC_NANOSECONDS: Final = 0xA1B23C4D
+SNAP_LENGTH: Final = 65535
+LINKTYPE_ETHERNET: Final = 1
+_PS_PER_NS: Final = 1000
+_NS_PER_S: Final = 10**9
+
+_FILE_HEADER: Final = struct.Struct("<IHHiIII")
+_RECORD_HEADER: Final = struct.Struct("<IIII")
+
+
+class PcapWriter:
+    """A pcap file that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("wb")
+        self._file.write(_FILE_HEADER.pack(MAGIC_NANOSECONDS, 2, 4, 0, 0, SNAP_LENGTH, LINKTYPE_ETHERNET))
+
+    def write(self, time_ps: int, frame: bytes) -> None:
+        """Append a frame; its time is cut to whole nanoseconds."""
+        seconds, nanoseconds = divmod(time_ps // _PS_PER_NS, _NS_PER_S)
+        self._file.write(_RECORD_HEADER.pack(seconds, nanoseconds, len(frame), len(frame)))
+        self._file.write(frame)
+
+    def flush(self) -> None:
+        """Bring everything to the file."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> "PcapWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,167 @@
+"""A switch's output port: eight finite queues in strict priority, and egress for the frame that leaves.
+
+As in BMv2's simple_switch: the higher number leaves first, a priority that has no queue drops, each queue holds
+``capacity`` frames and drops those that come when it is full (tail drop), depths are those of the whole port, and
+egress runs when a copy leaves its queue.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.fabric.access import call4, copy_at, io_at, link_at, node_at, phv_at, queue_at
+from p4reduce.fabric.cells import (
+    drop_copy,
+    drop_frame,
+    drop_phv,
+    frame_address,
+    phv_address,
+    take_copy,
+    take_frame,
+)
+from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.records import CONTROLLER_TAP, PRIORITIES, QUEUE_DROPPED
+from p4reduce.fabric.taps import note, record
+from p4reduce.fabric.wires import send, wake_when_free
+
+PS_PER_US: Final = 1_000_000
+CPU_PORT: Final = 510
+"""frames for this port go to the controller (p4src/sizes.p4)"""
+_CPU_PORT: Final = np.int64(CPU_PORT)
+_EMPTY: Final = np.int64(0)
+
+
+@kernel
+def _describe(w: Any, port: int, rid: int, instance: int, enqueued_us: int, enqueued_depth: int, depth: int) -> None:
+    """Tell egress of the copy that leaves now."""
+    io = io_at(w.io, 0)
+    now_us = w.now // PS_PER_US
+    io.eg_port = port
+    io.eg_rid = rid
+    io.eg_instance = instance
+    io.eg_enq_time_us = enqueued_us
+    io.eg_enq_qdepth = enqueued_depth
+    io.eg_deq_timedelta_us = now_us - enqueued_us
+    io.eg_deq_qdepth = depth
+    io.eg_time_us = now_us
+
+
+@kernel
+def _egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> int:
+    """Run egress into a frame's cell; the frame's length, or -1: dropped."""
+    node = node_at(w.nodes, node_index)
+    length = call4(node.egress, node.state, phv_address(w, phv_index), w.io, frame_address(w, frame_index))
+    if length > w.max_frame:
+        node.oversize_drops += 1
+        return -1
+    return length  # type: ignore[no-any-return]
+
+
+@kernel
+def _note_tail_drop(w: Any, link_index: int, phv_index: int, rid: int, instance: int) -> None:
+    """Count a copy that found its queue full.
+
+    What it would have been, only egress can say: it runs on a state whose counters and registers nobody reads.
+    """
+    link = link_at(w.links, link_index)
+    node = node_at(w.nodes, link.source)
+    link.queue_drops += 1
+    if node.peek_state == 0:
+        link.unattributed += 1
+        return
+    _describe(w, link.source_port, rid, instance, w.now // PS_PER_US, link.depth, link.depth)
+    frame_index = take_frame(w)
+    address = frame_address(w, frame_index)
+    length = call4(node.egress, node.peek_state, phv_address(w, phv_index), w.io, address)
+    note(w, link_index, address, length, QUEUE_DROPPED)
+    drop_frame(w, frame_index)
+
+
+@kernel
+def _append(w: Any, link_index: int, priority: int, copy_index: int) -> None:
+    link = link_at(w.links, link_index)
+    queue = queue_at(w.queues, link_index * PRIORITIES + priority)
+    if queue.depth == 0:
+        queue.head = copy_index
+        link.backlog |= 1 << priority
+    else:
+        copy_at(w.copies, queue.tail).next = copy_index
+    queue.tail = copy_index
+    queue.depth += 1
+    link.depth += 1
+
+
+@kernel
+def _take_highest(w: Any, link_index: int) -> int:
+    """Take the first copy of the highest queue that has one."""
+    link = link_at(w.links, link_index)
+    priority = PRIORITIES - 1
+    while (link.backlog >> priority) == 0:
+        priority -= 1
+    queue = queue_at(w.queues, link_index * PRIORITIES + priority)
+    copy_index = queue.head
+    queue.head = copy_at(w.copies, copy_index).next
+    queue.depth -= 1
+    if queue.depth == 0:
+        link.backlog ^= 1 << priority
+    link.depth -= 1
+    return copy_index  # type: ignore[no-any-return]
+
+
+@kernel
+def depart(w: Any, link_index: int) -> None:
+    """The link is free: send the next copy that egress does not drop."""
+    link = link_at(w.links, link_index)
+    while link.backlog != 0:
+        copy_index = _take_highest(w, link_index)
+        copy = copy_at(w.copies, copy_index)
+        _describe(w, link.source_port, copy.rid, copy.instance, copy.enqueued_us, copy.enqueued_depth, link.depth)
+        frame_index = take_frame(w)
+        length = _egress(w, link.source, copy.phv, frame_index)
+        drop_phv(w, copy.phv)
+        drop_copy(w, copy_index)
+        if length >= 0:
+            send(w, link_index, frame_index, length)
+            break
+        link.egress_drops += 1
+        drop_frame(w, frame_index)
+    if link.backlog != 0:
+        wake_when_free(w, link_index)
+
+
+@kernel
+def enqueue(w: Any, link_index: int, phv_index: int, rid: int, instance: int, priority: int) -> None:
+    """Put a copy of a packet into an output queue; it leaves at once if the link is free."""
+    link = link_at(w.links, link_index)
+    if priority >= PRIORITIES:
+        node_at(w.nodes, link.source).priority_drops += 1
+        return
+    if queue_at(w.queues, link_index * PRIORITIES + priority).depth >= link.capacity:
+        _note_tail_drop(w, link_index, phv_index, rid, instance)
+        return
+    copy_index = take_copy(w)
+    copy = copy_at(w.copies, copy_index)
+    copy.phv = phv_index
+    copy.rid = rid
+    copy.instance = instance
+    copy.enqueued_us = w.now // PS_PER_US
+    copy.enqueued_depth = link.depth
+    phv_at(w.phvs, phv_index).references += 1
+    _append(w, link_index, priority, copy_index)
+    if w.now >= link.free_at:
+        depart(w, link_index)
+    else:
+        wake_when_free(w, link_index)
+    link.max_depth = max(link.max_depth, link.depth)
+
+
+@kernel
+def to_controller(w: Any, node_index: int, phv_index: int, rid: int, instance: int) -> None:
+    """A copy for the controller's port: no queue, no link."""
+    _describe(w, _CPU_PORT, rid, instance, w.now // PS_PER_US, _EMPTY, _EMPTY)
+    frame_index = take_frame(w)
+    length = _egress(w, node_index, phv_index, frame_index)
+    if length >= 0:
+        node_at(w.nodes, node_index).packet_ins += 1
+        record(w, CONTROLLER_TAP - node_index, w.now, frame_address(w, frame_index), length)
+    drop_frame(w, frame_index)

@@ -1,0 +1,250 @@
+"""The simulator's memory: one NumPy record type for each kind of thing in it.
+
+Compiled code reaches a record by the address of its array and an index (`access.py`), so records hold numbers
+only, and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are bytes.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.dataplane import abi
+
+PRIORITIES: Final = 8
+"""strict-priority queues of an output port; the higher number leaves first"""
+NEVER: Final = 1 << 62
+"""a virtual time that never comes (53 days would be 4.6e18 ps)"""
+NO_LIMIT: Final = NEVER - 1
+"""`until` of a run that has no end"""
+NONE: Final = -1
+
+# Kinds of events. An event's `what` is 8 * index + kind.
+ARRIVAL: Final = 0
+"""index: link. The first frame on its wire reaches the other end."""
+LATE_ARRIVAL: Final = 1
+"""index: frame. A frame that was overtaken on its link reaches the other end."""
+LINK_FREE: Final = 2
+"""index: link. Its sender may look for the next frame."""
+TIMER: Final = 3
+"""index: endpoint. Its deadline, unless that has moved."""
+START: Final = 4
+"""index: endpoint. From now on it is asked for frames."""
+ENTRY: Final = 5
+"""index: frame. It enters its node: injected, or through with the switch's fixed delay."""
+SEND: Final = 6
+"""index: frame. Its host sends it."""
+
+# Why the compiled loop returned.
+REACHED_TIME: Final = 0
+WATCHED_DONE: Final = 1
+NO_EVENTS: Final = 2
+ENOUGH_EVENTS: Final = 3
+NEED_SPACE: Final = 4
+
+CONTROLLER_TAP: Final = -1
+"""minus the node's index: the tap of packets for the controller"""
+
+# Constants that are handed to compiled functions are NumPy integers: Numba would compile a function once more for
+# every Python integer that it is called with.
+
+# What can happen to a first transmission on a link; columns of `Incidents`.
+DUPLICATED: Final = np.int64(0)
+LOST: Final = np.int64(1)
+CORRUPTED: Final = np.int64(2)
+QUEUE_DROPPED: Final = np.int64(3)
+INCIDENT_KINDS: Final = 4
+
+ACTIVE: Final = 1
+"""`status` of an endpoint that works"""
+
+# Purposes of a link's random draws: eight for each of the (up to two) copies of a frame.
+DRAW_DUPLICATE: Final = np.int64(0)
+DRAW_LOSS: Final = np.int64(1)
+DRAW_CORRUPT: Final = np.int64(2)
+DRAW_REORDER: Final = np.int64(3)
+DRAW_DELAY: Final = np.int64(4)
+FIRST_COPY: Final = np.int64(0)
+SECOND_COPY: Final = np.int64(8)
+
+
+def _integers(*names: str) -> "np.dtype[Any]":
+    return np.dtype([(name, np.int64) for name in names], align=True)
+
+
+EVENT: Final = _integers("time", "seq", "what")
+
+FRAME: Final = _integers(
+    "next",  # in the list of free cells, on a wire, or in a host's list of frames to send
+    "length",
+    "time",  # when it reaches the end of its link
+    "seq",  # of that event
+    "link",
+    "node",
+    "port",
+    "damaged",  # its frame check sequence is wrong
+)
+
+PHV: Final = _integers("next", "references")
+
+COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth")
+
+QUEUE: Final = _integers("head", "tail", "depth")
+
+LINK_COUNTERS: Final = (
+    "frames",
+    "bytes",
+    "inc_first_frames",
+    "inc_first_bytes",
+    "inc_resend_frames",
+    "inc_resend_bytes",
+    "delivered",
+    "lost",
+    "duplicated",
+    "reordered",
+    "corrupted",
+    "queue_drops",
+    "unattributed",
+    "egress_drops",
+    "busy_ps",
+    "max_depth",
+)
+
+LINK: Final = np.dtype(
+    [
+        *(
+            (name, np.int64)
+            for name in (
+                "rate_bps",
+                "delay_ps",
+                "last_length",  # the last frame's length and time on the link: most frames are alike
+                "last_ps",
+                "source",
+                "source_port",
+                "target",
+                "target_port",
+                "free_at",
+                "waking",  # a LINK_FREE event is on its way
+                "wire_head",
+                "wire_tail",
+                "backlog",  # bit p: queue p is not empty
+                "depth",
+                "capacity",
+                "tap_source",  # captures at either end, or NONE
+                "tap_target",
+                "faulty",
+                "extra_delay_ps",
+            )
+        ),
+        *((name, np.int64) for name in LINK_COUNTERS),
+        *((name, np.uint64) for name in ("key", "draws", "p_loss", "p_duplicate", "p_reorder", "p_corrupt")),
+    ],
+    align=True,
+)
+
+NODE_COUNTERS: Final = (
+    "passes",
+    "ingress_drops",
+    "copies",
+    "no_link_drops",
+    "priority_drops",
+    "replica_drops",
+    "oversize_drops",
+    "packet_ins",
+    "unclaimed",
+    "claimed",
+)
+
+NODE: Final = _integers(
+    "is_switch",
+    "first_port",  # of its ports in `ports`
+    "ports",  # number of ports and one: ports count from 1
+    "delay_ps",
+    "state",  # addresses
+    "ingress",
+    "egress",
+    "peek_state",
+    "groups",
+    "replicas",
+    "link",  # of a host
+    "first_endpoint",  # of its endpoints in `endpoint_lists`
+    "endpoints",
+    "turn",
+    "send_head",
+    "send_tail",
+    *NODE_COUNTERS,
+)
+
+ENDPOINT: Final = _integers("host", "started", "starting", "timer_at", "unfinished")
+
+INCIDENT: Final = _integers("link", "node", "job", "kind", "length")
+
+TAP_HEADER: Final = _integers("tap", "time", "length")
+"""Before every recorded frame; its bytes follow, padded to 8. Taps below 0 are packets for the controller."""
+
+CELL: Final = _integers("value")
+
+PAIR: Final = np.dtype([("first", np.int32), ("second", np.int32)])
+"""A row of a device's multicast arrays: (start, count) of a group, (port, rid) of a replica."""
+
+IO: Final = np.dtype(
+    {
+        "names": [name.lower() for name in vars(abi) if name.startswith(("IN_", "OUT_", "EG_"))],
+        "formats": [np.int64 for name in vars(abi) if name.startswith(("IN_", "OUT_", "EG_"))],
+        "offsets": [8 * place for name, place in vars(abi).items() if name.startswith(("IN_", "OUT_", "EG_"))],
+        "itemsize": 8 * abi.IO_CELLS,
+    },
+    align=True,
+)
+"""The ``io`` array of `dataplane/abi.py`, its cells by name."""
+
+WORLD: Final = _integers(
+    "now",
+    "until",
+    "seq",
+    "events",
+    "unfinished",  # watched endpoints that still work
+    "watching",
+    "max_replicas",
+    # Addresses of arrays, then what their free lists begin with and hold.
+    "heap",
+    "heap_size",
+    "heap_capacity",
+    "frames",
+    "frame_bytes",
+    "frame_cell",
+    "max_frame",
+    "free_frame",
+    "free_frames",
+    "phvs",
+    "phv_bytes",
+    "phv_cell",
+    "free_phv",
+    "free_phvs",
+    "copies",
+    "free_copy",
+    "free_copies",
+    "queues",
+    "links",
+    "nodes",
+    "ports",
+    "io",
+    "taps",
+    "tap_used",
+    "tap_limit",
+    "incidents",
+    "incident_count",
+    "incident_limit",
+    "hosts",
+    "host_count",
+    "switches",
+    "switch_count",
+    "endpoints",
+    "endpoint_lists",
+    # Of the endpoints' own records and functions.
+    "endpoint_records",
+    "receive",
+    "transmit",
+    "deadline",
+    "expire",
+    "status",
+)

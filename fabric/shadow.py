@@ -1,0 +1,65 @@
+"""What egress would have made of a copy that found its queue full.
+
+Such a copy never reaches egress, and only egress knows its addresses and flags, which the accounts of first
+transmissions need. So egress runs on a shadow of the device's state: the same tables, but counters and registers in
+memory that nobody reads. The packet leaves no trace.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.state import StateLayout
+from p4reduce.fabric.devices import SwitchDevice
+from p4reduce.fabric.pools import aligned_bytes
+
+_COUNTER_BYTES = 16
+_COUNTERS_ADDRESS = 1
+"""the cell of a table that holds the address of its direct counters (dataplane/tables/table.py)"""
+
+
+@runtime_checkable
+class Peekable(Protocol):
+    """A device of another make that has a shadow state of its own."""
+
+    @property
+    def peek_state_address(self) -> int:
+        """Address of a state with the same tables, whose counters and registers nobody reads; asked for at each run."""
+
+
+class Shadows:
+    """Shadow states of a network's devices; one piece of memory takes what any of them would write."""
+
+    def __init__(self, devices: Mapping[str, SwitchDevice]) -> None:
+        self._devices = dict(devices)
+        self._layouts = {name: StateLayout(d.program) for name, d in devices.items() if isinstance(d, Device)}
+        self._cells: dict[str, NDArray[np.int64]] = {}
+        self._waste = aligned_bytes(max((_largest(layout) for layout in self._layouts.values()), default=0))
+
+    def address(self, name: str) -> int:
+        """The shadow of a device, brought up to date with its tables; 0 for a device that cannot have one."""
+        device = self._devices[name]
+        if isinstance(device, Peekable):
+            return device.peek_state_address
+        if not isinstance(device, Device):
+            return 0
+        layout = self._layouts[name]
+        cells = self._cells.setdefault(name, np.zeros(layout.cells, dtype=np.int64))
+        cells[:] = device.state.cells
+        wasted = [first + _COUNTERS_ADDRESS for first in layout.tables.values()]
+        wasted += layout.counters.values()
+        wasted += [layout.group_cell(number) for number in range(len(layout.groups))]
+        cells[wasted] = self._waste.ctypes.data
+        return int(cells.ctypes.data)
+
+
+def _largest(layout: StateLayout) -> int:
+    """Bytes of the largest counter array, table's counters, or group of registers."""
+    program = layout.program
+    sizes = [_COUNTER_BYTES * max(program.counters[name].size, 1) for name in layout.counters]
+    sizes += [_COUNTER_BYTES * (table.max_size + 1) for table in program.tables.values()]
+    sizes += [group.bytes for group in layout.groups]
+    return max(sizes, default=0)

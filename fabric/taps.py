@@ -1,0 +1,65 @@
+"""What the loop writes down for Python: captured frames, packets for the controller, incidents."""
+
+from typing import Any
+
+from p4reduce.fabric.access import byte_at, cell_at, incident_at, tap_header_at
+from p4reduce.fabric.jit import kernel
+from p4reduce.workers.memory import copy_bytes
+
+OTHER = 0
+INC_FIRST = 1
+INC_RESEND = 2
+
+_TAP_HEADER_BYTES = 24
+
+
+@kernel
+def record(w: Any, tap: int, time: int, address: int, length: int) -> None:
+    """Write a frame down."""
+    place = w.taps + w.tap_used
+    header = tap_header_at(place, 0)
+    header.tap = tap
+    header.time = time
+    header.length = length
+    copy_bytes(place + _TAP_HEADER_BYTES, address, length)
+    w.tap_used += _TAP_HEADER_BYTES + ((length + 7) & -8)
+
+
+@kernel
+def classify(address: int, length: int) -> int:
+    """OTHER, INC_FIRST or INC_RESEND: INC is UDP over IPv4 without options, from or to port 9400."""
+    if length < 62 or byte_at(address, 12) != 0x08 or byte_at(address, 13) != 0x00:
+        return OTHER
+    if byte_at(address, 14) != 0x45 or byte_at(address, 23) != 17:
+        return OTHER
+    source = byte_at(address, 34) << 8 | byte_at(address, 35)
+    target = byte_at(address, 36) << 8 | byte_at(address, 37)
+    if source != 9400 and target != 9400:
+        return OTHER
+    return INC_RESEND if byte_at(address, 43) & 0x08 else INC_FIRST
+
+
+@kernel
+def destination(w: Any, address: int) -> int:
+    """The node that an IPv4 frame is addressed to, or -1 (docs/architecture.md, "Addresses")."""
+    ip = byte_at(address, 30) << 24 | byte_at(address, 31) << 16 | byte_at(address, 32) << 8 | byte_at(address, 33)
+    host = ip - 0x0A000001
+    switch = ip - 0x0A800001
+    if 0 <= host < w.host_count:
+        return cell_at(w.hosts, host).value  # type: ignore[no-any-return]
+    if 0 <= switch < w.switch_count:
+        return cell_at(w.switches, switch).value  # type: ignore[no-any-return]
+    return -1
+
+
+@kernel
+def note(w: Any, link_index: int, address: int, length: int, kind: int) -> None:
+    """Note what happened to a frame at a link, if it is a first transmission of INC."""
+    if classify(address, length) == INC_FIRST:
+        incident = incident_at(w.incidents, w.incident_count)
+        incident.link = link_index
+        incident.node = destination(w, address)
+        incident.job = byte_at(address, 44) << 8 | byte_at(address, 45)
+        incident.kind = kind
+        incident.length = length
+        w.incident_count += 1

@@ -1,0 +1,176 @@
+"""A topology, its devices and its faults as the records of the event loop."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.fabric.counters import Port
+from p4reduce.fabric.devices import SwitchDevice
+from p4reduce.fabric.draws import link_key, threshold
+from p4reduce.fabric.errors import FabricError
+from p4reduce.fabric.faults import Faults
+from p4reduce.fabric.records import CELL, ENDPOINT, LINK, NEVER, NODE, NONE
+from p4reduce.topologies import Topology
+
+DelayPs = int | Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Nodes, links and ports as arrays of records, and what they are called.
+
+    Link 2k is the topology's k-th link from a to b, link 2k + 1 from b to a.
+    """
+
+    nodes: NDArray[Any]
+    links: NDArray[Any]
+    ports: NDArray[Any]
+    node_places: dict[str, int]
+    link_places: dict[Port, int]
+
+    def link_from(self, port: Port) -> int:
+        """The link that leaves a node by a port."""
+        try:
+            return self.link_places[port]
+        except KeyError:
+            raise FabricError(f"node {port[0]!r} has no link at port {port[1]}") from None
+
+    def node(self, name: str) -> int:
+        """A node's index."""
+        try:
+            return self.node_places[name]
+        except KeyError:
+            raise FabricError(f"there is no node {name!r}") from None
+
+
+def wire(
+    topology: Topology,
+    devices: Mapping[str, SwitchDevice],
+    *,
+    queue_frames: int,
+    faults: Faults | Mapping[Port, Faults],
+    seed: int,
+    pipeline_delay_ps: DelayPs,
+) -> Wiring:
+    """Lay out a network; `FabricError` when the parts do not fit each other."""
+    places = {node.name: index for index, node in enumerate(topology.nodes)}
+    nodes = np.zeros(len(places), dtype=NODE)
+    links = np.zeros(2 * len(topology.links), dtype=LINK)
+    link_places = _lay_links(topology, places, links, queue_frames)
+    _set_faults(links, link_places, faults, seed)
+    ports = _lay_ports(nodes, links)
+    for name in ("link", "send_head", "send_tail"):
+        nodes[name] = NONE
+    _check_devices(topology, devices, pipeline_delay_ps)
+    for node in topology.nodes:
+        record = nodes[places[node.name]]
+        if node.is_switch:
+            delay = pipeline_delay_ps if isinstance(pipeline_delay_ps, int) else pipeline_delay_ps.get(node.name, 0)
+            _set_device(record, devices[node.name], delay)
+        else:
+            record["link"] = link_places[(node.name, 1)]
+    return Wiring(nodes, links, ports, places, link_places)
+
+
+def _lay_links(
+    topology: Topology, places: Mapping[str, int], links: NDArray[Any], queue_frames: int
+) -> dict[Port, int]:
+    if queue_frames < 1:
+        raise FabricError(f"queue_frames={queue_frames}: a queue holds at least one frame")
+    found: dict[Port, int] = {}
+    for number, link in enumerate(topology.links):
+        ends = ((link.a, link.port_a), (link.b, link.port_b))
+        for direction, (source, target) in enumerate((ends, ends[::-1])):
+            index = 2 * number + direction
+            record = links[index]
+            record["rate_bps"], record["delay_ps"] = link.rate_bps, link.delay_ps
+            record["source"], record["source_port"] = places[source[0]], source[1]
+            record["target"], record["target_port"] = places[target[0]], target[1]
+            found[source] = index
+    links["last_length"] = NONE
+    links["wire_head"] = links["wire_tail"] = NONE
+    links["tap_source"] = links["tap_target"] = NONE
+    links["capacity"] = queue_frames
+    return found
+
+
+def _set_faults(
+    links: NDArray[Any], places: Mapping[Port, int], faults: Faults | Mapping[Port, Faults], seed: int
+) -> None:
+    if isinstance(faults, Faults):
+        faults = dict.fromkeys(places, faults)
+    for port, fault in faults.items():
+        if port not in places:
+            raise FabricError(f"faults: node {port[0]!r} has no link at port {port[1]}")
+        if not fault.any:
+            continue
+        record = links[places[port]]
+        record["faulty"] = 1
+        record["key"] = link_key(seed, places[port])
+        record["extra_delay_ps"] = fault.reorder_delay_ps
+        record["p_loss"] = threshold(fault.loss)
+        record["p_duplicate"] = threshold(fault.duplication)
+        record["p_reorder"] = threshold(fault.reordering)
+        record["p_corrupt"] = threshold(fault.corruption)
+
+
+def _lay_ports(nodes: NDArray[Any], links: NDArray[Any]) -> NDArray[Any]:
+    """For each node the links at ports 0, 1, ... one after the other; -1: none."""
+    np.maximum.at(nodes["ports"], links["source"], links["source_port"] + 1)
+    nodes["first_port"] = np.cumsum(nodes["ports"]) - nodes["ports"]
+    ports = np.zeros(max(int(nodes["ports"].sum()), 1), dtype=CELL)
+    ports["value"] = NONE
+    ports["value"][nodes["first_port"][links["source"]] + links["source_port"]] = np.arange(len(links))
+    return ports
+
+
+def _check_devices(topology: Topology, devices: Mapping[str, SwitchDevice], delay_ps: DelayPs) -> None:
+    switches = {node.name for node in topology.switches}
+    if missing := sorted(switches - set(devices)):
+        raise FabricError(f"devices: switches {missing} have none")
+    if extra := sorted(set(devices) - switches):
+        raise FabricError(f"devices: topology {topology.name!r} has no switches {extra}")
+    for name in sorted(switches):
+        if refused := devices[name].refused:
+            raise FabricError(
+                f"devices: the program of {name!r} uses {', '.join(refused)}, which the virtual fabric cannot carry "
+                "out; it multicasts, forwards and drops"
+            )
+    if isinstance(delay_ps, Mapping) and (unknown := sorted(set(delay_ps) - switches)):
+        raise FabricError(f"pipeline_delay_ps: topology {topology.name!r} has no switches {unknown}")
+    if any(delay < 0 for delay in ([delay_ps] if isinstance(delay_ps, int) else delay_ps.values())):
+        raise FabricError("pipeline_delay_ps: a delay is at least 0")
+
+
+def _set_device(record: Any, device: SwitchDevice, delay_ps: int) -> None:
+    record["is_switch"] = 1
+    record["delay_ps"] = delay_ps
+    record["ingress"] = device.ingress_address
+    record["egress"] = device.egress_address
+    record["state"] = device.state_address
+    record["groups"] = device.multicast.index.ctypes.data
+    record["replicas"] = device.multicast.replicas.ctypes.data
+
+
+def place_endpoints(wiring: Wiring, topology: Topology, hosts: Sequence[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The loop's records of the endpoints, and their indices host by host."""
+    endpoints = np.zeros(max(len(hosts), 1), dtype=ENDPOINT)
+    endpoints["timer_at"] = NEVER
+    known = {node.name for node in topology.hosts}
+    at_host: dict[int, list[int]] = {}
+    for index, name in enumerate(hosts):
+        if name not in known:
+            raise FabricError(f"endpoint {index}: topology {topology.name!r} has no host {name!r}")
+        endpoints[index]["host"] = wiring.node_places[name]
+        at_host.setdefault(wiring.node_places[name], []).append(index)
+    lists = np.zeros(max(len(hosts), 1), dtype=CELL)
+    first = 0
+    for node, indices in at_host.items():
+        lists["value"][first : first + len(indices)] = indices
+        wiring.nodes[node]["first_endpoint"] = first
+        wiring.nodes[node]["endpoints"] = len(indices)
+        first += len(indices)
+    return endpoints, lists
