@@ -1,0 +1,1 @@
+"""Plans, predictions, table entries, installation over P4Runtime, and checks."""

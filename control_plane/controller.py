@@ -1,0 +1,243 @@
+"""The controller: plans jobs, programs switches over P4Runtime, reads back what they counted. Blocking."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import finsy as fy
+from finsy.proto import p4i
+from google.protobuf import text_format
+
+from p4reduce.control_plane.background import BackgroundLoop
+from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
+from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.entries import Settings
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.fleet import Fleet
+from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
+from p4reduce.topologies import Topology
+
+
+class Controller:
+    """Programs every switch of a topology with one P4 program.
+
+    Use it as a context manager, or call :meth:`start` and :meth:`close`. Methods block, may be called from any thread,
+    and each gives up at the deadline with an error that names the switch.
+
+        with Controller(topology, targets, p4info, p4_json) as controller:
+            plan = controller.start_job(PlanRequest("steiner", job=1))
+            ...
+            controller.uninstall(plan)
+
+    Parameters
+    ----------
+    topology : Topology
+        The network.
+    targets : iterable of Target
+        Where each of its switches answers.
+    p4info, p4_json : bytes or Path
+        p4c's outputs: P4Info as text, BMv2 JSON.
+    settings : Settings
+        ECN threshold and sampling of refused packets.
+    deadline_s : float
+        For every answer of a switch, seconds.
+    first_generation : int
+        Above all generations that these switches have seen, if they kept running without this controller.
+    election_id : int
+        P4Runtime's: the highest one is in charge.
+
+    Raises
+    ------
+    ControllerError
+        When the program is not the project's, or targets and switches do not match.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        targets: Iterable[Target],
+        p4info: bytes | Path,
+        p4_json: bytes | Path,
+        *,
+        settings: Settings = Settings(),  # noqa: B008  (immutable)
+        deadline_s: float = 10.0,
+        first_generation: int = 1,
+        election_id: int = 1,
+    ) -> None:
+        self.topology = topology
+        self.targets = targets_by_name(targets, [switch.name for switch in topology.switches])
+        self._p4info, self._p4_json = _p4info(p4info), _content(p4_json)
+        self._settings = settings
+        self._deadline_s = deadline_s
+        self._election_id = election_id
+        self.resources = Resources(self._slots(), first_generation)
+        self._installed: dict[tuple[int, int], Plan] = {}
+        self._lock = threading.RLock()
+        self._loop: BackgroundLoop | None = None
+        self._fleet: Fleet | None = None
+
+    @property
+    def installed(self) -> tuple[Plan, ...]:
+        """The plans that are installed now."""
+        return tuple(self._installed.values())
+
+    def start(self) -> None:
+        """Connect to every switch, load the program, install base routes. `ControllerError` names who failed."""
+        with self._lock:
+            if self._loop is not None:
+                raise ControllerError("the controller runs already")
+            self._loop = BackgroundLoop("p4reduce-controller")
+            try:
+                self._fleet = self._loop.run(self._open())
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Disconnect; the switches keep what is installed. Nothing happens when it does not run."""
+        with self._lock:
+            loop, fleet = self._loop, self._fleet
+            self._loop = self._fleet = None
+            if loop is not None:
+                try:
+                    if fleet is not None:
+                        loop.run(fleet.close())
+                finally:
+                    loop.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Lay out a job and take its resources; :meth:`install` or :meth:`release` it. Raises `PlanError`."""
+        with self._lock:
+            return make_plan(self.topology, request, self.resources)
+
+    def release(self, plan: Plan) -> None:
+        """Give back what :meth:`plan` took, of a plan that is not installed."""
+        with self._lock:
+            if self._installed.get((plan.job, plan.epoch)) is plan:
+                raise ControllerError(f"job {plan.job} epoch {plan.epoch} is installed; uninstall it")
+            release_plan(plan, self.resources)
+
+    def install(self, plan: Plan) -> None:
+        """Program the switches with a plan. Only adds entries; after an error nothing of it is left.
+
+        Raises
+        ------
+        ControllerError
+            Names the switch, the table and the entry; or the (job, epoch) is taken.
+        """
+        with self._lock:
+            key = (plan.job, plan.epoch)
+            if key in self._installed:
+                raise ControllerError(f"job {plan.job} epoch {plan.epoch} is installed already; use the next epoch")
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.install(plan))
+            self._installed[key] = plan
+
+    def uninstall(self, plan: Plan) -> None:
+        """Remove a plan and give back its resources. Only deletes entries."""
+        with self._lock:
+            if self._installed.get((plan.job, plan.epoch)) is not plan:
+                raise ControllerError(f"this plan of job {plan.job} epoch {plan.epoch} is not installed")
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.uninstall(plan))
+            del self._installed[(plan.job, plan.epoch)]
+            release_plan(plan, self.resources)
+
+    def start_job(self, request: PlanRequest) -> Plan:
+        """:meth:`plan` and :meth:`install`; after an error nothing is taken."""
+        with self._lock:
+            plan = self.plan(request)
+            try:
+                self.install(plan)
+            except BaseException:
+                release_plan(plan, self.resources)
+                raise
+            return plan
+
+    def read_counters(self, switches: Sequence[str] | None = None) -> dict[str, SwitchCounters]:
+        """The counters of switches (all if none are named), with those of all installed plans."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            names = list(self.targets) if switches is None else list(switches)
+            return loop.run(fleet.read_counters(self.installed, names))
+
+    def read_slot(self, plan: Plan, switch: str, seq: int) -> SlotState | None:
+        """The slot of a chunk in an aggregator; None where the target cannot read registers."""
+        cell = self._read_cell(switch, slot_index(plan.by_switch[switch], seq))
+        return None if cell is None else SlotState.unpack(cell)
+
+    def who_is_missing(self, plan: Plan, seq: int) -> str:
+        """Which contributions the chunk ``seq`` of a job waits for, from the switches' slots; one line a switch."""
+        return who_is_missing(plan, seq, self._read_cell)
+
+    def packet_ins(self) -> list[PacketIn]:
+        """Refused packets that switches showed since the last call (sampled by the program)."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            return loop.run(fleet.take_packets())
+
+    def _read_cell(self, switch: str, index: int) -> int | None:
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            return loop.run(fleet.read_register(switch, "slots", index))
+
+    async def _open(self) -> Fleet:
+        connections = {
+            name: Connection(
+                target,
+                fy.P4Schema(self._p4info, self._p4_json),
+                deadline_s=self._deadline_s,
+                election_id=self._election_id,
+            )
+            for name, target in self.targets.items()
+        }
+        fleet = Fleet(self.topology, connections)
+        try:
+            await fleet.open(self._settings)
+        except BaseException:
+            await fleet.close()
+            raise
+        return fleet
+
+    def _run_fleet(self) -> tuple[BackgroundLoop, Fleet]:
+        if self._loop is None or self._fleet is None:
+            raise ControllerError("the controller does not run: call start() first, or use it in a 'with' statement")
+        return self._loop, self._fleet
+
+    def _slots(self) -> int:
+        """Slots of the program: the size of its register `slots`."""
+        for register in self._p4info.registers:
+            if register.preamble.alias == "slots":
+                return int(register.size)
+        raise ControllerError("the P4Info has no register 'slots': it is not that of p4src/p4reduce.p4")
+
+
+def _content(source: bytes | Path) -> bytes:
+    try:
+        return source if isinstance(source, bytes) else source.read_bytes()
+    except OSError as error:
+        raise ControllerError(f"cannot read the P4 program: {error}") from None
+
+
+def _p4info(source: bytes | Path) -> p4i.P4Info:
+    try:
+        return text_format.Parse(_content(source).decode(), p4i.P4Info())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        name = source if isinstance(source, Path) else "the P4Info"
+        raise ControllerError(f"{name} is not P4Info in text format: {error}") from None
+
+
+__all__ = ["Controller", "PlanError", "Target"]

@@ -1,0 +1,208 @@
+"""A plan as entries of the P4 program: tables, multicast groups (names as in p4src/)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import finsy as fy
+
+from p4reduce.control_plane.plans.plan import Aggregator, Plan
+from p4reduce.topologies import Topology
+
+Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry
+
+_ANY_PRIORITY = 10
+"""P4Runtime priority of traffic classes; they never overlap, any positive number will do"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The program's settings.
+
+    ``ecn_threshold`` is the queue depth (frames) from which packets are marked. The controller sees refused packets
+    whose running number has none of the bits of ``sample_mask``.
+    """
+
+    ecn_threshold: int = 64
+    sample_mask: int = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEntries:
+    """What a plan puts into one switch.
+
+    ``prepare`` does nothing by itself: without its entry in table `job` a switch refuses the job's packets, and
+    `path` only forwards. ``activate`` is that entry; it goes in last and comes out first.
+    """
+
+    prepare: tuple[Entity, ...]
+    activate: tuple[Entity, ...]
+
+
+def settings_entry(settings: Settings) -> fy.P4TableEntry:
+    """The default entry of table `settings`."""
+    action = fy.P4TableAction("configure", ecn_threshold=settings.ecn_threshold, sample_mask=settings.sample_mask)
+    return fy.P4TableEntry("settings", action=action, is_default_action=True)
+
+
+def base_entries(topology: Topology, switch: str, hops: Mapping[str, str]) -> tuple[Entity, ...]:
+    """What a switch needs before any plan: its own address if it can aggregate, and a route to every other node.
+
+    Parameters
+    ----------
+    topology : Topology
+        The network.
+    switch : str
+        The switch to program.
+    hops : mapping of str to str
+        Destination -> neighbour, of this switch (:func:`~p4reduce.control_plane.routing.next_hops`).
+    """
+    entries: list[Entity] = []
+    node = topology.node(switch)
+    if node.capable:
+        entries.append(
+            fy.P4TableEntry(
+                "local_address", match=fy.P4TableMatch({"hdr.ipv4.dst": node.ip}), action=fy.P4TableAction("is_local")
+            )
+        )
+    for destination, neighbour in hops.items():
+        match = fy.P4TableMatch({"hdr.ipv4.dst": (topology.node(destination).ip, 32)})
+        entries.append(fy.P4TableEntry("route", match=match, action=_next_hop(topology, switch, neighbour)))
+    return tuple(entries)
+
+
+def plan_entries(plan: Plan) -> dict[str, SwitchEntries]:
+    """Everything that a plan installs, by switch; switches that it does not touch are left out."""
+    prepare: dict[str, list[Entity]] = {}
+    activate: dict[str, list[Entity]] = {}
+    for switch, destination, neighbour in forwarding(plan):
+        prepare.setdefault(switch, []).append(_path_entry(plan, switch, destination, neighbour))
+    for aggregator in plan.aggregators:
+        own = prepare.setdefault(aggregator.name, [])
+        own.append(_group_entry(aggregator))
+        own.extend(_replica_entries(aggregator))
+        own.extend(_peer_entries(plan, aggregator))
+        activate[aggregator.name] = [_job_entry(plan, aggregator)]
+    return {
+        switch: SwitchEntries(tuple(own), tuple(activate.get(switch, ())))
+        for switch, own in sorted(prepare.items(), key=lambda item: plan.topology.node(item[0]).index)
+    }
+
+
+def forwarding(plan: Plan) -> list[tuple[str, str, str]]:
+    """The forwarding steps of a plan: (switch, destination, next node), each once.
+
+    Every step of every path is pinned, also where the base routes agree: a tree's children are known by their ingress
+    ports, so its paths must not move when routes do.
+    """
+    steps: dict[tuple[str, str], str] = {}
+    for (_, destination), path in plan.paths.items():
+        for switch, following in pairwise(path[1:]):
+            steps[(switch, destination)] = following
+    return [(switch, destination, following) for (switch, destination), following in steps.items()]
+
+
+def priority_entry(job: int, priority: int) -> fy.P4TableEntry:
+    """All INC packets of a job into one priority queue (7 leaves first)."""
+    return fy.P4TableEntry(
+        "traffic_class",
+        match=fy.P4TableMatch({"hdr.inc.job": (job, 0xFFFF)}),
+        action=fy.P4TableAction("prioritize", priority=priority),
+        priority=_ANY_PRIORITY,
+    )
+
+
+def switches_on_paths(plan: Plan) -> tuple[str, ...]:
+    """Every switch that a plan's frames pass, by index."""
+    found = {name for path in plan.paths.values() for name in path if plan.topology.node(name).is_switch}
+    return tuple(switch.name for switch in plan.topology.switches if switch.name in found)
+
+
+def describe(entry: Entity) -> str:
+    """An entry on one line, for messages and `plan show`."""
+    if isinstance(entry, fy.P4MulticastGroupEntry):
+        replicas = ", ".join(f"port {port} rid {rid}" for port, rid in _replicas(entry.replicas))
+        return f"multicast group {entry.multicast_group_id}: {replicas}"
+    match = ", ".join(f"{name}={_short(value)}" for name, value in (entry.match or {}).items())
+    action = entry.action
+    if isinstance(action, fy.P4TableAction):
+        arguments = ", ".join(f"{name}={_short(value)}" for name, value in action.args.items())
+        return f"{entry.table_id}[{match or 'default'}] -> {action.name}({arguments})"
+    return f"{entry.table_id}[{match or 'default'}]"
+
+
+def _replicas(replicas: Iterable[object]) -> list[tuple[int, int]]:
+    return [(replica[0], replica[1]) for replica in replicas if isinstance(replica, tuple)]
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tuple):
+        return "/".join(_short(part) for part in value)
+    return f"{value:#x}" if isinstance(value, int) and value > 0xFFFF else str(value)
+
+
+def _next_hop(topology: Topology, switch: str, neighbour: str) -> fy.P4TableAction:
+    return fy.P4TableAction("next_hop", port=topology.port(switch, neighbour), mac=topology.node(neighbour).mac)
+
+
+def _path_entry(plan: Plan, switch: str, destination: str, neighbour: str) -> fy.P4TableEntry:
+    match = _job_match(plan) | {"hdr.ipv4.dst": plan.topology.node(destination).ip}
+    action = _next_hop(plan.topology, switch, neighbour)
+    return fy.P4TableEntry("path", match=fy.P4TableMatch(match), action=action)
+
+
+def _group_entry(aggregator: Aggregator) -> fy.P4MulticastGroupEntry:
+    replicas = tuple((child.address.port, child.rid) for child in aggregator.children)
+    return fy.P4MulticastGroupEntry(aggregator.group, replicas=replicas)
+
+
+def _replica_entries(aggregator: Aggregator) -> list[Entity]:
+    return [
+        fy.P4TableEntry(
+            "replica",
+            match=fy.P4TableMatch({"std.egress_rid": child.rid}),
+            action=fy.P4TableAction("address", mac=child.address.mac, ip=child.address.ip, udp=child.address.udp),
+        )
+        for child in aggregator.children
+    ]
+
+
+def _peer_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
+    """Children and parent by where their packets come in: both directions of a hop use the same links."""
+    entries: list[Entity] = []
+    for child in aggregator.children:
+        match = _job_match(plan) | {"std.ingress_port": child.address.port, "hdr.ipv4.src": child.address.ip}
+        action = fy.P4TableAction("child", bit_=child.mask, lowest=1 if child.bit == 0 else 0)
+        entries.append(fy.P4TableEntry("peer", match=fy.P4TableMatch(match), action=action))
+    if aggregator.parent is not None:
+        match = _job_match(plan) | {"std.ingress_port": aggregator.parent.port, "hdr.ipv4.src": aggregator.parent.ip}
+        entries.append(fy.P4TableEntry("peer", match=fy.P4TableMatch(match), action=fy.P4TableAction("parent")))
+    return entries
+
+
+def _job_entry(plan: Plan, aggregator: Aggregator) -> fy.P4TableEntry:
+    arguments = {
+        "generation": plan.generation,
+        "base": aggregator.base,
+        "slots": aggregator.slots,
+        "full": aggregator.full,
+        "group": aggregator.group,
+        "stats": plan.grant.stats,
+    }
+    action = fy.P4TableAction("root", **arguments)
+    if aggregator.parent is not None:
+        parent = aggregator.parent
+        action = fy.P4TableAction(
+            "inner",
+            **arguments,
+            parent_port=parent.port,
+            parent_mac=parent.mac,
+            parent_ip=parent.ip,
+            parent_udp=parent.udp,
+        )
+    return fy.P4TableEntry("job", match=fy.P4TableMatch(_job_match(plan)), action=action)
+
+
+def _job_match(plan: Plan) -> dict[str, int]:
+    return {"hdr.inc.job": plan.job, "hdr.inc.epoch": plan.epoch}

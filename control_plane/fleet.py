@@ -1,0 +1,184 @@
+"""All targets of a network at once, async: what is written to several switches is written in parallel."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from finsy.p4entity import P4Entity
+
+from p4reduce.control_plane import counters
+from p4reduce.control_plane.connection import Connection, PacketIn
+from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.entries import (
+    Entity,
+    Settings,
+    base_entries,
+    plan_entries,
+    priority_entry,
+    settings_entry,
+    switches_on_paths,
+)
+from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.plans.plan import Plan
+from p4reduce.control_plane.routing import next_hops
+from p4reduce.topologies import Topology
+
+Work = Callable[[str], Coroutine[Any, Any, None]]
+
+
+class Fleet:
+    """Programs switches. Everything is async and must stay on one event loop."""
+
+    def __init__(self, topology: Topology, connections: Mapping[str, Connection]) -> None:
+        self._topology = topology
+        self._connections = connections
+        self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
+
+    async def open(self, settings: Settings) -> None:
+        """Connect to all, load the program, install settings and base routes."""
+        routes = next_hops(self._topology)
+
+        async def start(switch: str) -> None:
+            connection = self._connections[switch]
+            await connection.open()
+            await connection.modify([settings_entry(settings)])
+            await connection.insert(base_entries(self._topology, switch, routes[switch]))
+
+        await self._each(self._connections, start)
+
+    async def close(self) -> None:
+        """Leave all."""
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+
+    async def install(self, plan: Plan) -> None:
+        """Install a plan; on failure take out again what went in, as far as switches answer.
+
+        First everything that does nothing by itself, in all switches; then table `job`, which lets the job's packets
+        in, level by level from the root: no partial sum ever meets a parent that refuses it.
+        """
+        entries = plan_entries(plan)
+        done: list[tuple[str, Sequence[Entity]]] = []
+
+        async def add(switch: str, what: Sequence[Entity]) -> None:
+            await self._connections[switch].insert(what)
+            done.append((switch, what))
+
+        async def prepare(switch: str) -> None:
+            if switch in plan.by_switch:
+                await self._connections[switch].modify(counters.resets(plan))
+            await add(switch, entries[switch].prepare)
+
+        async def prioritize(switch: str) -> None:
+            await add(switch, [priority_entry(plan.job, plan.priority or 0)])
+
+        async def activate(switch: str) -> None:
+            await add(switch, entries[switch].activate)
+
+        self._check_priority(plan)
+        try:
+            await self._each(entries, prepare)
+            await self._each(self._unclassified(plan), prioritize)
+            for level in _levels(plan):
+                await self._each(level, activate)
+        except (ControllerError, asyncio.CancelledError):
+            await self._undo(done)
+            raise
+        self._count_priority(plan, 1)
+
+    async def uninstall(self, plan: Plan) -> None:
+        """Remove a plan: first table `job`, from the leaves up, then the rest; what is gone already is not missed."""
+        entries = plan_entries(plan)
+
+        async def deactivate(switch: str) -> None:
+            await self._connections[switch].delete(entries[switch].activate)
+
+        async def remove(switch: str) -> None:
+            await self._connections[switch].delete(entries[switch].prepare)
+
+        for level in reversed(_levels(plan)):
+            await self._each(level, deactivate)
+
+        async def unclassify(switch: str) -> None:
+            await self._connections[switch].delete([priority_entry(plan.job, plan.priority or 0)])
+
+        await self._each(entries, remove)
+        await self._each(self._classified_alone(plan), unclassify)
+        self._count_priority(plan, -1)
+
+    async def read_counters(self, plans: Sequence[Plan], switches: Iterable[str]) -> dict[str, SwitchCounters]:
+        """The counters of some switches, with the cells of the given plans."""
+
+        async def read(switch: str) -> tuple[str, SwitchCounters]:
+            wanted: list[P4Entity] = counters.requests(self._topology, switch, plans)
+            found = await self._connections[switch].read(wanted)
+            return switch, counters.collect(switch, plans, found)
+
+        return dict(await asyncio.gather(*(read(switch) for switch in switches)))
+
+    async def read_register(self, switch: str, register: str, index: int) -> int | None:
+        """One cell of a register; None where the target cannot read registers."""
+        return await self._connections[switch].read_register(register, index)
+
+    async def take_packets(self) -> list[PacketIn]:
+        """Refused packets that switches showed since the last call."""
+        packets: list[PacketIn] = []
+        for connection in self._connections.values():
+            packets.extend(connection.packets)
+            connection.packets.clear()
+        return packets
+
+    async def _undo(self, done: Sequence[tuple[str, Sequence[Entity]]]) -> None:
+        """Take out what a failed installation put in, last first; the first error is what counts."""
+        for switch, what in reversed(done):
+            with contextlib.suppress(ControllerError):
+                await self._connections[switch].delete(what)
+
+    def _check_priority(self, plan: Plan) -> None:
+        for switch in switches_on_paths(plan):
+            others = self._priorities.get((switch, plan.job), (plan.priority, 0))
+            if plan.priority is not None and others[0] != plan.priority:
+                raise ControllerError(
+                    f"job {plan.job} has priority {others[0]} in an epoch still installed, not {plan.priority}; "
+                    "a job has one priority at a time"
+                )
+
+    def _unclassified(self, plan: Plan) -> list[str]:
+        """Switches on a plan's paths where no installed epoch of its job uses the traffic class of the job."""
+        if plan.priority is None:
+            return []
+        return [switch for switch in switches_on_paths(plan) if (switch, plan.job) not in self._priorities]
+
+    def _classified_alone(self, plan: Plan) -> list[str]:
+        """Switches where a plan is the last of its job's epochs that uses the traffic class."""
+        if plan.priority is None:
+            return []
+        return [switch for switch in switches_on_paths(plan) if self._priorities[(switch, plan.job)][1] == 1]
+
+    def _count_priority(self, plan: Plan, change: int) -> None:
+        """Traffic classes are by job, not by epoch: the first epoch brings the entry, the last takes it along."""
+        for switch in switches_on_paths(plan) if plan.priority is not None else ():
+            key = (switch, plan.job)
+            users = self._priorities.get(key, (plan.priority, 0))[1] + change
+            if users > 0:
+                self._priorities[key] = (plan.priority or 0, users)
+            else:
+                self._priorities.pop(key, None)
+
+    @staticmethod
+    async def _each(switches: Iterable[str], work: Work) -> None:
+        """Do the same at several switches at once; all have finished when the first error is raised."""
+        outcomes = await asyncio.gather(*(work(switch) for switch in switches), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+
+def _levels(plan: Plan) -> list[list[str]]:
+    """Aggregators by level, root first."""
+    levels: list[list[str]] = []
+    for aggregator in plan.aggregators:
+        while len(levels) <= aggregator.level:
+            levels.append([])
+        levels[aggregator.level].append(aggregator.name)
+    return levels

@@ -1,0 +1,39 @@
+"""Plans: who adds up where, and which way frames go. Importing this package registers the built-in ones."""
+
+from p4reduce.control_plane.plans import mst, ps, ring, spt, steiner
+from p4reduce.control_plane.plans.make import PlanRequest, make_plan, release_plan
+from p4reduce.control_plane.plans.plan import Aggregator, Child, Parent, Plan
+from p4reduce.control_plane.plans.problem import (
+    MAX_CHILDREN,
+    Layout,
+    Problem,
+    RingLayout,
+    StarLayout,
+    TreeLayout,
+)
+from p4reduce.control_plane.plans.registry import PLANS, Planner, planner, register
+
+__all__ = [
+    "MAX_CHILDREN",
+    "PLANS",
+    "Aggregator",
+    "Child",
+    "Layout",
+    "Parent",
+    "Plan",
+    "PlanRequest",
+    "Planner",
+    "Problem",
+    "RingLayout",
+    "StarLayout",
+    "TreeLayout",
+    "make_plan",
+    "mst",
+    "planner",
+    "ps",
+    "register",
+    "release_plan",
+    "ring",
+    "spt",
+    "steiner",
+]

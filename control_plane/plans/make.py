@@ -1,0 +1,202 @@
+"""From a request to a plan: lay out, choose the window, take the switches' resources."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans.paths import Cost
+from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
+from p4reduce.control_plane.plans.problem import Layout, Problem, RingLayout, TreeLayout
+from p4reduce.control_plane.plans.registry import planner
+from p4reduce.control_plane.plans.verify import check_forwarding, check_layout
+from p4reduce.control_plane.plans.window import (
+    Pair,
+    Path,
+    Timing,
+    all_paths,
+    choose_window,
+    power_of_two,
+    ring_window,
+    timing,
+)
+from p4reduce.control_plane.resources import Grant, Resources, Share
+from p4reduce.topologies import Topology
+
+HOST_WINDOW = 65_536
+"""chunks in flight of a plan of hosts, at most: what an endpoint keeps in memory"""
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What a job asks for.
+
+    Attributes
+    ----------
+    plan : str
+        Name of a registered planner.
+    workers : tuple of str or None
+        Hosts in rank order; None: all workers of the topology.
+    server : str or None
+        Host of the parameter server; needed by 'ps' and by push and pull. 'ps' takes the topology's first server
+        when none is named.
+    window : int or None
+        Chunks in flight; None: chosen from rate and round trip. The slots are the next power of two of twice that.
+    max_slots : int or None
+        Never take more slots of a switch.
+    priority : int or None
+        0..7, 7 leaves first; None: the program's default queue.
+    load : mapping
+        What is already used of directed links, bit/s by (node, port).
+    udp_ports : mapping
+        UDP ports of hosts that do not use 9400.
+    """
+
+    plan: str = "steiner"
+    job: int = 1
+    epoch: int = 0
+    workers: tuple[str, ...] | None = None
+    server: str | None = None
+    lanes: int = 64
+    cost: Cost = "hops"
+    window: int | None = None
+    max_slots: int | None = None
+    priority: int | None = None
+    load: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    udp_ports: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value, low, high in (
+            ("job", self.job, 0, 65_535),
+            ("epoch", self.epoch, 0, 65_535),
+            ("priority", self.priority, 0, 7),
+            ("window", self.window, 1, 2**30),
+            ("max_slots", self.max_slots, 2, 2**31),
+        ):
+            if value is not None and not low <= value <= high:
+                raise PlanError(f"{name}: {value} is outside {low}..{high}")
+        for host, port in self.udp_ports.items():
+            if not 1 <= port <= 65_535:
+                raise PlanError(f"udp_ports: {port} of {host} is outside 1..65535")
+
+
+def make_plan(topology: Topology, request: PlanRequest, resources: Resources) -> Plan:
+    """Lay out a job and take what it needs of the switches; :func:`release_plan` gives it back.
+
+    Raises
+    ------
+    PlanError
+        When the request cannot be met; then nothing is taken.
+    """
+    problem = _problem(topology, request)
+    layout = planner(request.plan)(problem)
+    check_layout(problem, layout)
+    problem = problem.of(layout)
+    paths = all_paths(problem, layout)
+    check_forwarding(paths)
+    times = timing(problem, layout, paths)
+    wanted = _wanted(request, layout, times)
+    slots, grant = _take(request, layout, wanted, resources)
+    return Plan(
+        name=request.plan,
+        topology=topology,
+        job=request.job,
+        epoch=request.epoch,
+        generation=grant.generation,
+        workers=problem.workers,
+        server=problem.server,
+        lanes=request.lanes,
+        aggregators=_aggregators(problem, layout, paths, grant, request.udp_ports),
+        paths=paths,
+        ring=layout.order if isinstance(layout, RingLayout) else (),
+        udp_ports=dict(request.udp_ports),
+        priority=request.priority,
+        window=min(wanted, slots // 2) if slots else wanted,
+        slots=slots,
+        rtt_ps=times.rtt_ps,
+        chunk_ps=times.chunk_ps,
+        window_needed=times.window,
+        window_wanted=wanted,
+        grant=grant,
+    )
+
+
+def release_plan(plan: Plan, resources: Resources) -> None:
+    """Give back a plan's slots, groups and replication ids (its generation is gone for good)."""
+    resources.release(plan.grant)
+
+
+def _problem(topology: Topology, request: PlanRequest) -> Problem:
+    workers = request.workers
+    if workers is None:
+        workers = tuple(host.name for host in topology.workers if host.name != request.server)
+    server = request.server
+    if server is None and request.plan == "ps" and topology.servers:
+        server = topology.servers[0].name
+    return Problem(topology, tuple(workers), server, request.lanes, request.cost, request.load)
+
+
+def _wanted(request: PlanRequest, layout: Layout, times: Timing) -> int:
+    """The window that was asked for, or one that keeps links busy."""
+    if request.window is not None:
+        return request.window
+    if isinstance(layout, TreeLayout):
+        return choose_window(times.window)
+    choose = ring_window if isinstance(layout, RingLayout) else choose_window
+    return min(choose(times.window), HOST_WINDOW)
+
+
+def _take(request: PlanRequest, layout: Layout, wanted: int, resources: Resources) -> tuple[int, Grant]:
+    """Slots and the grant; of the fullest switch there may be fewer slots than the window wants."""
+    if not isinstance(layout, TreeLayout):
+        return 0, resources.grant((), 1)
+    fullest = min(layout.aggregators, key=resources.largest)
+    slots = min(power_of_two(2 * wanted), resources.largest(fullest))
+    if request.max_slots is not None:
+        slots = min(slots, 1 << (request.max_slots.bit_length() - 1))
+    if request.window is not None and request.max_slots is None and slots < 2 * request.window:
+        raise PlanError(
+            f"window: {request.window} chunks in flight need {power_of_two(2 * request.window)} slots, "
+            f"but switch {fullest} has at most {slots} in one range; ask for a window of {slots // 2} or less"
+        )
+    if slots < 2:
+        raise PlanError(
+            f"switch {fullest}: no 2 slots in one range are left ({resources.free(fullest)} free); end some jobs"
+        )
+    fan_in = [(name, len(below)) for name, below in layout.children.items()]
+    return slots, resources.grant(fan_in, slots)
+
+
+def _aggregators(
+    problem: Problem, layout: Layout, paths: Mapping[Pair, Path], grant: Grant, udp_ports: Mapping[str, int]
+) -> tuple[Aggregator, ...]:
+    """Root first, level by level; children are workers in rank order, then switches."""
+    if not isinstance(layout, TreeLayout):
+        return ()
+    shares = {share.switch: share for share in grant.shares}
+    order = {worker: position for position, worker in enumerate(problem.workers)}
+    found = []
+    level, names = 0, [layout.root]
+    while names:
+        below: list[str] = []
+        for name in names:
+            children = sorted(layout.children[name], key=lambda child: (order.get(child, len(order)), child))
+            above = problem.server if name == layout.root else layout.parent[name]
+            parent = address(problem.topology, paths[(name, above)], udp_ports) if above else None
+            share: Share = shares[name]
+            found.append(
+                Aggregator(
+                    name=name,
+                    level=level,
+                    children=tuple(
+                        Child(address(problem.topology, paths[(name, child)], udp_ports), bit, rid, child in order)
+                        for bit, (child, rid) in enumerate(zip(children, share.rids, strict=True))
+                    ),
+                    parent=parent,
+                    group=share.group,
+                    base=share.base,
+                    slots=share.slots,
+                )
+            )
+            below += [child for child in children if child in layout.children]
+        level, names = level + 1, below
+    return tuple(found)

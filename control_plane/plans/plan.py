@@ -1,0 +1,256 @@
+"""A finished plan: everything that switches, workers and predictions need to know. Immutable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.frames import frame_bytes
+from p4reduce.control_plane.plans.paths import hops
+from p4reduce.control_plane.resources import Grant
+from p4reduce.topologies import Topology
+
+UDP_PORT = 9400
+"""UDP port of the INC protocol at switches (p4src/sizes.p4), and of hosts unless a plan says otherwise"""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a node sends a frame so that it reaches another one.
+
+    ``ip`` and ``udp`` are the destination's, ``port`` is the sender's, ``mac`` is that of the next node on the path.
+    """
+
+    name: str
+    ip: int
+    udp: int
+    port: int
+    mac: int
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child of an aggregator: how to reach it, its bit in the bitmap, and its replication id."""
+
+    address: Address
+    bit: int
+    rid: int
+    is_worker: bool
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.address.name
+
+    @property
+    def mask(self) -> int:
+        """The child's bit as a bitmap."""
+        return 1 << self.bit
+
+
+Parent = Address
+"""The parent of an aggregator: a switch, or the parameter server's host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregator:
+    """A switch of the tree. ``parent`` is None at a root without a server; ``level`` is 0 at the root."""
+
+    name: str
+    level: int
+    children: tuple[Child, ...]
+    parent: Parent | None
+    group: int
+    base: int
+    slots: int
+
+    @property
+    def full(self) -> int:
+        """The bitmap of all children."""
+        return (1 << len(self.children)) - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who adds up where, and which way frames go, for one (job, epoch).
+
+    Attributes
+    ----------
+    name : str
+        The planner's name: 'steiner', 'mst', 'spt', 'ring', 'ps' or a plug-in's.
+    job, epoch, generation : int
+        The key of the table entries; the tag of the slots.
+    workers : tuple of str
+        Hosts in rank order.
+    server : str or None
+        The parameter server's host; the parent of the root.
+    aggregators : tuple of Aggregator
+        Root first, then level by level; empty for host-side plans.
+    paths : mapping
+        (source, destination) -> nodes, for every overlay hop in both directions.
+    ring : tuple of str
+        Workers in ring order; empty unless the plan is a ring.
+    window, slots : int
+        Chunks in flight, and slots in each aggregator; window <= slots / 2.
+    rtt_ps : int
+        From sending a full frame to the full answer, all links idle but for this chunk.
+    chunk_ps : int
+        Time between chunks on the busiest link: full frames that it carries for a chunk, one after the other.
+    window_needed : int
+        The window that keeps the busiest link busy.
+    window_wanted : int
+        The window that was asked for, or chosen with a margin; the slots may have cut it.
+    slots_rate_bps : int
+        Payload rate that ``window`` allows: window * payload / rtt.
+    """
+
+    name: str
+    topology: Topology = field(repr=False)
+    job: int
+    epoch: int
+    generation: int
+    workers: tuple[str, ...]
+    server: str | None
+    lanes: int
+    aggregators: tuple[Aggregator, ...]
+    paths: Mapping[tuple[str, str], tuple[str, ...]] = field(repr=False)
+    ring: tuple[str, ...]
+    udp_ports: Mapping[str, int] = field(repr=False)
+    priority: int | None
+    window: int
+    slots: int
+    rtt_ps: int
+    chunk_ps: int
+    window_needed: int
+    window_wanted: int
+    grant: Grant = field(repr=False)
+
+    @property
+    def in_network(self) -> bool:
+        """Whether switches aggregate."""
+        return bool(self.aggregators)
+
+    @property
+    def root(self) -> str:
+        """The root switch; `PlanError` for a plan of hosts."""
+        if not self.aggregators:
+            raise PlanError(f"plan {self.name!r} has no root: its switches only forward")
+        return self.aggregators[0].name
+
+    @property
+    def slots_limited(self) -> bool:
+        """Whether the slots, not the links or the request, limit the rate: rate <= (slots / 2) * payload / rtt."""
+        return self.in_network and self.window < min(self.window_wanted, self.window_needed)
+
+    @property
+    def slots_rate_bps(self) -> int:
+        """Payload rate that the window allows, bit/s."""
+        return self.window * self.lanes * 32 * 10**12 // max(1, self.rtt_ps)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a full frame."""
+        return frame_bytes(self.lanes)
+
+    @cached_property
+    def by_switch(self) -> Mapping[str, Aggregator]:
+        """Aggregators by name."""
+        return {aggregator.name: aggregator for aggregator in self.aggregators}
+
+    @cached_property
+    def parents(self) -> Mapping[str, str]:
+        """The overlay's parent of every worker and aggregator; the root's is the server, if there is one."""
+        found = {child.name: aggregator.name for aggregator in self.aggregators for child in aggregator.children}
+        if self.server is not None and self.aggregators:
+            found[self.root] = self.server
+        return found
+
+    @cached_property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """Overlay edges in the direction of contributions: child to parent, worker to server, host to next host."""
+        if self.aggregators:
+            return tuple(self.parents.items())
+        if self.ring:
+            return tuple((a, b) for a, b in zip(self.ring, (*self.ring[1:], self.ring[0]), strict=True) if a != b)
+        return tuple((worker, self.server) for worker in self.workers if self.server is not None)
+
+    def address(self, source: str, destination: str) -> Address:
+        """How ``source`` reaches ``destination``; `PlanError` when the plan has no hop between them."""
+        try:
+            path = self.paths[(source, destination)]
+        except KeyError:
+            raise PlanError(f"plan {self.name!r} of job {self.job} has no hop {source} -> {destination}") from None
+        return address(self.topology, path, self.udp_ports)
+
+    def up(self, node: str) -> Address:
+        """Where a worker (or aggregator) sends contributions: its aggregator, the server, or the next in the ring."""
+        for child, parent in self.edges:
+            if child == node:
+                return self.address(child, parent)
+        raise PlanError(f"plan {self.name!r} of job {self.job}: {node} sends nothing up")
+
+    def path_hops(self, source: str, destination: str) -> list[tuple[str, int]]:
+        """Directed links of an overlay hop, each as (node, port)."""
+        return hops(self.topology, self.paths[(source, destination)])
+
+    def workers_below(self, aggregator: str) -> tuple[str, ...]:
+        """Workers whose contributions pass an aggregator, in rank order."""
+        found: set[str] = set()
+        open_ = [aggregator]
+        while open_:
+            for child in self.by_switch[open_.pop()].children:
+                (found.add if child.is_worker else open_.append)(child.name)
+        return tuple(worker for worker in self.workers if worker in found)
+
+    def describe(self) -> dict[str, Any]:
+        """The plan as plain data, for JSON."""
+        return {
+            "plan": self.name,
+            "topology": self.topology.name,
+            "job": self.job,
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "workers": list(self.workers),
+            "server": self.server,
+            "lanes": self.lanes,
+            "priority": self.priority,
+            "window": self.window,
+            "slots": self.slots,
+            "rtt_ps": self.rtt_ps,
+            "chunk_ps": self.chunk_ps,
+            "slots_limited": self.slots_limited,
+            "slots_rate_bps": self.slots_rate_bps,
+            "ring": list(self.ring),
+            "aggregators": [
+                {
+                    "switch": aggregator.name,
+                    "level": aggregator.level,
+                    "parent": aggregator.parent.name if aggregator.parent else None,
+                    "parent_port": aggregator.parent.port if aggregator.parent else None,
+                    "group": aggregator.group,
+                    "base": aggregator.base,
+                    "children": [
+                        {"node": child.name, "bit": child.bit, "port": child.address.port, "rid": child.rid}
+                        for child in aggregator.children
+                    ],
+                }
+                for aggregator in self.aggregators
+            ],
+            "edges": [
+                {"child": child, "parent": parent, "path": list(self.paths[(child, parent)])}
+                for child, parent in self.edges
+            ],
+        }
+
+
+def address(topology: Topology, path: tuple[str, ...], udp_ports: Mapping[str, int]) -> Address:
+    """How the first node of a path reaches the last."""
+    target = topology.node(path[-1])
+    return Address(
+        name=target.name,
+        ip=target.ip,
+        udp=udp_ports.get(target.name, UDP_PORT) if target.is_host else UDP_PORT,
+        port=topology.port(path[0], path[1]),
+        mac=topology.node(path[1]).mac,
+    )

@@ -1,0 +1,131 @@
+"""What a planner is asked, and what it may answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
+from p4reduce.control_plane.plans.paths import Cost, Paths
+from p4reduce.topologies import Topology
+
+MAX_CHILDREN = 32
+"""bits of a slot's bitmap (p4src/headers.p4)"""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Workers (and perhaps a parameter server) in a network.
+
+    ``workers`` are host names in rank order. ``load`` is what is already used of directed links, bit/s by (node, port).
+    ``cost`` is what a tree should save: copies of a frame on links, or delay. ``spread`` says how equal paths are
+    chosen: so that they merge, or so that pairs spread (:class:`~p4reduce.control_plane.plans.paths.Paths`).
+
+    Raises
+    ------
+    PlanError
+        When a host is unknown, named twice, or both worker and server.
+    """
+
+    topology: Topology
+    workers: tuple[str, ...]
+    server: str | None = None
+    lanes: int = 64
+    cost: Cost = "hops"
+    load: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    spread: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.workers:
+            raise PlanError("workers: a job needs at least one")
+        if len(set(self.workers)) != len(self.workers):
+            twice = next(name for name in self.workers if self.workers.count(name) > 1)
+            raise PlanError(f"workers: {twice} is named twice; a host works once in a job")
+        for name in (*self.workers, *((self.server,) if self.server else ())):
+            node = self.topology.by_name.get(name)
+            if node is None or not node.is_host:
+                known = ", ".join(host.name for host in self.topology.hosts[:6])
+                raise PlanError(f"{name!r} is no host of topology {self.topology.name!r}; hosts are {known}, ...")
+        if self.server in self.workers:
+            raise PlanError(f"server: {self.server} is also a worker; give the server a host of its own")
+        if self.lanes < 1:
+            raise PlanError(f"lanes: {self.lanes} is too few")
+
+    @cached_property
+    def paths(self) -> Paths:
+        """Unique shortest paths under ``cost``."""
+        return Paths(self.topology, self.cost, self.load, spread=self.spread)
+
+    @cached_property
+    def spreading(self) -> "Problem":
+        """The same problem with pairs spread over equal paths."""
+        return self if self.spread else replace(self, spread=True)
+
+    def of(self, layout: "Layout") -> "Problem":
+        """The problem whose paths a layout takes."""
+        return self.spreading if isinstance(layout, TreeLayout) and layout.spread else self
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a full frame."""
+        return frame_bytes(self.lanes)
+
+    @cached_property
+    def capable(self) -> tuple[str, ...]:
+        """Switches that can aggregate; `PlanError` when there is none."""
+        names = tuple(switch.name for switch in self.topology.switches if switch.capable)
+        if not names:
+            raise PlanError(
+                f"no switch of topology {self.topology.name!r} can aggregate; mark some with 'capable: true', "
+                "or use the plans 'ring' or 'ps', which need none"
+            )
+        return names
+
+    def chunk_ps(self, hop: tuple[str, int]) -> int:
+        """How long a full frame occupies a directed link at the rate that ``load`` leaves, at least a hundredth."""
+        rate = self.topology.link_at(*hop).rate_bps
+        return frame_time_ps(self.frame_bytes, max(rate - self.load.get(hop, 0), rate // 100, 1))
+
+
+@dataclass(frozen=True)
+class TreeLayout:
+    """An aggregation tree: the parent switch of every worker and of every aggregator but the root.
+
+    Edges take the unique shortest path of their ends, chosen as ``spread`` says. With a server, its host is the root's
+    parent.
+    """
+
+    root: str
+    parent: Mapping[str, str]
+    spread: bool = False
+
+    @cached_property
+    def children(self) -> dict[str, list[str]]:
+        """Children of every aggregator."""
+        found: dict[str, list[str]] = {self.root: []}
+        for child, parent in self.parent.items():
+            found.setdefault(parent, []).append(child)
+        return found
+
+    @property
+    def aggregators(self) -> tuple[str, ...]:
+        """The switches that aggregate."""
+        return tuple(self.children)
+
+
+@dataclass(frozen=True)
+class RingLayout:
+    """Hosts in ring order, and the path of every ordered pair of neighbours, both ways."""
+
+    order: tuple[str, ...]
+    paths: Mapping[tuple[str, str], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class StarLayout:
+    """Every worker and the server: a path each way."""
+
+    paths: Mapping[tuple[str, str], tuple[str, ...]]
+
+
+Layout = TreeLayout | RingLayout | StarLayout

@@ -1,0 +1,118 @@
+"""`ring`: ring all-reduce between hosts; switches only forward."""
+
+import heapq
+from collections import Counter
+from itertools import pairwise
+
+from p4reduce.control_plane.plans.paths import hops
+from p4reduce.control_plane.plans.problem import Problem, RingLayout
+from p4reduce.control_plane.plans.registry import register
+from p4reduce.topologies import Topology
+
+Paths = dict[tuple[str, str], tuple[str, ...]]
+
+
+@register("ring")
+def ring(problem: Problem) -> RingLayout:
+    """The hosts in an order that crosses few links, and paths that share few.
+
+    The order starts from the topology's and is shortened by 2-opt. If some link then carries more than the hosts' own
+    links do for their rate, paths are chosen again so that the busiest link carries less.
+    """
+    order = shorten(problem, tuple(sorted(problem.workers, key=lambda name: problem.topology.node(name).index)))
+    pairs = _pairs(order)
+    shortest: Paths = {pair: problem.paths.path(*pair) for pair in pairs}
+    data = _merge_acks(problem, order, shortest)
+    if len(order) > 2 and _busiest(problem.topology, order, data) > _own_links(problem):
+        spread = _merge_acks(problem, order, _spread(problem, order))
+        data = min(
+            (data, spread),
+            key=lambda paths: (_busiest(problem.topology, order, paths), sum(len(path) for path in paths.values())),
+        )
+    return RingLayout(order, data)
+
+
+def shorten(problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
+    """2-opt: reverse a part of the ring as long as that saves cost. O(n^2) a round."""
+    ring_ = list(order)
+    distance = problem.paths.distance
+    n = len(ring_)
+    improved = n > 3
+    while improved:
+        improved = False
+        for i in range(n - 1):
+            for j in range(i + 2, n if i else n - 1):
+                a, b, c, d = ring_[i], ring_[i + 1], ring_[j], ring_[(j + 1) % n]
+                if distance(a, c) + distance(b, d) < distance(a, b) + distance(c, d):
+                    ring_[i + 1 : j + 1] = reversed(ring_[i + 1 : j + 1])
+                    improved = True
+    return tuple(ring_)
+
+
+def _pairs(order: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Every host and its successor; none for a single host."""
+    return [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
+
+
+def _own_links(problem: Problem) -> float:
+    """Seconds a bit on the slowest host link: no ring is faster than that."""
+    return max(1 / problem.topology.link_at(worker, 1).rate_bps for worker in problem.workers)
+
+
+def _busiest(topology: Topology, order: tuple[str, ...], paths: Paths) -> float:
+    """Seconds that the busiest directed link needs for one bit of every stream."""
+    streams = Counter(hop for pair in _pairs(order) for hop in hops(topology, paths[pair]))
+    return max((count / topology.link_at(*hop).rate_bps for hop, count in streams.items()), default=0.0)
+
+
+def _spread(problem: Problem, order: tuple[str, ...]) -> Paths:
+    """Stream by stream the path that adds least to busy links, then the shortest."""
+    used: Counter[tuple[str, int]] = Counter()
+    paths: Paths = {}
+    for a, b in _pairs(order):
+        path = _least_loaded(problem, a, b, used)
+        paths[(a, b)] = path
+        used.update(hops(problem.topology, path))
+    return paths
+
+
+def _least_loaded(problem: Problem, a: str, b: str, used: Counter[tuple[str, int]]) -> tuple[str, ...]:
+    """Dijkstra with (most seconds a bit on any link, hops) as the length of a path."""
+    topology = problem.topology
+    queue: list[tuple[float, int, str, tuple[str, ...]]] = [(0.0, 0, a, (a,))]
+    done: set[str] = set()
+    while queue:
+        busiest, length, name, path = heapq.heappop(queue)
+        if name == b:
+            return path
+        if name in done:
+            continue
+        done.add(name)
+        for port, other in enumerate(topology.neighbours(name), start=1):
+            if other not in done and (other == b or topology.node(other).is_switch):
+                load = (used[(name, port)] + 1) / topology.link_at(name, port).rate_bps
+                heapq.heappush(queue, (max(busiest, load), length + 1, other, (*path, other)))
+    raise AssertionError("a topology is connected")
+
+
+def _merge_acks(problem: Problem, order: tuple[str, ...], data: Paths) -> Paths:
+    """Add the paths of acknowledgements, which go backwards.
+
+    A host is the destination of its predecessor's data and of its successor's acknowledgements, and switches forward
+    by destination: where the two meet, they go on together.
+    """
+    paths = dict(data)
+    for a, b in _pairs(order):
+        if (b, a) in paths:
+            continue
+        stream = next(path for pair, path in data.items() if pair[1] == a)
+        onward = dict(pairwise(stream[1:]))
+        back = [b]
+        for name in problem.paths.path(b, a)[1:]:
+            back.append(name)
+            if name in onward:
+                while back[-1] != a:
+                    back.append(onward[back[-1]])
+                break
+        paths[(b, a)] = tuple(back)
+    return paths

@@ -1,0 +1,210 @@
+"""What jobs share in a switch: slots, multicast groups, replication ids, counter cells, generations."""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from p4reduce.control_plane.errors import PlanError
+
+SLOTS: Final = 4096
+"""slots of a switch in the bundled programs (p4src/sizes.p4)"""
+STATS_JOBS: Final = 512
+"""jobs with counters of their own (p4src/sizes.p4)"""
+_MAX_ID: Final = 65_535
+"""multicast groups and replication ids are 16 bits; 0 means none"""
+
+
+class SlotPool:
+    """The slots of one switch, given out in aligned ranges of a power of two, first fit.
+
+    A freed range may be given out again at once: its slots carry the generation of the job that had it.
+    """
+
+    def __init__(self, size: int = SLOTS) -> None:
+        if size < 1:
+            raise ValueError(f"a slot pool needs at least one slot, not {size}")
+        self.size = size
+        self._used: dict[int, int] = {}
+
+    @property
+    def free(self) -> int:
+        """Slots that no job has, in any range."""
+        return self.size - sum(self._used.values())
+
+    def largest(self) -> int:
+        """The largest count that :meth:`allocate` would grant now; 0 when the pool is full."""
+        count = 1 << (self.size.bit_length() - 1)
+        while count and self._first_fit(count) is None:
+            count >>= 1
+        return count
+
+    def allocate(self, count: int) -> int:
+        """The base of ``count`` slots (a power of two), a multiple of ``count``; `PlanError` when none is left."""
+        if count < 1 or count & (count - 1):
+            raise ValueError(f"slots come in powers of two, not {count}")
+        base = self._first_fit(count)
+        if base is None:
+            raise PlanError(f"no {count} slots in one range are left ({self.free} of {self.size} free)")
+        self._used[base] = count
+        return base
+
+    def release(self, base: int) -> None:
+        """Give a range back; `KeyError` when it was not given out."""
+        del self._used[base]
+
+    def _first_fit(self, count: int) -> int | None:
+        base = 0
+        for start, used in sorted(self._used.items()):
+            if base + count <= start:
+                break
+            base = max(base, -(-(start + used) // count) * count)
+        return base if base + count <= self.size else None
+
+
+class _Ids:
+    """Small numbers: the lowest free one first, freed ones come back."""
+
+    def __init__(self, first: int, last: int, what: str) -> None:
+        self._next = first
+        self._last = last
+        self._freed: list[int] = []
+        self._what = what
+
+    def take(self) -> int:
+        if self._freed:
+            return heapq.heappop(self._freed)
+        if self._next > self._last:
+            raise PlanError(f"no {self._what} is left (all up to {self._last} are in use); end some jobs")
+        self._next += 1
+        return self._next - 1
+
+    def give_back(self, number: int) -> None:
+        heapq.heappush(self._freed, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one (job, epoch) got in one switch."""
+
+    switch: str
+    base: int
+    slots: int
+    group: int
+    rids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one (job, epoch) got in the network."""
+
+    generation: int
+    stats: int
+    slots: int
+    shares: tuple[Share, ...]
+
+
+@dataclass
+class _Switch:
+    pool: SlotPool
+    groups: _Ids = field(default_factory=lambda: _Ids(1, _MAX_ID, "multicast group"))
+    rids: _Ids = field(default_factory=lambda: _Ids(1, _MAX_ID, "replication id"))
+
+
+class Resources:
+    """Hands out the switches' shares, and generations that are never used twice.
+
+    Parameters
+    ----------
+    slots : int
+        Slots of every switch: the size of the program's ``slots`` register.
+    first_generation : int
+        The next job's generation. A controller that comes back to switches that kept running must start above all
+        that it gave out before.
+    """
+
+    def __init__(self, slots: int = SLOTS, first_generation: int = 1) -> None:
+        if not 1 <= first_generation < 2**32:
+            raise ValueError(f"generations are 1 .. 2**32 - 1, not {first_generation}")
+        self._slots = slots
+        self._generation = first_generation
+        self._switches: dict[str, _Switch] = {}
+        self._stats = _Ids(0, STATS_JOBS - 1, "counter cell")
+
+    @property
+    def next_generation(self) -> int:
+        """The generation that the next grant will have."""
+        return self._generation
+
+    def largest(self, switch: str) -> int:
+        """The largest range of slots that a switch could still grant."""
+        return self._switch(switch).pool.largest()
+
+    def free(self, switch: str) -> int:
+        """Slots of a switch that no job has."""
+        return self._switch(switch).pool.free
+
+    def grant(self, fan_in: Iterable[tuple[str, int]], slots: int) -> Grant:
+        """Take ``slots`` slots, a group and one replication id a child in every switch of a tree, or nothing at all.
+
+        Parameters
+        ----------
+        fan_in : pairs of str and int
+            Switch and its number of children.
+        slots : int
+            A power of two, the same in every switch.
+
+        Raises
+        ------
+        PlanError
+            When something is used up; names the switch.
+        """
+        if self._generation >= 2**32:
+            raise PlanError("all 2**32 generations are used; restart the switches and the controller")
+        shares: list[Share] = []
+        stats = self._stats.take()
+        try:
+            for switch, children in fan_in:
+                shares.append(self._share(switch, children, slots))
+        except PlanError:
+            self._give_back(stats, shares)
+            raise
+        generation = self._generation
+        self._generation += 1
+        return Grant(generation, stats, slots, tuple(shares))
+
+    def release(self, grant: Grant) -> None:
+        """Give everything back but the generation."""
+        self._give_back(grant.stats, grant.shares)
+
+    def _share(self, switch: str, children: int, slots: int) -> Share:
+        own = self._switch(switch)
+        try:
+            base = own.pool.allocate(slots)
+        except PlanError as error:
+            raise PlanError(f"switch {switch}: {error}; end some jobs or ask for a smaller window") from None
+        group, rids = 0, []
+        try:
+            group = own.groups.take()
+            for _ in range(children):
+                rids.append(own.rids.take())  # noqa: PERF401  (what was taken before a failure is given back)
+        except PlanError as error:
+            self._free(own, Share(switch, base, slots, group, tuple(rids)))
+            raise PlanError(f"switch {switch}: {error}") from None
+        return Share(switch, base, slots, group, tuple(rids))
+
+    def _give_back(self, stats: int, shares: Iterable[Share]) -> None:
+        self._stats.give_back(stats)
+        for share in shares:
+            self._free(self._switch(share.switch), share)
+
+    @staticmethod
+    def _free(own: _Switch, share: Share) -> None:
+        own.pool.release(share.base)
+        if share.group:
+            own.groups.give_back(share.group)
+        for rid in share.rids:
+            own.rids.give_back(rid)
+
+    def _switch(self, name: str) -> _Switch:
+        return self._switches.setdefault(name, _Switch(SlotPool(self._slots)))
