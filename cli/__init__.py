@@ -1,0 +1,1 @@
+"""The ``p4reduce`` command, its reports, and what the Makefile calls."""

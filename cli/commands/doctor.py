@@ -1,0 +1,131 @@
+"""``p4reduce doctor``: what is installed, and what each missing part would add."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from p4reduce.cli.failures import EXIT_FAILED, guarded
+from p4reduce.cli.output import Output
+from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
+
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+NEEDED: Final = (
+    "finsy",
+    "grpcio",
+    "llvmlite",
+    "networkx",
+    "numba",
+    "numpy",
+    "pydantic",
+    "rich",
+    "scapy",
+    "topohub",
+    "typer",
+)
+TOOLS: Final = (
+    ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
+    ("docker", "p4c (and BMv2) without installing them: image p4lang/p4c"),
+    ("simple_switch_grpc", "the reference switch BMv2: 'make bmv2-check'"),
+    ("tshark", "reading captures on the command line (Wireshark for the eye)"),
+    ("git", "the commit in every result's provenance"),
+)
+"""All answer to ``--version``."""
+TIMEOUT_S: Final = 10
+EXAMPLES: Final = ("p4reduce doctor --json | jq '.[] | select(.found == null)'",)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part: what was found, and what it is for."""
+
+    part: str
+    found: str | None
+    """Version or path; None when missing."""
+    needed: bool
+    purpose: str
+    """What it does, or would add."""
+
+
+@guarded
+def doctor(as_json: Json = False) -> None:
+    """Say what is installed, and what each missing part would add.
+
+    Exit code 1 only when something is missing that p4reduce cannot do without.
+    """
+    output = Output(as_json=as_json)
+    findings = examine()
+    output.data([asdict(finding) for finding in findings])
+    rows = []
+    for finding in findings:
+        mark = "ok" if finding.found else "MISSING" if finding.needed else "not there"
+        rows.append([finding.part, mark, finding.found or "-", finding.purpose])
+    output.table(["part", "", "found", "what it is for"], rows)
+    if any(finding.needed and not finding.found for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def examine() -> list[Finding]:
+    """Look at this machine; changes nothing, needs no network."""
+    return [
+        _python(),
+        *(Finding(name, _package(name), True, "p4reduce itself") for name in NEEDED),
+        _compiled(),
+        Finding("scikit-learn", _package("scikit-learn"), False, "the digits of 'demo' (pip install 'p4reduce[demo]')"),
+        *(Finding(name, _tool(name), False, purpose) for name, purpose in TOOLS),
+        Finding("network namespaces", _namespaces(), False, "BMv2 on virtual links (root, or user namespaces)"),
+    ]
+
+
+def _python() -> Finding:
+    good = sys.version_info >= (3, 11)
+    return Finding("Python", platform.python_version() if good else None, True, "3.11 or later")
+
+
+def _package(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _compiled() -> Finding:
+    there = [lanes for lanes in LANES if (ROOT / COMPILED / f"p4reduce-{lanes}.json").is_file()]
+    found = f"{' and '.join(map(str, there))} lanes" if len(there) == len(LANES) else None
+    return Finding("compiled P4 program", found, True, "what the switches run ('make p4' makes it)")
+
+
+def _tool(name: str) -> str | None:
+    """The first line that a program says of its version; its path when it says none; None when it is missing."""
+    path = shutil.which(name)
+    if path is None:
+        return None
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return path
+    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines()]
+    return next((line for line in lines if any(letter.isdigit() for letter in line)), path)
+
+
+def _namespaces() -> str | None:
+    if os.geteuid() == 0:
+        return "root"
+    limit = Path("/proc/sys/user/max_user_namespaces")
+    unshare = shutil.which("unshare")
+    if unshare is None or not limit.exists() or limit.read_text().strip() == "0":
+        return None
+    try:
+        done = subprocess.run(
+            [unshare, "--user", "--map-root-user", "--net", "true"], capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return "user namespaces" if done.returncode == 0 else None

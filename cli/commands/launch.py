@@ -1,0 +1,112 @@
+"""``p4reduce launch``: a user's own script, one process for each rank."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from p4reduce.cli.commands.run import Json, Out, Pcap
+from p4reduce.cli.failures import BadInput, guarded
+from p4reduce.cli.files import claim
+from p4reduce.cli.output import Output
+from p4reduce.cli.runs import finish
+from p4reduce.cli.settings import Settings, experiment_options
+from p4reduce.cluster.launch import DEFAULT_TIMEOUT_S
+
+Workers = Annotated[int, typer.Option("--workers", "-n", help="Ranks to start.", min=1)]
+Command = Annotated[list[str], typer.Argument(help="Script (.py) or program, and its arguments.", show_default=False)]
+Server = Annotated[bool, typer.Option("--server", help="Start one more process as the parameter server.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which the run is ended.", min=1)]
+WORK_FIELDS = ("model", "collective", "elements", "repeat", "epochs", "target_accuracy", "workers")
+_print = threading.Lock()
+EXAMPLES: Final = (
+    "p4reduce launch -n 8 scripts/all_reduce.py --elements 1000000",
+    "p4reduce launch -n 8 --plan ring scripts/train_digits.py --epochs 5",
+    "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
+    "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
+)
+
+
+@experiment_options(omit=WORK_FIELDS)
+@guarded
+def launch(
+    *,
+    settings: Settings,
+    command: Command,
+    workers: Workers = 8,
+    server: Server = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    out: Out = None,
+    pcap: Pcap = None,
+    as_json: Json = False,
+) -> None:
+    """Start a script of yours once for each rank; its collectives go through the switches.
+
+    In the script: 'from p4reduce import connect', 'comm = connect()', then comm.rank, comm.size,
+    comm.all_reduce(array) ... Flags of p4reduce stand before the script, all that follows belongs to it. Lines are
+    shown with the rank that printed them. When a rank fails all are ended, and its exit code is passed on.
+    """
+    from p4reduce.cluster.cluster import Cluster  # noqa: PLC0415  (slow to import)
+    from p4reduce.cluster.launch import launch as start  # noqa: PLC0415
+    from p4reduce.cluster.runner import result_of  # noqa: PLC0415
+
+    output = Output(as_json=as_json)
+    if command[0].endswith(".py") and not Path(command[0]).is_file():
+        raise BadInput(f"{command[0]}: there is no such file")
+    experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
+    claim(out=out, pcap=pcap)
+    with Cluster(experiment, capture=pcap) as cluster:
+        if cluster.server is None and server:
+            raise BadInput(f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it")
+        if cluster.server is not None and not server:
+            cluster.backend(workers).close()  # so that push and pull fail at once instead of waiting for it
+        emitter = _Emitter(to_stderr=as_json)
+        launched = start(
+            command,
+            cluster.backend,
+            workers=workers,
+            server=server,
+            emit=emitter,
+            timeout_s=timeout,
+            waiting=cluster.waiting,
+        )
+        emitter.check()
+        if launched.failure is not None:
+            output.note(launched.failure)
+            raise typer.Exit(launched.exit_code)
+        result = result_of(cluster)
+    if as_json:
+        print(result.to_json(), end="")
+    if result.network.collectives:
+        finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}")
+
+
+def default_topology(workers: int) -> str:
+    """A two-level leaf-spine for any number of workers, with a host for a server."""
+    if workers <= 8:
+        return "leaf-spine-8"
+    hosts = 8 if workers <= 64 else 16
+    return f"leaf-spine:leaves={-(-workers // hosts)},spines=2,hosts={hosts},servers=1"
+
+
+class _Emitter:
+    """Prints a rank's line behind its rank, whole lines only. stdout is left alone when it carries JSON."""
+
+    def __init__(self, *, to_stderr: bool) -> None:
+        self._to_stderr = to_stderr
+        self._broken: BrokenPipeError | None = None
+
+    def __call__(self, rank: int, stream: str, line: str) -> None:
+        file = sys.stderr if stream == "stderr" or self._to_stderr else sys.stdout
+        with _print:
+            try:
+                print(f"[{rank}] {line}", file=file, flush=True)
+            except BrokenPipeError as error:  # nobody reads any more; the ranks may go on
+                self._broken = error
+
+    def check(self) -> None:
+        """Raise ``BrokenPipeError`` if lines were lost because nobody read them."""
+        if self._broken is not None:
+            raise self._broken

@@ -1,0 +1,36 @@
+"""``p4reduce report``: report.html from result files."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from p4reduce.cli.failures import BadInput, guarded
+from p4reduce.cli.files import read_results
+from p4reduce.cli.output import Output
+from p4reduce.cli.report.page import write_report
+
+Files = Annotated[list[Path], typer.Argument(help="Result files, or folders with one.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The page to write.")]
+Title = Annotated[str, typer.Option("--title", help="Heading of the page.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+EXAMPLES: Final = (
+    "p4reduce report out/demo/result.json",
+    "p4reduce report out/a out/b --title 'Two networks' --out two.html",
+)
+
+
+@guarded
+def report(files: Files, out: Out = Path("report.html"), title: Title = "p4reduce", as_json: Json = False) -> None:
+    """Make one self-contained page from result files of 'run', 'compare', 'demo' or 'launch'."""
+    output = Output(as_json=as_json)
+    results = [result for path in files for result in read_results(path)]
+    if out.is_dir():
+        raise BadInput(f"--out: {out} is a folder; give the file, e.g. {out / 'report.html'}")
+    try:
+        write_report(out, results, title=title)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology are not as we write them
+        names = ", ".join(str(path) for path in files)
+        raise BadInput(f"{names}: not a result file of p4reduce: {type(error).__name__} {error}") from None
+    output.data({"report": str(out), "runs": len(results)})
+    output.note(f"wrote {out}")

@@ -1,0 +1,104 @@
+"""``p4reduce topo``: which networks there are, and what is in one."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from p4reduce import topologies
+from p4reduce.cli.examples import epilog
+from p4reduce.cli.failures import guarded
+from p4reduce.cli.output import Output
+from p4reduce.cli.report.network import topology_svg
+from p4reduce.cli.units import rate_text, time_text
+from p4reduce.topologies import Topology
+
+app = typer.Typer(help="Topologies: bundled, built from parameters, or files of yours.", no_args_is_help=True)
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+Svg = Annotated[Path | None, typer.Option("--svg", help="Draw it to this file.")]
+Name = Annotated[str, typer.Argument(help="File, bundled name, or builder with parameters.", show_default=False)]
+
+BUILDERS = (
+    ("star", "star:hosts=8", "hosts around one switch"),
+    ("leaf-spine", "leaf-spine:leaves=2,spines=2,hosts=4,servers=1,oversubscription=2", "two levels"),
+    ("fat-tree", "fat-tree:k=4", "three levels of switches with k ports (Al-Fares et al. 2008)"),
+    ("wan", "wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
+)
+EXAMPLES: Final = (
+    "p4reduce topo show leaf-spine-8",
+    "p4reduce topo show my-network.yaml --svg my-network.svg",
+    "p4reduce topo show wan:graph=germany50 --json",
+)
+
+
+@app.command("list")
+@guarded
+def list_topologies(as_json: Json = False) -> None:
+    """List the topologies that come with the package, and the builders."""
+    output = Output(as_json=as_json)
+    found = [(name, topologies.load(name)) for name in topologies.bundled()]
+    output.data(
+        {"bundled": [_counts(name, topology) for name, topology in found], "builders": [b[1] for b in BUILDERS]}
+    )
+    rows = [[str(value) for value in _counts(name, topology).values()] for name, topology in found]
+    output.table(["bundled", "workers", "servers", "switches", "capable", "links"], rows)
+    output.table(["builder", "with parameters", ""], [list(builder) for builder in BUILDERS])
+
+
+@app.command("show", epilog=epilog(*EXAMPLES))
+@guarded
+def show(name: Name, as_json: Json = False, svg: Svg = None) -> None:
+    """Show a topology's nodes, addresses and links."""
+    output = Output(as_json=as_json)
+    topology = topologies.load(name)
+    output.data({"name": topology.name, "nodes": _nodes(topology), "links": _links(topology)})
+    nodes = [[str(cell) for cell in node.values()] for node in _nodes(topology)]
+    output.table(["node", "kind", "role", "aggregates", "IPv4", "MAC", "ports"], nodes, title=topology.name)
+    rows = [
+        [link["a"], str(link["port_a"]), link["b"], str(link["port_b"]), rate_text(link["rate_bps"]),
+         time_text(link["delay_ps"])] for link in _links(topology)
+    ]  # fmt: skip
+    output.table(["link", "port", "to", "port", "rate", "delay"], rows)
+    if svg is not None:
+        svg.write_text(topology_svg(topology), "utf-8")
+        output.note(f"wrote {svg}")
+
+
+def _counts(name: str, topology: Topology) -> dict[str, Any]:
+    return {
+        "name": name,
+        "workers": len(topology.workers),
+        "servers": len(topology.servers),
+        "switches": len(topology.switches),
+        "capable": sum(switch.capable for switch in topology.switches),
+        "links": len(topology.links),
+    }
+
+
+def _nodes(topology: Topology) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": node.name,
+            "kind": node.kind,
+            "role": node.role,
+            "capable": node.capable,
+            "ip": node.ip_text,
+            "mac": node.mac_text,
+            "ports": len(topology.neighbours(node.name)),
+        }
+        for node in topology.nodes
+    ]
+
+
+def _links(topology: Topology) -> list[dict[str, Any]]:
+    return [
+        {
+            "a": link.a,
+            "port_a": link.port_a,
+            "b": link.b,
+            "port_b": link.port_b,
+            "rate_bps": link.rate_bps,
+            "delay_ps": link.delay_ps,
+        }
+        for link in topology.links
+    ]

@@ -1,0 +1,77 @@
+"""Exit codes, and one line instead of a traceback for everything that a user can cause."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+import typer
+
+from p4reduce.cli.output import Output
+
+EXIT_FAILED: Final = 1
+"""The run failed: the network gave up, a prediction was missed, something saturated."""
+EXIT_BAD_INPUT: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class BadInput(Exception):
+    """Input that cannot be used; the text names file or flag, field and fix."""
+
+
+class Failed(Exception):
+    """A run that failed; the text says why."""
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of commands: errors become one line on stderr and an exit code.
+
+    2 for input that cannot be used, 1 for runs that fail, 130 at Ctrl-C. What is left is a bug of ours and keeps its
+    traceback.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except KeyboardInterrupt:
+            _say("interrupted")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+            raise typer.Exit(EXIT_FAILED) from None
+        except Exception as error:
+            code = exit_code(error)
+            if code is None:
+                raise
+            _say(f"error: {'not enough memory: ' if isinstance(error, MemoryError) else ''}{error}")
+            raise typer.Exit(code) from None
+
+    return run
+
+
+def exit_code(error: Exception) -> int | None:
+    """The exit code for an error that a user can cause; None for a bug."""
+    # Imported here: this runs only when something went wrong, and p4reduce --help should be quick.
+    from p4reduce.cluster.errors import ClusterError  # noqa: PLC0415
+    from p4reduce.cluster.experiment import ExperimentError  # noqa: PLC0415
+    from p4reduce.control_plane.errors import ControllerError, PlanError  # noqa: PLC0415
+    from p4reduce.dataplane.model.errors import ProgramError  # noqa: PLC0415
+    from p4reduce.fabric.errors import FabricError  # noqa: PLC0415
+    from p4reduce.topologies.model import TopologyError  # noqa: PLC0415
+    from p4reduce.workers.training.digits import DataError  # noqa: PLC0415
+
+    described = ExperimentError | TopologyError | PlanError | ProgramError | FabricError
+    if isinstance(error, BadInput | DataError | described):
+        return EXIT_BAD_INPUT
+    if isinstance(error, Failed | ClusterError | ControllerError | OSError | MemoryError):
+        return EXIT_FAILED
+    return None
+
+
+def _say(text: str) -> None:
+    Output().note(text)

@@ -1,0 +1,163 @@
+"""``make p4``: compile the P4 program for every number of lanes and write the manifest.
+
+``python -m p4reduce.cli.p4_build`` looks for ``p4c-bm2-ss`` ($P4C, then the search path), then for Docker with
+the image ``p4lang/p4c``. The manifest says which compiler made what from what; a unit test compares it with the
+sources.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+LANES: Final = (64, 256)
+IMAGE: Final = "p4lang/p4c"
+FOLDER: Final = "p4src"
+PROGRAM: Final = f"{FOLDER}/p4reduce.p4"
+COMPILED: Final = f"{FOLDER}/compiled"
+MANIFEST: Final = "manifest.json"
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+NO_COMPILER: Final = f"""\
+make p4: found neither p4c-bm2-ss nor docker. The repository carries the compiled program, so you need this only
+after changing {FOLDER}/*.p4. Any one of these will do:
+  - Debian, Ubuntu: install the package p4lang-p4c from the p4lang project's archive (https://github.com/p4lang/p4c)
+  - Docker: install it; the image {IMAGE} is fetched by itself
+  - a p4c of your own: make p4 P4C=/path/to/p4c-bm2-ss"""
+
+
+class BuildError(RuntimeError):
+    """The program cannot be compiled; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How p4c is started; ``prefix`` comes before its own arguments."""
+
+    prefix: tuple[str, ...]
+    origin: str
+
+    def run(self, arguments: Sequence[str], root: Path) -> subprocess.CompletedProcess[str]:
+        """Run p4c in ``root``, so that its outputs carry relative paths only."""
+        try:
+            return subprocess.run([*self.prefix, *arguments], cwd=root, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise BuildError(f"make p4: cannot start {self.prefix[0]}: {error.strerror}") from error
+
+    def version(self, root: Path) -> str:
+        """p4c's own words, e.g. ``Version 1.2.3.9 (SHA: …)``."""
+        done = self.run(["--version"], root)
+        said = f"{done.stdout}\n{done.stderr}"  # which of the two, and the exit code, changed between versions
+        lines = [line.strip() for line in said.splitlines() if line.startswith("Version")]
+        if not lines:
+            raise BuildError(f"make p4: {self.origin} --version failed: {said.strip()}")
+        return lines[0]
+
+
+def find_compiler(chosen: str | None, root: Path = ROOT) -> Compiler:
+    """The local p4c, or the one in Docker. Raises ``BuildError`` when there is neither."""
+    if chosen:
+        path = shutil.which(chosen)
+        if path is None:
+            raise BuildError(f"make p4: P4C={chosen}: there is no such program")
+        return Compiler((path,), chosen)
+    if path := shutil.which("p4c-bm2-ss"):
+        return Compiler((path,), path)
+    if docker := shutil.which("docker"):
+        mine = f"{os.getuid()}:{os.getgid()}"
+        mount = f"type=bind,source={root},target=/p4reduce"
+        prefix = (
+            docker,
+            "run",
+            "--rm",
+            "--user",
+            mine,
+            "--mount",
+            mount,
+            "--workdir",
+            "/p4reduce",
+            IMAGE,
+            "p4c-bm2-ss",
+        )
+        return Compiler(prefix, f"docker image {IMAGE}")
+    raise BuildError(NO_COMPILER)
+
+
+def outputs(lanes: int) -> tuple[str, str]:
+    """Paths of the JSON and the P4Info for a number of lanes, relative to the repository."""
+    return f"{COMPILED}/p4reduce-{lanes}.json", f"{COMPILED}/p4reduce-{lanes}.p4info.txt"
+
+
+def arguments_for(lanes: int) -> list[str]:
+    """p4c's arguments, relative to the repository: the same on every machine."""
+    program, p4info = outputs(lanes)
+    return ["--std", "p4-16", f"-DLANES={lanes}", "-o", program, "--p4runtime-files", p4info, PROGRAM]
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sources(root: Path = ROOT) -> dict[str, str]:
+    """SHA-256 of every P4 source, by its path relative to the repository."""
+    return {path.relative_to(root).as_posix(): digest(path) for path in sorted((root / FOLDER).glob("*.p4"))}
+
+
+def compile_lanes(compiler: Compiler, lanes: int, root: Path = ROOT) -> dict[str, Any]:
+    """Compile for one number of lanes; the manifest's entry for it."""
+    arguments = arguments_for(lanes)
+    (root / COMPILED).mkdir(exist_ok=True)
+    done = compiler.run(arguments, root)
+    if done.returncode != 0:
+        raise BuildError(f"make p4: p4c failed for {lanes} lanes:\n{done.stderr.rstrip()}")
+    if done.stderr.strip():
+        print(done.stderr.rstrip(), file=sys.stderr)
+    made = outputs(lanes)
+    if str(root) in (root / made[0]).read_text():
+        raise BuildError(f"make p4: {made[0]} names a folder of this machine; p4c must be run with relative paths")
+    return {
+        "command": ["p4c-bm2-ss", *arguments],
+        "lanes": lanes,
+        "outputs": {name: digest(root / name) for name in made},
+    }
+
+
+def build(compiler: Compiler, root: Path = ROOT) -> dict[str, Any]:
+    """Compile everything and write the manifest; returns it."""
+    manifest: dict[str, Any] = {"p4c": compiler.version(root), "sources": sources(root), "programs": []}
+    for lanes in LANES:
+        manifest["programs"].append(compile_lanes(compiler, lanes, root))
+    (root / COMPILED / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    return manifest
+
+
+def main() -> int:
+    """Entry point; the exit code."""
+    parser = argparse.ArgumentParser(prog="make p4", description=__doc__)
+    parser.add_argument(
+        "--p4c", default=os.environ.get("P4C") or None, help="p4c-bm2-ss to use (default: $P4C, then PATH)"
+    )
+    options = parser.parse_args()
+    try:
+        compiler = find_compiler(options.p4c)
+        manifest = build(compiler)
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{manifest['p4c']} ({compiler.origin})")
+    for program in manifest["programs"]:
+        for name, checksum in program["outputs"].items():
+            print(f"  {checksum[:16]}…  {(ROOT / name).stat().st_size:>9,} bytes  {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,34 @@
+"""Progress bars on stderr, and none when nobody looks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from p4reduce.cli.output import Output
+
+Report = Callable[[str, int, int], None]
+"""``report(label, done, total)``; may be called from any thread."""
+
+
+@contextmanager
+def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
+    """Gives a function that opens a bar for a title and returns its ``Report``."""
+    columns = (
+        TextColumn("{task.fields[title]}", style="bold", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=output.notes, disable=not output.notes.is_terminal, transient=True) as progress:
+
+        def open_bar(title: str) -> Report:
+            task = progress.add_task("", total=None, title=title)
+
+            def report(label: str, done: int, total: int) -> None:
+                progress.update(task, description=label, completed=done, total=total)
+
+            return report
+
+        yield open_bar

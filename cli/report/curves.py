@@ -1,0 +1,139 @@
+"""Curves over virtual time, one for each plan."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from p4reduce.cli.report.style import SERIES
+from p4reduce.cli.report.svg import Markup, element, picture
+from p4reduce.cli.units import time_text
+
+WIDTH: Final = 560.0
+HEIGHT: Final = 300.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 18.0, 40.0, 46.0
+LOG_FROM: Final = 3.0
+"""ratio of the slowest plan's end to the fastest's from which time is drawn on a logarithmic scale"""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values over time (seconds), in order."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def at(self, value: float) -> float:
+        """Pixels of a value."""
+        low, high, here = self.low, self.high, min(max(value, self.low), self.high)
+        if self.logarithmic:
+            low, high, here = math.log10(low), math.log10(high), math.log10(here)
+        return self.start + (here - low) / ((high - low) or 1.0) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round values inside the axis."""
+        if self.logarithmic:
+            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            found = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
+            return [value for value in found if self.low <= value <= self.high]
+        span = self.high - self.low
+        step = 10.0 ** math.floor(math.log10(span / 4 or 1.0))
+        step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
+        first = math.ceil(self.low / step - 1e-9)
+        return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def curves(title: str, series: Sequence[Curve], *, share: bool = False, target: float | None = None) -> Markup:
+    """The chart; ``share`` writes values as per cent, ``target`` is a dashed line across."""
+    drawn = [(number, curve) for number, curve in enumerate(series) if curve.points]
+    times = [time for _, curve in drawn for time, _ in curve.points]
+    values = [value for _, curve in drawn for _, value in curve.points] + ([target] if target is not None else [])
+    across = _time_axis(drawn, times)
+    low = 0.0 if min(values) < 0.5 * max(values) or (min(values) >= 0 > -1 and not share) else min(values)
+    top = 1.0 if share else max(values) * 1.02
+    up = _Axis(low if not share else _share_floor(values), top, HEIGHT - BOTTOM, TOP)
+    parts: list[str] = [*_grid(across, up, share=share)]
+    if target is not None:
+        y = up.at(target)
+        parts.append(element("line", class_="target", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
+        parts.append(element("text", f"target {100 * target:.0f} %", x=LEFT + 6, y=y - 5, class_="small soft"))
+    for number, curve in drawn:
+        path = " ".join(f"{across.at(time):.1f},{up.at(value):.1f}" for time, value in curve.points)
+        parts.append(
+            element(
+                "polyline",
+                element("title", curve.name),
+                class_=f"series series{number % SERIES}",
+                stroke_width=_width(number, len(series)),
+                points=path,
+            )
+        )
+    parts += _legend(drawn)
+    axis = "virtual time, logarithmic" if across.logarithmic else "virtual time"
+    parts.append(element("text", axis, x=WIDTH - RIGHT, y=HEIGHT - 8, text_anchor="end", class_="small soft"))
+    ends = "; ".join(f"{curve.name} ends at {_value(curve.points[-1][1], share=share)} after "
+                     f"{time_text(curve.points[-1][0] * 1e12)}" for _, curve in drawn)  # fmt: skip
+    return picture(WIDTH, HEIGHT, *parts, title=title, description=ends)
+
+
+def _time_axis(drawn: Sequence[tuple[int, Curve]], times: Sequence[float]) -> _Axis:
+    ends = [curve.points[-1][0] for _, curve in drawn]
+    first = min((time for time in times if time > 0), default=1e-9)
+    logarithmic = max(ends) > LOG_FROM * min(ends) and max(times) > first
+    low = first if logarithmic else 0.0
+    return _Axis(low, max(times) or 1.0, LEFT, WIDTH - RIGHT, logarithmic)
+
+
+def _share_floor(values: Sequence[float]) -> float:
+    return max(0.0, math.floor(min(values) * 10) / 10)
+
+
+def _grid(across: _Axis, up: _Axis, *, share: bool) -> list[Markup]:
+    parts = []
+    for value in up.ticks():
+        y = up.at(value)
+        parts.append(element("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
+        parts.append(
+            element("text", _value(value, share=share), x=LEFT - 8, y=y + 4, text_anchor="end", class_="small soft")
+        )
+    for time in across.ticks():
+        x = across.at(time)
+        parts.append(element("line", class_="grid", x1=x, x2=x, y1=TOP, y2=HEIGHT - BOTTOM))
+        parts.append(
+            element(
+                "text", time_text(time * 1e12), x=x, y=HEIGHT - BOTTOM + 17, text_anchor="middle", class_="small soft"
+            )
+        )
+    base = HEIGHT - BOTTOM
+    parts.append(element("line", class_="axis", x1=LEFT, x2=WIDTH - RIGHT, y1=base, y2=base))
+    return parts
+
+
+def _legend(drawn: Sequence[tuple[int, Curve]]) -> list[Markup]:
+    parts = []
+    x = LEFT
+    for number, curve in drawn:
+        width = _width(number, len(drawn))
+        class_ = f"series series{number % SERIES}"
+        parts.append(element("line", class_=class_, stroke_width=width, x1=x, x2=x + 30, y1=16, y2=16))
+        parts.append(element("text", curve.name, x=x + 36, y=20, class_="strong"))
+        x += 36 + 7.5 * len(curve.name) + 26
+    return parts
+
+
+def _width(number: int, count: int) -> float:
+    """Curves that are drawn first are broader, so that those that coincide can all be seen."""
+    return min(7.0, 2.0 + 1.1 * (count - 1 - number))
+
+
+def _value(value: float, *, share: bool) -> str:
+    return f"{100 * value:.4g} %" if share else f"{value:.3g}"

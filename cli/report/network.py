@@ -1,0 +1,224 @@
+"""A topology as SVG: links coloured by what they carry, the plan's tree laid over them."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from p4reduce.cli.report.layout import Placed, Point, place
+from p4reduce.cli.report.style import DRAWINGS, LOAD_STEPS, PALETTE
+from p4reduce.cli.report.svg import Markup, element, join, picture
+from p4reduce.cli.units import bytes_text
+from p4reduce.topologies import Topology
+
+Hop = tuple[str, str]
+LEGEND_HEIGHT: Final = 46.0
+LANE_OFFSET: Final = 3.0
+"""of a direction's line from the middle of its link, pixels"""
+LABEL_LENGTH: Final = 9
+"""characters of a name that fit a node"""
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """What a drawing needs of a node."""
+
+    name: str
+    kind: str
+    role: str
+    capable: bool
+    position: Point | None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A topology, and what a run did on it."""
+
+    title: str
+    nodes: Sequence[NodeView]
+    links: Sequence[Hop]
+    loads: Mapping[Hop, int] = field(default_factory=dict)
+    """Bytes from the first node to the second."""
+    paths: Iterable[Sequence[str]] = ()
+    """Node by node, the hops of the tree (or ring)."""
+    aggregators: Collection[str] = ()
+    participants: Collection[str] | None = None
+    """Hosts that take part; None: all."""
+    full_scale: int | None = None
+    """Bytes of the darkest colour; the busiest link's if absent. Give one for drawings that are compared."""
+
+    @staticmethod
+    def of_topology(topology: Topology, *, title: str, **rest: Any) -> "Drawing":
+        """The drawing of a topology."""
+        nodes = [NodeView(node.name, node.kind, node.role, node.capable, node.position) for node in topology.nodes]
+        return Drawing(title, nodes, [(link.a, link.b) for link in topology.links], **rest)
+
+    @staticmethod
+    def of_result(topology: Mapping[str, Any], *, title: str, **rest: Any) -> "Drawing":
+        """The drawing of the topology in a result file."""
+        nodes = [
+            NodeView(
+                str(node["name"]),
+                str(node["kind"]),
+                str(node.get("role", "")),
+                bool(node.get("capable", False)),
+                _point(node.get("position")),
+            )
+            for node in topology["nodes"]
+        ]
+        return Drawing(title, nodes, [(str(link["a"]), str(link["b"])) for link in topology["links"]], **rest)
+
+
+def topology_svg(topology: Topology) -> str:
+    """A topology by itself, as a file."""
+    return draw(Drawing.of_topology(topology, title=topology.name))
+
+
+def draw(drawing: Drawing) -> str:
+    """The drawing as an SVG file that stands alone."""
+    return str(_draw(drawing, PALETTE + DRAWINGS)) + "\n"
+
+
+def draw_inline(drawing: Drawing) -> Markup:
+    """The drawing for a page that has the style sheets already."""
+    return _draw(drawing, "")
+
+
+def _draw(drawing: Drawing, style: str) -> Markup:
+    hosts = [node.name for node in drawing.nodes if node.kind == "host"]
+    placed = place({node.name: node.position for node in drawing.nodes}, hosts, drawing.links)
+    busiest = max(drawing.loads.values(), default=0)
+    scale = drawing.full_scale or busiest
+    height = placed.height + (LEGEND_HEIGHT if scale else 0.0)
+    parts = [element("rect", class_="background", width=placed.width, height=height)] if style else []
+    parts.append(element("g", *(_band(path, placed) for path in drawing.paths), class_="trees"))
+    for a, b in drawing.links:
+        parts += [_lane(a, b, placed, drawing.loads, scale), _lane(b, a, placed, drawing.loads, scale)]
+    parts += [_node(node, drawing, placed) for node in drawing.nodes]
+    if scale:
+        parts.append(_legend(placed, scale))
+    return picture(placed.width, height, *parts, title=drawing.title, description=_describe(drawing), style=style)
+
+
+def _describe(drawing: Drawing) -> str:
+    switches = sum(node.kind == "switch" for node in drawing.nodes)
+    text = f"{switches} switches, {len(drawing.nodes) - switches} hosts, {len(drawing.links)} links."
+    if drawing.aggregators:
+        text += f" Switches that aggregate: {', '.join(sorted(drawing.aggregators))}."
+    if drawing.loads:
+        (a, b), most = max(drawing.loads.items(), key=lambda item: item[1])
+        text += f" The busiest link is {a} to {b} with {bytes_text(most)}."
+    return text
+
+
+def _band(path: Sequence[str], placed: Placed) -> Markup:
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (placed.at[name] for name in path if name in placed.at))
+    return element("polyline", element("title", " > ".join(path)), class_="tree", points=points)
+
+
+def _lane(source: str, target: str, placed: Placed, loads: Mapping[Hop, int], scale: int) -> Markup:
+    """One direction of a link, on the right as seen from its sender."""
+    load = loads.get((source, target), 0)
+    (x1, y1), (x2, y2) = placed.at[source], placed.at[target]
+    length = math.hypot(x2 - x1, y2 - y1) or 1.0
+    share = min(1.0, load / scale) if scale else 0.0
+    offset = LANE_OFFSET * (0.55 if placed.is_map else 1.0) if scale else 0.0
+    dx, dy = -(y2 - y1) / length * offset, (x2 - x1) / length * offset
+    step = _step(load, scale)
+    says = f"{source} to {target}: {bytes_text(load)}" if scale else f"{source} - {target}"
+    return element(
+        "line",
+        element("title", says),
+        class_=f"link load{step}",
+        x1=x1 + dx,
+        y1=y1 + dy,
+        x2=x2 + dx,
+        y2=y2 + dy,
+        stroke_width=(1.6 + 3.0 * math.sqrt(share)) * (0.7 if placed.is_map else 1.0),
+    )
+
+
+def _step(load: int, scale: int) -> int:
+    """Colour of a load: 0 for nothing, the last for a full scale, one less for each halving."""
+    if load <= 0:
+        return 0
+    return max(1, min(LOAD_STEPS, LOAD_STEPS + math.ceil(math.log2(load / scale))))
+
+
+def _node(node: NodeView, drawing: Drawing, placed: Placed) -> Markup:
+    x, y = placed.at[node.name]
+    aggregates = node.name in drawing.aggregators
+    idle = node.kind == "host" and drawing.participants is not None and node.name not in drawing.participants
+    marks = [
+        "node",
+        *(["aggregates"] if aggregates else []),
+        *(["incapable"] if node.kind == "switch" and not node.capable else []),
+        *(["idle"] if idle else []),
+    ]
+    class_ = " ".join(marks)
+    if placed.is_map:
+        return _map_node(node, x, y, class_)
+    label = node.name if len(node.name) <= LABEL_LENGTH else node.name[: LABEL_LENGTH - 1] + "…"
+    text_class = "on-accent" if aggregates else "soft" if idle else None
+    text = element("text", label, x=x, y=y + 4, text_anchor="middle", class_=text_class)
+    if node.kind == "switch":
+        wide = 66.0
+        shape = element("rect", class_=class_, x=x - wide / 2, y=y - 15.0, width=wide, height=30.0, rx=6)
+    elif node.role == "server":
+        wide = max(30.0, 7.0 * len(label) + 8)
+        shape = element("rect", class_=class_, x=x - wide / 2, y=y - 14.0, width=wide, height=28.0)
+    else:
+        wide = max(34.0, 7.0 * len(label) + 12)
+        shape = element("rect", class_=class_, x=x - wide / 2, y=y - 14.0, width=wide, height=28.0, rx=14)
+    return element("g", element("title", _says(node, aggregates=aggregates)), shape, text)
+
+
+def _map_node(node: NodeView, x: float, y: float, class_: str) -> Markup:
+    """Small marks, names beside switches."""
+    aggregates = "aggregates" in class_
+    title = element("title", _says(node, aggregates=aggregates))
+    if node.kind == "host":
+        side = 8.0
+        shape = element(
+            "rect",
+            class_=class_,
+            x=x - side / 2,
+            y=y - side / 2,
+            width=side,
+            height=side,
+            rx=4 if node.role != "server" else 0,
+        )
+        return element("g", title, shape)
+    shape = element("circle", class_=class_, cx=x, cy=y, r=7 if aggregates else 5)
+    text = element("text", node.name, x=x + 8, y=y - 7, class_="small halo")
+    return element("g", title, shape, text)
+
+
+def _says(node: NodeView, *, aggregates: bool) -> str:
+    if node.kind == "host":
+        return f"{node.name}: {'parameter server' if node.role == 'server' else 'worker'}"
+    if aggregates:
+        return f"{node.name}: switch, aggregates"
+    return f"{node.name}: switch, {'only forwards here' if node.capable else 'cannot aggregate'}"
+
+
+def _legend(placed: Placed, scale: int) -> Markup:
+    """Each colour with the most bytes that it stands for."""
+    y = placed.height + 2
+    box, left = 46.0, 16.0
+    right = left + box * LOAD_STEPS
+    parts = []
+    for step in range(1, LOAD_STEPS + 1):
+        x = left + box * (step - 1)
+        says = bytes_text(float(f"{scale / 2 ** (LOAD_STEPS - step):.2g}"))
+        parts.append(element("rect", class_=f"key{step}", x=x, y=y, width=box - 2, height=9))
+        parts.append(element("text", says, x=x + box - 2, y=y + 22, text_anchor="end", class_="small soft"))
+    parts += [
+        element("g", element("line", class_="tree", x1=right + 22, y1=y + 5, x2=right + 44, y2=y + 5), class_="trees"),
+        element("text", "the plan's tree", x=right + 58, y=y + 9, class_="small soft"),
+    ]
+    return join(parts)
+
+
+def _point(value: Any) -> Point | None:
+    return None if value is None else (float(value[0]), float(value[1]))

@@ -1,0 +1,237 @@
+"""report.html: one page without anything from outside, which needs no script."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from p4reduce.cli.report.bars import Bar, bars
+from p4reduce.cli.report.curves import Curve, curves
+from p4reduce.cli.report.network import Drawing, draw_inline
+from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
+from p4reduce.cli.report.svg import Markup, element, join, void
+from p4reduce.cli.summary import faults_of, table_of
+from p4reduce.cli.units import bytes_text, time_text
+from p4reduce.cluster.result import RunResult
+from p4reduce.workers.training.loops import ACCURACY, LOSS
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""Nothing is fetched, even if a name in a file tried to."""
+BELOW_BOUND = (
+    "A time below its bound: participants do not begin an iteration at the same moment. Those that finish early "
+    "already send while others still compute, and what they sent by then is not in the others' time."
+)
+MAX_HALF = 12
+"""hosts in one row that can be read on half the page"""
+MAX_DRAWN = 400
+"""nodes of a topology that is still worth looking at"""
+
+
+def write_report(path: Path, results: Sequence[RunResult], *, title: str) -> Path:
+    """Write the page for one or more runs; returns ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(results, title), "utf-8")
+    return path
+
+
+def page(results: Sequence[RunResult], title: str) -> str:
+    """The page as text. The same results give the same bytes."""
+    names = labels(results)
+    head = element(
+        "head",
+        void("meta", charset="utf-8"),
+        void("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", Markup(PALETTE + DRAWINGS + PAGE)),
+    )
+    body = element(
+        "main",
+        element("h1", title),
+        element("p", _lead(results), class_="soft"),
+        *_faults(results, names),
+        _table(results),
+        *_sections(results, names),
+        *_provenance(results, names),
+    )
+    return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
+
+
+def labels(results: Sequence[RunResult]) -> list[str]:
+    """A name for each run: its plan, with topology or number where plans alone would not tell runs apart."""
+    plans = [result.network.plan for result in results]
+    if len(set(plans)) == len(plans):
+        return plans
+    longer = [f"{result.network.plan}, {result.network.topology}" for result in results]
+    if len(set(longer)) == len(longer):
+        return longer
+    return [f"{name} #{number + 1}" for number, name in enumerate(longer)]
+
+
+def _lead(results: Sequence[RunResult]) -> str:
+    first = results[0]
+    network = first.network
+    what = f"{first.experiment['collective']} of a tensor"
+    if first.training:
+        what = (
+            "Training the digits classifier" if first.experiment["model"] == "digits" else "A script's own collectives"
+        )
+    return (
+        f"{what}: {network.workers} workers on {network.topology}, {network.elements:,} float32 "
+        f"({bytes_text(4 * network.elements)}) for each worker and iteration, {network.lanes} lanes a packet. "
+        "Every figure comes from frames that passed the P4 program; times are virtual and exact."
+    )
+
+
+def _faults(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
+    return [
+        element("p", element("strong", f"{name}: "), fault, class_="fault", role="alert")
+        for name, result in zip(names, results, strict=True)
+        for fault in faults_of(result)
+    ]
+
+
+def _table(results: Sequence[RunResult]) -> Markup:
+    columns, rows = table_of(results)
+    head = element("tr", *(element("th", column.replace(" %", "\u00a0%"), scope="col") for column in columns))
+    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    return element("div", element("table", element("thead", head), element("tbody", *body)), class_="scroll")
+
+
+def _sections(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
+    parts = [
+        element("h2", "Bytes and time"),
+        element("div", *_bar_cards(results, names), class_="cards three"),
+    ]
+    if any(result.network.ratio_to_bound < 1 for result in results):
+        parts.append(element("p", BELOW_BOUND, class_="soft"))
+    trained = [(name, result) for name, result in zip(names, results, strict=True) if result.training]
+    if trained:
+        parts += [element("h2", "Training over virtual time"), element("div", *_curve_cards(trained), class_="cards")]
+    parts += [
+        element("h2", "Trees and loads"),
+        element(
+            "p",
+            "Each link is two lines, one for each direction, on the right as seen from the sender. Colour and width "
+            "say how many bytes it carried, on one scale for all plans; each colour stands for twice as many as the "
+            "one before. The broad band is the plan's tree; filled switches aggregate, dashed ones cannot. Hover over "
+            "a link to read its bytes.",
+            class_="soft",
+        ),
+        element("div", *_network_cards(results, names), class_="cards one" if _is_wide(results) else "cards"),
+    ]
+    return parts
+
+
+def _card(heading: str, *content: str) -> Markup:
+    return element("section", element("h3", heading), *content, class_="card")
+
+
+def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
+    pairs = list(zip(names, (result.network for result in results), strict=True))
+    total = [Bar(name, network.total_bytes, bytes_text(network.total_bytes)) for name, network in pairs]
+    busiest = [Bar(name, network.busiest_bytes, bytes_text(network.busiest_bytes)) for name, network in pairs]
+    times = [
+        Bar(
+            name,
+            network.communication_ps,
+            f"{time_text(network.communication_ps)} ({network.ratio_to_bound:.3f} x)",
+            network.bound_ps,
+        )
+        for name, network in pairs
+    ]
+    return [
+        _card("Bytes on all links", bars("Bytes on all links, by plan", total)),
+        _card("Bytes on the busiest link", bars("Bytes on the busiest link, by plan", busiest)),
+        _card(
+            "Communication time of an iteration",
+            bars(
+                "Communication time of an iteration, by plan",
+                times,
+                mark_says="the plan's lower bound, headers included",
+            ),
+        ),
+    ]
+
+
+def _curve_cards(trained: Sequence[tuple[str, RunResult]]) -> list[Markup]:
+    cards = []
+    target = next((result.training.target_accuracy for _, result in trained if result.training), None)
+    for heading, figure in (("Test accuracy", ACCURACY), ("Loss of worker 0's batch", LOSS)):
+        series = [Curve(name, _points(result, figure)) for name, result in trained]
+        if any(curve.points for curve in series):
+            share = figure == ACCURACY
+            cards.append(
+                _card(
+                    heading,
+                    curves(f"{heading} over virtual time", series, share=share, target=target if share else None),
+                )
+            )
+    return cards
+
+
+def _points(result: RunResult, figure: str) -> list[tuple[float, float]]:
+    points = result.training.points if result.training else []
+    return [(point.time_s, point.value) for point in points if point.name == figure]
+
+
+def _network_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
+    full_scale = max((load.bytes for result in results for load in result.network.links), default=0) or None
+    cards = []
+    for name, result in zip(names, results, strict=True):
+        network = result.network
+        says = f"busiest: {network.busiest_link}, {bytes_text(network.busiest_bytes)}"
+        if len(result.topology["nodes"]) > MAX_DRAWN:
+            drawn = element("p", f"{len(result.topology['nodes'])} nodes are too many to draw.")
+        else:
+            drawn = draw_inline(_drawing(result, f"{name} on {network.topology}", full_scale))
+        cards.append(_card(name, element("p", says, class_="soft"), drawn))
+    return cards
+
+
+def _is_wide(results: Sequence[RunResult]) -> bool:
+    """Whether some drawing has rows too long for half a page."""
+    hosts = (sum(node["kind"] == "host" for node in result.topology["nodes"]) for result in results)
+    maps = (any(node["kind"] == "host" and node.get("position") is None for node in result.topology["nodes"])
+            for result in results)  # fmt: skip
+    return any(count > MAX_HALF and not is_map for count, is_map in zip(hosts, maps, strict=True))
+
+
+def _drawing(result: RunResult, title: str, full_scale: int | None) -> Drawing:
+    kinds = {str(node["name"]): str(node["kind"]) for node in result.topology["nodes"]}
+    paths = list(dict.fromkeys(tuple(edge["path"]) for edge in result.network.tree))
+    ends = {end for edge in result.network.tree for end in (str(edge["child"]), str(edge["parent"]))}
+    return Drawing.of_result(
+        result.topology,
+        title=title,
+        loads={(load.node, load.peer): load.bytes for load in result.network.links},
+        paths=paths,
+        aggregators={end for end in ends if kinds.get(end) == "switch"},
+        participants={end for end in ends if kinds.get(end) == "host"},
+        full_scale=full_scale,
+    )
+
+
+def _provenance(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
+    parts = [
+        element("h2", "Where the figures come from"),
+        element(
+            "p",
+            "First transmissions counted on links and by the P4 program were compared with the plan's prediction on "
+            "every link, for every run. The same settings give the same result file, byte for byte.",
+        ),
+    ]
+    for name, result in zip(names, results, strict=True):
+        rows = [*result.provenance.items(), *_flat(result.experiment)]
+        body = [element("tr", element("td", key), element("td", value, class_="hash")) for key, value in rows]
+        table = element("table", element("tbody", *body), class_="plain")
+        parts.append(element("details", element("summary", name), element("div", table, class_="scroll")))
+    return [join(parts)]
+
+
+def _flat(settings: dict[str, object]) -> list[tuple[str, str]]:
+    rows = []
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            rows += [(f"{key}.{inner}", str(part)) for inner, part in value.items()]
+        elif value is not None:
+            rows.append((key, str(value)))
+    return rows

@@ -1,0 +1,72 @@
+"""Colours and type of the report, light and dark. All text keeps a contrast of at least 4.5 : 1 (WCAG 2.2 AA)."""
+
+from typing import Final
+
+LOAD_STEPS: Final = 6
+"""Classes ``load1`` .. ``load6``; ``load0`` is a link that carries nothing."""
+SERIES: Final = 8
+"""Classes ``series0`` .. ``series7``: after Okabe and Ito (2008), told apart by all kinds of colour vision."""
+
+_LIGHT: Final = """
+--paper:#ffffff;--card:#f7f8fa;--line:#d6dae1;--text:#1c2330;--soft:#566074;--accent:#1f5fbf;--on-accent:#ffffff;
+--tree:#1f5fbf;--idle:#c9ced8;--bad:#b3261e;
+--load1:#e3b23c;--load2:#e3913a;--load3:#dc6e2c;--load4:#c34722;--load5:#98261f;--load6:#5c0f1c;
+--series0:#0060a0;--series1:#b65000;--series2:#00785a;--series3:#a0457e;--series4:#5b5b5b;--series5:#7a5c00;
+--series6:#4b3f9e;--series7:#8c1d1d;"""
+_DARK: Final = """
+--paper:#12161d;--card:#1a2029;--line:#38414f;--text:#e8ecf2;--soft:#a7b0bf;--accent:#7db3ff;--on-accent:#0d1420;
+--tree:#7db3ff;--idle:#434c5a;--bad:#ff8a80;
+--load1:#7d5a22;--load2:#a9701f;--load3:#d38a26;--load4:#f0a843;--load5:#ffc974;--load6:#fff0cf;
+--series0:#6cb6ff;--series1:#ffab5e;--series2:#4fd0a5;--series3:#e796c8;--series4:#c5c9d0;--series5:#e0c34f;
+--series6:#a99cff;--series7:#ff9a8f;"""
+
+PALETTE: Final = f":root{{color-scheme:light dark;{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
+
+_LOADS: Final = "".join(
+    f".load{step}{{stroke:var(--load{step})}}.key{step}{{fill:var(--load{step})}}" for step in range(1, 7)
+)
+_DASHES: Final = ("none", "7 3", "2 3", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4", "1 2")
+_SERIES: Final = "".join(
+    f".series{n}{{stroke:var(--series{n});stroke-dasharray:{_DASHES[n]}}}.bar{n}{{fill:var(--series{n})}}.name{n}{{fill:var(--series{n})}}"
+    for n in range(SERIES)
+)
+
+DRAWINGS: Final = f"""
+svg text{{font-family:system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px;fill:var(--text)}}
+svg .soft{{fill:var(--soft)}}svg .small{{font-size:10.5px}}svg .strong{{font-weight:600}}
+.background{{fill:var(--paper)}}
+.halo{{stroke:var(--paper);stroke-width:3px;stroke-linejoin:round;paint-order:stroke}}
+.link{{fill:none;stroke-linecap:round}}.load0{{stroke:var(--idle)}}{_LOADS}
+.tree{{fill:none;stroke:var(--tree);stroke-width:15;stroke-linecap:round;stroke-linejoin:round}}
+.trees{{opacity:.22}}
+.node{{fill:var(--paper);stroke:var(--soft);stroke-width:1.4}}
+.node.aggregates{{fill:var(--accent);stroke:var(--accent)}}.node.incapable{{stroke-dasharray:3 2.5}}
+.node.idle{{stroke:var(--idle)}}
+svg text.on-accent{{fill:var(--on-accent);font-weight:600}}
+.grid{{stroke:var(--line);stroke-width:1}}.axis{{stroke:var(--soft);stroke-width:1}}
+.series{{fill:none;stroke-linejoin:round}}{_SERIES}
+.bound{{stroke:var(--text);stroke-width:2}}.target{{stroke:var(--soft);stroke-width:1.2;stroke-dasharray:4 3}}
+"""
+
+PAGE: Final = """
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--text);font:16px/1.5 system-ui,"Segoe UI",Roboto,sans-serif}
+main{max-width:1180px;margin:0 auto;padding:28px 20px 60px}
+h1{font-size:1.75rem;line-height:1.2;margin:0 0 .3rem}h2{font-size:1.25rem;margin:2.4rem 0 .5rem}
+h3{font-size:1.02rem;margin:0 0 .1rem}p{margin:.35rem 0;max-width:75ch}.soft{color:var(--soft)}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
+th,td{padding:.38rem .8rem .38rem 0;text-align:right;border-bottom:1px solid var(--line);vertical-align:bottom}
+th:first-child,td:first-child{text-align:left}td:first-child{font-weight:600}td{white-space:nowrap}
+thead th{color:var(--soft);font-weight:600}
+.cards{display:grid;gap:18px;grid-template-columns:repeat(auto-fill,minmax(min(100%,520px),1fr))}
+.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 16px;min-width:0}
+.card p{font-size:.9rem}
+svg{display:block;width:100%;height:auto}
+.cards.one{grid-template-columns:1fr}.cards.three{grid-template-columns:repeat(auto-fill,minmax(min(100%,330px),1fr))}
+.fault{border-left:4px solid var(--bad);padding:.3rem .8rem;margin:.8rem 0}
+details{margin:.6rem 0}summary{cursor:pointer;font-weight:600}
+code,.hash{font-family:ui-monospace,"SF Mono",Menlo,Consolas,monospace;font-size:.85em;overflow-wrap:anywhere}
+.plain th,.plain td{text-align:left;vertical-align:top;white-space:normal}.plain td:first-child{font-weight:400}
+@media print{.card{break-inside:avoid}}
+"""

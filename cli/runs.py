@@ -1,0 +1,38 @@
+"""Running experiments for a command, and what every such command does with the results."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from p4reduce.cli.failures import Failed
+from p4reduce.cli.files import write_results
+from p4reduce.cli.output import Output
+from p4reduce.cli.progress import progress_bar
+from p4reduce.cli.report.page import write_report
+from p4reduce.cli.summary import faults_of, print_table
+from p4reduce.cluster.experiment import Experiment
+from p4reduce.cluster.result import RunResult
+
+
+def run_all(
+    experiments: Sequence[Experiment], output: Output, *, capture: Path | None = None, verb: str = "run"
+) -> list[RunResult]:
+    """Run one experiment after the other, with a bar for each. ``capture`` is a pcap file for the first."""
+    from p4reduce.cluster.runner import run_experiment  # noqa: PLC0415  (slow to import)
+
+    results = []
+    with progress_bar(output) as open_bar:
+        for number, experiment in enumerate(experiments):
+            bar = open_bar(f"{verb} {experiment.plan}")
+            results.append(run_experiment(experiment, progress=bar, capture=None if number else capture))
+    return results
+
+
+def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, title: str) -> None:
+    """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed."""
+    print_table(output, results, title)
+    if out is not None:
+        paths = [*write_results(out, results), write_report(out / "report.html", results, title=title)]
+        output.note("wrote " + ", ".join(str(path) for path in paths))
+    faults = [f"{result.network.plan}: {fault}" for result in results for fault in faults_of(result)]
+    if faults:
+        raise Failed("; ".join(faults))

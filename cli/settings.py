@@ -1,0 +1,193 @@
+"""The description of a run on the command line: a YAML file, and a flag for every field that overrides it."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+import yaml
+from pydantic import ValidationError
+
+from p4reduce.cli.failures import BadInput
+from p4reduce.cluster.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag and the field of ``Experiment`` that it sets (``faults.loss`` for one inside another)."""
+
+    field: str
+    kind: type
+    panel: str
+    help: str
+    short: str | None = None
+    metavar: str | None = None
+
+    @property
+    def parameter(self) -> str:
+        """Name of the Python parameter."""
+        return self.field.rsplit(".", 1)[-1]
+
+    @property
+    def option(self) -> str:
+        """The flag as it is typed."""
+        return "--" + self.parameter.replace("_", "-")
+
+    @property
+    def default(self) -> str | bool:
+        """What the help shows as the default; False for nothing."""
+        value: Any = Experiment.model_validate({})
+        for part in self.field.split("."):
+            value = getattr(value, part)
+        return False if value is None else str(value)
+
+
+NETWORK, WORK, NUMBERS, FAULTS, PROGRAM = "Network", "Work", "Numbers and window", "Faults on every link", "P4 program"
+
+FLAGS: Final = (
+    Flag("topology", str, NETWORK, "File, bundled name ('p4reduce topo list') or builder with parameters.", "-t"),
+    Flag("plan", str, NETWORK, "steiner, mst or spt (in the network); ring or ps (by hosts).", "-p"),
+    Flag("workers", int, NETWORK, "Hosts that take part; all that are no servers if absent.", "-n"),
+    Flag("rate", str, NETWORK, "Overrides every link's rate, e.g. 100G."),
+    Flag("delay", str, NETWORK, "Overrides every link's delay, e.g. 1us."),
+    Flag("queue_frames", int, NETWORK, "Frames that an output queue of a switch holds, for each priority."),
+    Flag("model", str, WORK, "Train the digits classifier, or move a plain tensor.", "-m", "digits|tensor"),
+    Flag(
+        "collective",
+        str,
+        WORK,
+        "What to do; training takes all_reduce or push_pull.",
+        None,
+        "all_reduce|broadcast|push|pull|push_pull",
+    ),
+    Flag("elements", int, WORK, "float32 elements of the plain tensor.", "-e"),
+    Flag("repeat", int, WORK, "Collectives on the plain tensor, one after the other."),
+    Flag("epochs", int, WORK, "Passes over the training data (model digits)."),
+    Flag("target_accuracy", float, WORK, "Test accuracy to which time is measured (model digits)."),
+    Flag("seed", int, WORK, "Decides data, weights, tensors and faults.", "-s"),
+    Flag("lanes", int, NUMBERS, "int32 lanes of a full packet.", "-l", "64|256"),
+    Flag("numbers", str, NUMBERS, "Block floating point, or a fixed scale.", None, "block|fixed"),
+    Flag("scale", float, NUMBERS, "Units of int32 per 1.0; needed with --numbers fixed."),
+    Flag("window", int, NUMBERS, "Chunks in flight; chosen from rate * round trip if absent."),
+    Flag("faults.loss", float, FAULTS, "Probability that a frame is lost."),
+    Flag("faults.duplicate", float, FAULTS, "Probability that a frame comes twice."),
+    Flag("faults.reorder", float, FAULTS, "Probability that a frame is held back."),
+    Flag("faults.corrupt", float, FAULTS, "Probability that a frame arrives damaged (and is dropped)."),
+    Flag("p4_json", Path, PROGRAM, "Your own program (p4c's JSON) in place of the bundled one."),
+    Flag("p4_info", Path, PROGRAM, "P4Info of your own program."),
+)
+BY_FIELD: Final = {flag.field: flag for flag in FLAGS}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was given: a file, and flags by field. ``experiment`` puts them together."""
+
+    config: Path | None
+    given: Mapping[str, Any]
+
+    def experiment(self, base: Mapping[str, Any] | None = None, **overrides: Any) -> Experiment:
+        """The run: ``base`` (defaults of the command), then the file, then flags, then ``overrides``.
+
+        Keys are fields as in ``Flag.field``, with '__' for '.' in ``overrides``. Raises ``BadInput``.
+        """
+        merged: dict[str, Any] = {}
+        for field, value in (base or {}).items():
+            _put(merged, field, value)
+        if self.config is not None:
+            for field, value in _read(self.config).items():
+                if isinstance(value, dict) and isinstance(merged.get(field), dict):
+                    merged[field] = {**merged[field], **value}
+                else:
+                    merged[field] = value
+        for field, value in (*self.given.items(), *((key.replace("__", "."), val) for key, val in overrides.items())):
+            _put(merged, field, value)
+        try:
+            experiment = Experiment(**merged)
+        except ValidationError as error:
+            raise BadInput("; ".join(self._explain(item) for item in error.errors())) from None
+        for flag, path in (("--p4-json", experiment.p4_json), ("--p4-info", experiment.p4_info)):
+            if path is not None and not path.is_file():
+                raise BadInput(f"{flag}: {path}: there is no such file")
+        return experiment
+
+    def _explain(self, item: Any) -> str:
+        field = ".".join(str(part) for part in item["loc"])
+        message = str(item["msg"]).removeprefix("Value error, ")
+        shown = "" if not field or isinstance(item["input"], dict) else f" (got {item['input']!r})"
+        if field in self.given or self.config is None:
+            where = f"{BY_FIELD[field].option}: " if field in BY_FIELD else ""
+        else:
+            where = f"{self.config}: {field + ': ' if field else ''}"
+        return f"{where}{message}{shown}"
+
+
+def experiment_options(*, omit: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator of commands: replaces their parameter ``settings`` by ``--config`` and a flag for every field.
+
+    ``omit`` names fields for which the command has flags of its own.
+    """
+    flags = [flag for flag in FLAGS if flag.field not in omit]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [value for name, value in inspect.signature(command).parameters.items() if name != "settings"]
+
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            config = arguments.pop("config")
+            values = {flag.field: arguments.pop(flag.parameter) for flag in flags}
+            given = {field: value for field, value in values.items() if value is not None}
+            command(settings=Settings(config, given), **arguments)
+
+        parameters = [*own, _config_parameter(), *(_parameter(flag) for flag in flags)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def _parameter(flag: Flag) -> inspect.Parameter:
+    names = [flag.option] if flag.short is None else [flag.option, flag.short]
+    option = typer.Option(
+        None,
+        *names,
+        help=flag.help,
+        metavar=flag.metavar,
+        rich_help_panel=flag.panel,
+        show_default=flag.default,
+    )
+    return _keyword(flag.parameter, flag.kind | None, option)
+
+
+def _config_parameter() -> inspect.Parameter:
+    option = typer.Option(None, "--config", "-c", help="YAML file with any of these settings; flags override it.")
+    return _keyword("config", Path | None, option)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _put(merged: dict[str, Any], field: str, value: Any) -> None:
+    outer, _, inner = field.partition(".")
+    if not inner:
+        merged[outer] = value
+        return
+    known = merged.get(outer)
+    merged[outer] = {**(known if isinstance(known, dict) else {}), inner: value}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise BadInput(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise BadInput(f"{path}: expected a mapping of settings, e.g. 'plan: steiner'")
+    return data

@@ -1,0 +1,97 @@
+"""Messages between a rank's process and the coordinator, over a stream socket.
+
+A message is the length of its header (4 bytes, network order), the header (a JSON object, UTF-8) and, when the header
+has ``floats``, that many float32 in the machine's own byte order (both ends are on one machine). Nothing is unpickled;
+every size is bounded before memory is taken.
+"""
+
+import json
+import socket
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.cluster.communicator import FloatArray
+
+MAX_HEADER: Final = 64 * 1024
+"""bytes"""
+MAX_FLOATS: Final = 1 << 28
+"""float32 elements in one message: 1 GiB"""
+_LENGTH: Final = struct.Struct("!I")
+
+
+class FramingError(ValueError):
+    """The other end does not speak this protocol."""
+
+
+def send(connection: socket.socket, header: dict[str, Any], array: FloatArray | None = None) -> None:
+    """Send one message; ``array`` is 1-D, C-contiguous float32.
+
+    Raises ``ValueError`` when it is too large, ``OSError`` when the other end is gone.
+    """
+    if array is not None:
+        if array.size > MAX_FLOATS:
+            raise ValueError(f"an array of {array.size} elements is too large: the limit is {MAX_FLOATS}")
+        header = {**header, "floats": array.size}
+    text = json.dumps(header).encode()
+    if len(text) > MAX_HEADER:
+        raise ValueError(f"a message header of {len(text)} bytes is too large: the limit is {MAX_HEADER}")
+    connection.sendall(_LENGTH.pack(len(text)) + text)
+    if array is not None:
+        connection.sendall(array.data.cast("B"))
+
+
+def receive(
+    connection: socket.socket, into: FloatArray | None = None
+) -> tuple[dict[str, Any], FloatArray | None] | None:
+    """One message: its header and its array; None when the other end has closed the connection.
+
+    With ``into`` the array is written there, and must have its size. Raises ``FramingError`` for anything malformed,
+    ``OSError`` (``TimeoutError`` with a time-out on the socket) when the connection breaks.
+    """
+    prefix = bytearray(_LENGTH.size)
+    if not _fill(connection, memoryview(prefix), may_end=True):
+        return None
+    (length,) = _LENGTH.unpack(prefix)
+    if length > MAX_HEADER:
+        raise FramingError(f"a message header of {length} bytes: the limit is {MAX_HEADER}")
+    text = bytearray(length)
+    _fill(connection, memoryview(text))
+    header = _parse(text)
+    floats = header.pop("floats", None)
+    if floats is None:
+        return header, None
+    if isinstance(floats, bool) or not isinstance(floats, int) or not 0 < floats <= MAX_FLOATS:
+        raise FramingError(f"floats: expected 1 to {MAX_FLOATS}, got {floats!r}")
+    if into is None:
+        array: FloatArray = np.empty(floats, np.float32)
+    elif into.size == floats:
+        array = into
+    else:
+        raise FramingError(f"floats: expected {into.size}, got {floats}")
+    _fill(connection, array.data.cast("B"))
+    return header, array
+
+
+def _parse(text: bytearray) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FramingError(f"the message header is not JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise FramingError("the message header is not a JSON object")
+    return header
+
+
+def _fill(connection: socket.socket, buffer: memoryview, *, may_end: bool = False) -> bool:
+    """Fill ``buffer``; False when the stream ends before its first byte and ``may_end``."""
+    done = 0
+    while done < len(buffer):
+        count = connection.recv_into(buffer[done:])
+        if count == 0:
+            if may_end and done == 0:
+                return False
+            raise FramingError(f"the connection ended inside a message, after {done} of {len(buffer)} bytes")
+        done += count
+    return True

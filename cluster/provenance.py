@@ -1,0 +1,43 @@
+"""Where a figure comes from: enough to make it again, and nothing that changes from run to run."""
+
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+
+import p4reduce
+from p4reduce.cluster.programs import P4Files
+
+LIBRARIES = ("finsy", "grpcio", "llvmlite", "networkx", "numba", "numpy", "topohub")
+
+
+def provenance(program: P4Files, seed: int) -> dict[str, str]:
+    """Commit, hash of the P4 JSON, versions and seed, as text."""
+    found = {
+        "p4reduce": p4reduce.__version__,
+        "commit": _commit(Path(p4reduce.__file__).parent),
+        "p4_json": program.name,
+        "p4_json_sha256": program.sha256,
+        "seed": str(seed),
+        "python": platform.python_version(),
+    }
+    for library in LIBRARIES:
+        found[library] = importlib.metadata.version(library)
+    return found
+
+
+def _commit(folder: Path) -> str:
+    """The commit of a source checkout, with ``+changes`` where files differ from it; ``-`` elsewhere."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/")
+    except (OSError, subprocess.SubprocessError):
+        return "-"
+    return f"{commit}+changes" if changed else commit

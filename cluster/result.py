@@ -1,0 +1,156 @@
+"""What a run leaves behind. ``network`` is the same on every machine; ``training`` may differ where BLAS does."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LinkLoad:
+    """One directed link: from ``node``'s ``port`` to ``peer``. Bytes as a pcap shows them, without FCS."""
+
+    node: str
+    port: int
+    peer: str
+    frames: int
+    bytes: int
+    first_frames: int
+    """INC frames sent for the first time by their sender …"""
+    first_bytes: int
+    resend_frames: int
+    """… and again."""
+    resend_bytes: int
+    predicted_frames: int
+    predicted_bytes: int
+    lost: int
+    duplicated: int
+    reordered: int
+    corrupted: int
+    queue_drops: int
+    max_queue: int
+    """Most frames that waited in the queue at once."""
+    busy_ps: int
+
+
+@dataclass(frozen=True)
+class CollectiveRecord:
+    """One collective: from the first participant's call to the last participant's result."""
+
+    operation: str
+    iteration: int
+    elements: int
+    start_ps: int
+    done_ps: int
+    communication_ps: int
+    """Longest time from a participant's own call to its own result. Participants need not call at once: where they
+    are apart, those who come first can already send."""
+    bound_ps: int
+    """The plan's lower bound for it: S/b, 2(n-1)/n * S/b or n * S/b, headers included."""
+    resends: int
+    saturated: int
+    """Chunks in which a lane saturated (their sum is not exact)."""
+    max_error: float | None
+    """Largest distance of an element from the float64 sum of the inputs; None where nothing is summed."""
+    error_bound: float | None
+    """The documented bound for the element that came nearest to its bound."""
+
+
+@dataclass(frozen=True)
+class NetworkResult:
+    """What the network did, in virtual time: exact, and equal on every machine."""
+
+    plan: str
+    topology: str
+    workers: int
+    lanes: int
+    elements: int
+    window: int
+    slots: int
+    slots_limited: bool
+    """True when the slot pool, not the link, limits the rate."""
+    rtt_ps: int
+    communication_ps: int
+    """Median over the collectives."""
+    bound_ps: int
+    ratio_to_bound: float
+    total_bytes: int
+    busiest_bytes: int
+    busiest_link: str
+    bytes_per_iteration: int
+    """Total bytes divided by the number of collectives."""
+    prediction_differences: list[str]
+    """Empty: first transmissions counted equal the prediction on every link."""
+    result_sha256: str
+    """Of the bytes that every worker ended with (given tensors only, not training)."""
+    refused: dict[str, dict[str, int]]
+    """Packets refused by the P4 program: switch -> reason -> count."""
+    collectives: list[CollectiveRecord] = field(default_factory=list)
+    links: list[LinkLoad] = field(default_factory=list)
+    tree: list[dict[str, Any]] = field(default_factory=list)
+    """Overlay edges: ``child``, ``parent``, ``path`` (node names); for ring and ps the hops of the streams."""
+
+
+@dataclass(frozen=True)
+class TrainingPoint:
+    """A figure that rank 0 recorded."""
+
+    name: str
+    iteration: int
+    time_s: float
+    """Virtual time."""
+    value: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What training computed; floating point, so it may differ between CPUs where BLAS does."""
+
+    points: list[TrainingPoint]
+    test_accuracy: float | None
+    baseline_accuracy: float | None
+    """The same training in one process in float32."""
+    target_accuracy: float | None
+    time_to_target_s: float | None
+    """Virtual time at which the target accuracy was first reached; None if never."""
+    max_error: float | None
+    error_bound: float | None
+    result_sha256: str | None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result file of one run."""
+
+    experiment: dict[str, Any]
+    provenance: dict[str, str]
+    """Commit, SHA-256 of the P4 JSON, versions, seed. No wall-clock time: the same run gives the same bytes."""
+    network: NetworkResult
+    training: TrainingResult | None
+    topology: dict[str, Any]
+    """``nodes`` (name, kind, capable) and ``links`` (a, b, rate_bps, delay_ps), for drawing."""
+
+    def to_json(self) -> str:
+        """Stable JSON: the same run gives the same bytes."""
+        return json.dumps(dataclasses.asdict(self), indent=1, sort_keys=True) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> "RunResult":
+        """Read a result file. Raises ``ValueError`` when it is not one."""
+        try:
+            data = json.loads(text)
+            network = data["network"]
+            network["collectives"] = [CollectiveRecord(**record) for record in network["collectives"]]
+            network["links"] = [LinkLoad(**load) for load in network["links"]]
+            training = data["training"]
+            if training is not None:
+                training["points"] = [TrainingPoint(**point) for point in training["points"]]
+            return RunResult(
+                experiment=data["experiment"],
+                provenance=data["provenance"],
+                network=NetworkResult(**network),
+                training=None if training is None else TrainingResult(**training),
+                topology=data["topology"],
+            )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"not a result file of p4reduce: {error}") from error

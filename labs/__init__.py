@@ -1,0 +1,1 @@
+"""Labs: a folder for each (README, skeleton, solution, packets), and in ``grading`` what grades them."""
