@@ -1,0 +1,1 @@
+"""Differential fuzzing of the embedded switch against BMv2."""

@@ -1,0 +1,113 @@
+"""What can be set in a program, read from p4c's JSON and from nothing else: not from the switch under test."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Key:
+    """A field of a table's key: exact, lpm, ternary or range."""
+
+    kind: str
+    width: int
+
+
+@dataclass(frozen=True)
+class ActionShape:
+    """An action's name and the widths of its parameters."""
+
+    name: str
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """A table whose entries may change. ``profile``: its action profile, if it has one; ``selects``: with groups."""
+
+    name: str
+    keys: tuple[Key, ...]
+    match_type: str
+    size: int
+    actions: tuple[ActionShape, ...]
+    const_default: bool
+    direct_counter: str | None
+    direct_meter: str | None
+    profile: str | None
+    selects: bool
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether entries need one."""
+        return self.match_type in ("ternary", "range")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Tables by name; sizes of arrays by name; widths of value sets by name.
+
+    Attributes:
+        fixed: whether some table has constant entries.
+        clones: whether some action clones packets.
+    """
+
+    tables: dict[str, TableShape]
+    registers: dict[str, int]
+    counters: dict[str, int]
+    meters: dict[str, int]
+    value_sets: dict[str, int]
+    fixed: bool
+    clones: bool
+
+
+def read_shape(path: Path) -> Shape:
+    """The shape of a compiled program."""
+    root = json.loads(path.read_text())
+    actions = {
+        action["id"]: ActionShape(action["name"], tuple(p["bitwidth"] for p in action["runtime_data"]))
+        for action in root["actions"]
+    }
+    direct = {c["binding"]: c["name"] for c in root["counter_arrays"] if c.get("is_direct")}
+    widths = _Widths(root)
+    tables = [table for pipeline in root["pipelines"] for table in pipeline["tables"]]
+    return Shape(
+        tables={
+            table["name"]: _table(table, actions, direct, widths)
+            for table in tables
+            if table["key"] and table.get("entries") is None
+        },
+        registers={r["name"]: r["size"] for r in root["register_arrays"]},
+        counters={c["name"]: c["size"] for c in root["counter_arrays"] if not c.get("is_direct")},
+        meters={m["name"]: m["size"] for m in root["meter_arrays"] if not m.get("is_direct")},
+        value_sets={v["name"]: v["compressed_bitwidth"] for v in root["parse_vsets"]},
+        fixed=any(table.get("entries") is not None for table in tables),
+        clones=any(p["op"].startswith("clone_") for action in root["actions"] for p in action["primitives"]),
+    )
+
+
+class _Widths:
+    """Widths of fields by instance and name."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        types = {t["name"]: {field[0]: field[1] for field in t["fields"]} for t in root["header_types"]}
+        self._headers = {header["name"]: types[header["header_type"]] for header in root["headers"]}
+
+    def of(self, target: list[str]) -> int:
+        header, field = target
+        return 1 if field == "$valid$" else int(self._headers[header][field])
+
+
+def _table(obj: dict[str, Any], actions: dict[int, ActionShape], direct: dict[str, str], widths: _Widths) -> TableShape:
+    return TableShape(
+        name=obj["name"],
+        keys=tuple(Key(key["match_type"], widths.of(key["target"])) for key in obj["key"]),
+        match_type=obj["match_type"],
+        size=obj["max_size"],
+        actions=tuple(actions[ident] for ident in obj["action_ids"]),
+        const_default=bool(obj.get("default_entry", {}).get("action_const", False)),
+        direct_counter=direct.get(obj["name"]),
+        direct_meter=obj.get("direct_meters"),
+        profile=obj.get("action_profile"),
+        selects=obj["type"] == "indirect_ws",
+    )

@@ -1,0 +1,1 @@
+"""Conformance: p4c's STF tests played on the embedded switch."""

@@ -1,0 +1,143 @@
+"""A simple_switch_grpc without interfaces and without root: frames come and go over gRPC."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc
+from tests.conformance.targets.command_line import CommandFailed, CommandLine
+
+DEVICE_ID: Final = 1
+START_DEADLINE_S: Final = 60.0
+ATTEMPTS: Final = 5
+"""Somebody else may take a port between our finding it free and BMv2's using it."""
+
+
+@dataclass(frozen=True)
+class Bmv2Binaries:
+    """Paths of the two programs."""
+
+    switch: str
+    command_line: str
+
+
+def find_binaries() -> Bmv2Binaries | None:
+    """$SIMPLE_SWITCH_GRPC or the one on PATH, and simple_switch_CLI beside it or on PATH; None if one is missing."""
+    switch = os.environ.get("SIMPLE_SWITCH_GRPC") or shutil.which("simple_switch_grpc")
+    if switch is None or not Path(switch).is_file():
+        return None
+    beside = Path(switch).with_name("simple_switch_CLI")
+    command_line = str(beside) if beside.is_file() else shutil.which("simple_switch_CLI")
+    return Bmv2Binaries(switch, command_line) if command_line is not None else None
+
+
+def version_of(binaries: Bmv2Binaries) -> str:
+    """What BMv2 says of itself."""
+    done = subprocess.run([binaries.switch, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    return (done.stdout + done.stderr).strip().splitlines()[-1]
+
+
+@dataclass
+class Bmv2Process:
+    """A running BMv2 and our two ways to it."""
+
+    process: subprocess.Popen[bytes]
+    channel: grpc.Channel
+    command_line: CommandLine
+    log: Path
+
+
+@contextlib.contextmanager
+def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]:
+    """BMv2 with a program; eight priority queues, so that no priority drops frames.
+
+    Raises:
+        RuntimeError: it does not start; with the end of its log.
+    """
+    with tempfile.TemporaryDirectory(prefix="p4reduce-bmv2-") as folder:
+        for attempt in range(ATTEMPTS):
+            try:
+                started = _start(binaries, program_json, Path(folder))
+                break
+            except RuntimeError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        try:
+            yield started
+        finally:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                started.command_line.close()
+            started.channel.close()
+            _stop(started.process)
+
+
+def _start(binaries: Bmv2Binaries, program_json: Path, folder: Path) -> Bmv2Process:
+    thrift, runtime, frames = _free_ports(3)
+    log = folder / "bmv2.log"
+    command = [binaries.switch, "--device-id", str(DEVICE_ID), "--thrift-port", str(thrift)]
+    command += ["--notifications-addr", f"ipc://{folder}/notifications.ipc", "--log-console", "-L", "error"]
+    command += [str(program_json), "--", "--grpc-server-addr", f"127.0.0.1:{runtime}"]
+    command += ["--dp-grpc-server-addr", f"127.0.0.1:{frames}", "--priority-queues", "8"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
+    try:
+        _wait_ready(process, channel, log)
+        return Bmv2Process(process, channel, _connect(binaries, thrift, process, log), log)
+    except BaseException:
+        channel.close()
+        _stop(process)
+        raise
+
+
+def _wait_ready(process: subprocess.Popen[bytes], channel: grpc.Channel, log: Path) -> None:
+    ready = grpc.channel_ready_future(channel)
+    deadline = time.monotonic() + START_DEADLINE_S
+    while True:
+        try:
+            ready.result(timeout=0.2)
+            return
+        except grpc.FutureTimeoutError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                ready.cancel()
+                raise RuntimeError(f"BMv2 did not start:\n{_last_lines(log)}") from None
+
+
+def _connect(binaries: Bmv2Binaries, thrift: int, process: subprocess.Popen[bytes], log: Path) -> CommandLine:
+    """The Thrift server comes up after the gRPC server: try again until it answers."""
+    deadline = time.monotonic() + START_DEADLINE_S
+    while True:
+        try:
+            return CommandLine(binaries.command_line, thrift)
+        except CommandFailed as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"BMv2 does not answer on Thrift: {error}\n{_last_lines(log)}") from None
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,72 @@
+"""p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata make conformance."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.conformance.fuzz.shape import read_shape
+from tests.conformance.stf.exceptions import FAILED_BY_BMV2
+from tests.conformance.stf.outcome import play_sample
+from tests.conformance.stf.parser import parse_stf
+from tests.conformance.stf.play import Player
+from tests.conformance.stf.samples import Sample, compile_sample, default_cache, find_samples
+from tests.conformance.targets.bmv2 import Bmv2
+from tests.conformance.targets.bmv2_process import find_binaries, running
+
+from p4reduce.dataplane.model import load_program
+
+P4_16_TESTS = 199
+"""v1model programs with an STF test in p4c 1.2.3.9, but for the one that needs a module of C++; later: more."""
+
+
+def missing() -> str | None:
+    """Why these tests cannot run here."""
+    p4c, testdata = os.environ.get("P4C"), os.environ.get("TESTDATA")
+    if not p4c or shutil.which(p4c) is None:
+        return "needs p4c: P4C=/path/to/p4c-bm2-ss"
+    if not testdata or not (Path(testdata) / "p4_16_samples").is_dir():
+        return "needs p4c's samples: TESTDATA=/path/to/p4c/testdata"
+    return None
+
+
+REASON = missing()
+SAMPLES: list[Sample] = [] if REASON else find_samples(Path(os.environ["TESTDATA"]))
+
+pytestmark = [pytest.mark.stf, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+
+
+@pytest.fixture(scope="session")
+def p4c() -> str:
+    return str(shutil.which(os.environ["P4C"]))
+
+
+def test_all_samples_are_found():
+    plain = [s for s in SAMPLES if s.name.startswith("p4_16_samples/") and not s.options]
+    assert len(plain) >= P4_16_TESTS
+
+
+@pytest.mark.parametrize("executor", ["interpreted", "compiled"])
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name not in FAILED_BY_BMV2], ids=lambda s: s.name)
+def test_sample(p4c, sample, executor):
+    outcome = play_sample(p4c, sample, default_cache(), executor)
+    assert outcome.verdict == "passed", f"{outcome.verdict}: {outcome.reason}"
+
+
+@pytest.mark.parametrize("executor", ["interpreted", "compiled"])
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name in FAILED_BY_BMV2], ids=lambda s: s.name)
+def test_sample_that_bmv2_fails(p4c, sample, executor):
+    """Ours differs too: what BMv2 does counts, not the test."""
+    assert play_sample(p4c, sample, default_cache(), executor).verdict == "differs", FAILED_BY_BMV2[sample.name]
+
+
+@pytest.mark.skipif(find_binaries() is None, reason="needs BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc")
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name in FAILED_BY_BMV2], ids=lambda s: s.name)
+def test_bmv2_fails_it(p4c, sample):
+    binaries = find_binaries()
+    compiled = compile_sample(p4c, sample, default_cache())
+    assert binaries is not None
+    assert compiled.json is not None
+    with running(binaries, compiled.json) as process:
+        player = Player(load_program(compiled.json), Bmv2(read_shape(compiled.json), process))
+        assert player.play(parse_stf(sample.test.read_text())), "BMv2 passes: no exception any more"

@@ -1,0 +1,158 @@
+"""Plans as table entries, encoded with the P4Info of the compiled programs."""
+
+from importlib import resources
+from pathlib import Path
+
+import finsy as fy
+import pytest
+
+from p4reduce.control_plane.counters import REASONS, TYPES, requests, resets, stats_cells
+from p4reduce.control_plane.entries import (
+    Settings,
+    base_entries,
+    describe,
+    forwarding,
+    plan_entries,
+    priority_entry,
+    settings_entry,
+    switches_on_paths,
+)
+from p4reduce.control_plane.plans import PLANS, PlanRequest, make_plan
+from p4reduce.control_plane.resources import SLOTS, STATS_JOBS, Resources
+from p4reduce.control_plane.routing import next_hops
+from p4reduce.topologies import fat_tree, leaf_spine, load, star
+
+
+def plan(topology, name, **request):
+    return make_plan(topology, PlanRequest(name, **request), Resources())
+
+
+@pytest.fixture(params=[64, 256])
+def schema(request):
+    return fy.P4Schema(Path(str(resources.files("p4reduce.p4src") / f"compiled/p4reduce-{request.param}.p4info.txt")))
+
+
+def defines(file):
+    """Names and values of simple #define lines of a P4 source."""
+    lines = (resources.files("p4reduce.p4src") / file).read_text("utf-8").splitlines()
+    words = [line.split() for line in lines if line.startswith("#define ")]
+    return {word[1]: word[2] for word in words if len(word) > 2}
+
+
+def test_constants_are_those_of_the_p4_program(schema):
+    sizes, headers, refuse = defines("sizes.p4"), defines("headers.p4"), defines("refuse.p4")
+    assert int(sizes["SLOTS"]) == SLOTS == schema.registers["slots"].size
+    assert int(sizes["STATS_JOBS"]) == STATS_JOBS
+    assert schema.counters["job_sent"].size == STATS_JOBS * int(sizes["STATS_PER_JOB"])
+    assert {int(headers[f"TYPE_{kind}"]) for kind in TYPES} == set(TYPES.values())
+    assert all(int(headers[f"TYPE_{kind}"]) == number for kind, number in TYPES.items())
+    reasons = {
+        int(value) for name, value in refuse.items() if name.startswith("REFUSED_") and name != "REFUSED_REASONS"
+    }
+    assert reasons == set(REASONS)
+    assert max(stats_cells(STATS_JOBS - 1)) < schema.counters["job_received"].size
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_every_entry_fits_the_program(schema, name):
+    topology = load("leaf-spine-8")
+    built = plan(topology, name, server="server1" if name != "ring" else None, priority=7)
+    for switch, hops in next_hops(topology).items():
+        for entry in base_entries(topology, switch, hops):
+            entry.encode(schema)
+    settings_entry(Settings(5, 7)).encode(schema)
+    priority_entry(built.job, 7).encode(schema)
+    for switch, entries in plan_entries(built).items():
+        for entry in (*entries.prepare, *entries.activate):
+            entry.encode(schema)
+        for wanted in (*requests(topology, switch, [built]), *resets(built)):
+            wanted.encode(schema)
+
+
+def test_what_an_aggregator_gets():
+    built = plan(leaf_spine(2, 1, 2), "spt", job=3, epoch=4)
+    entries = plan_entries(built)
+    assert list(entries) == ["spine1", "leaf1", "leaf2"]
+    assert [describe(entry) for entry in (*entries["leaf2"].prepare, *entries["leaf2"].activate)] == [
+        "multicast group 1: port 1 rid 1, port 2 rid 2",
+        "replica[std.egress_rid=1] -> address(mac=0x2000a000003, ip=0xa000003, udp=9400)",
+        "replica[std.egress_rid=2] -> address(mac=0x2000a000004, ip=0xa000004, udp=9400)",
+        "peer[hdr.inc.job=3, hdr.inc.epoch=4, std.ingress_port=1, hdr.ipv4.src=0xa000003] -> child(bit_=1, lowest=1)",
+        "peer[hdr.inc.job=3, hdr.inc.epoch=4, std.ingress_port=2, hdr.ipv4.src=0xa000004] -> child(bit_=2, lowest=0)",
+        "peer[hdr.inc.job=3, hdr.inc.epoch=4, std.ingress_port=3, hdr.ipv4.src=0xa800001] -> parent()",
+        f"job[hdr.inc.job=3, hdr.inc.epoch=4] -> inner(generation=1, base=0, slots={built.slots}, full=3, "
+        "group=1, stats=0, parent_port=3, parent_mac=0x2000a800001, parent_ip=0xa800001, parent_udp=9400)",
+    ]
+    root = entries["spine1"]
+    assert [describe(entry) for entry in root.activate] == [
+        f"job[hdr.inc.job=3, hdr.inc.epoch=4] -> root(generation=1, base=0, slots={built.slots}, full=3, "
+        "group=1, stats=0)"
+    ]
+    assert not any("parent" in describe(entry) for entry in root.prepare)
+
+
+def test_plain_switches_only_forward():
+    built = plan(load("leaf-spine-8-partial"), "spt")
+    leaf = plan_entries(built)["leaf1"]
+    assert leaf.activate == ()
+    assert {entry.table_id for entry in leaf.prepare} == {"path"}
+    # To the aggregator and to four workers.
+    assert len(leaf.prepare) == 5
+
+
+@pytest.mark.parametrize("name", ["ring", "ps"])
+def test_plans_of_hosts_only_forward(name):
+    built = plan(load("leaf-spine-8"), name)
+    for entries in plan_entries(built).values():
+        assert entries.activate == ()
+        assert {entry.table_id for entry in entries.prepare} == {"path"}
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_forwarding_leads_along_the_paths(name):
+    built = plan(load("nobel-us"), name)
+    onward = {(switch, destination): following for switch, destination, following in forwarding(built)}
+    assert len(onward) == len(forwarding(built))
+    for (source, destination), path in built.paths.items():
+        at = path[1]
+        seen = [source, at]
+        while at != destination:
+            at = onward[(at, destination)]
+            seen.append(at)
+        assert tuple(seen) == path
+
+
+def test_base_routes_reach_everything():
+    topology = fat_tree(4, servers=1)
+    routes = next_hops(topology)
+    for destination in (*topology.hosts, *topology.switches):
+        for switch in topology.switches:
+            at, steps = switch.name, 0
+            while at != destination.name:
+                at = routes[at][destination.name]
+                steps += 1
+                assert steps <= 6
+    assert routes == next_hops(topology)
+    # Destinations are spread over parallel paths.
+    assert {routes["edge1-1"][host.name] for host in topology.workers[4:]} == {"agg1-1", "agg1-2"}
+
+
+def test_base_entries():
+    topology = leaf_spine(1, 1, 2, capable=["leaf*"])
+    routes = next_hops(topology)
+    leaf = {describe(entry) for entry in base_entries(topology, "leaf1", routes["leaf1"])}
+    assert leaf == {
+        "local_address[hdr.ipv4.dst=0xa800002] -> is_local()",
+        "route[hdr.ipv4.dst=0xa000001/32] -> next_hop(port=1, mac=0x2000a000001)",
+        "route[hdr.ipv4.dst=0xa000002/32] -> next_hop(port=2, mac=0x2000a000002)",
+        "route[hdr.ipv4.dst=0xa800001/32] -> next_hop(port=3, mac=0x2000a800001)",
+    }
+    spine = base_entries(topology, "spine1", routes["spine1"])
+    assert {entry.table_id for entry in spine} == {"route"}
+
+
+def test_priorities_are_set_wherever_a_job_goes():
+    built = plan(load("leaf-spine-8-partial"), "spt")
+    assert switches_on_paths(built) == ("spine1", "leaf1", "leaf2")
+    assert describe(priority_entry(9, 5)) == "traffic_class[hdr.inc.job=9/65535] -> prioritize(priority=5)"
+    assert switches_on_paths(plan(star(2), "ring")) == ("s1",)
