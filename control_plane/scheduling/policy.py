@@ -1,0 +1,68 @@
+"""Policies: plug-ins that give a task its trees."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans.problem import Layout
+from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.task import Task
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The trees of a task.
+
+    ``upload`` carries PUSH to the server (and acknowledgements back); ``broadcast`` carries PULL and the weights. The same
+    layout for both means one job that does push_pull; two layouts mean two jobs, one that pushes and one that pulls.
+    ``demand_bps`` is what it reserves on every directed link.
+    """
+
+    policy: str
+    task: Task
+    upload: Layout
+    broadcast: Layout
+    demand_bps: Mapping[Hop, int] = field(default_factory=dict)
+
+    @property
+    def together(self) -> bool:
+        """Whether one job does both directions."""
+        return self.upload == self.broadcast
+
+
+class Rejection(PlanError):
+    """No tree fits; the text says which link or switch is in the way."""
+
+
+class Policy(Protocol):
+    """Gives a task its trees, or raises `Rejection`. Must not change the state."""
+
+    def __call__(self, task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+        """Decide."""
+
+
+POLICIES: dict[str, Policy] = {}
+"""Every known policy by name; :func:`register_policy` adds to it."""
+
+_P = TypeVar("_P", bound=Callable[..., Decision])
+
+
+def register_policy(name: str) -> Callable[[_P], _P]:
+    """Decorator: make a policy known under ``name``."""
+
+    def add(policy: _P) -> _P:
+        if name in POLICIES:
+            raise ValueError(f"there is a policy {name!r} already")
+        POLICIES[name] = policy
+        return policy
+
+    return add
+
+
+def policy_named(name: str) -> Policy:
+    """The policy of that name; `PlanError` lists the known ones."""
+    try:
+        return POLICIES[name]
+    except KeyError:
+        raise PlanError(f"there is no policy {name!r}; choose one of {', '.join(sorted(POLICIES))}") from None
