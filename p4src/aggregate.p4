@@ -77,78 +77,77 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         size = PEER_ENTRIES;
     }
 
-    // From this switch to a next hop: whatever the packet was, it leaves as a fresh one of ours.
-    action readdress() {
-        hdr.ethernet.src = hdr.ethernet.dst;
-        hdr.ipv4.src = hdr.ipv4.dst;
-        hdr.ipv4.ttl = 64;
-        hdr.ipv4.ecn = ECN_CAPABLE;
+    // Whatever the packet was, it is counted as what it came as, and leaves as a fresh one of ours: the slot speaks,
+    // not the packet that happened to come last.
+    action speak(bit<4> type, bit<1> has_lanes, bit<1> resend) {
+        job_received.count((bit<32>)(meta.stats ++ hdr.inc.type[1:0] ++ hdr.inc.resend));
+        hdr.ethernet.src        = hdr.ethernet.dst;
+        hdr.ipv4.src            = hdr.ipv4.dst;
+        hdr.ipv4.ttl            = 64;
+        hdr.ipv4.ecn            = ECN_CAPABLE;
         hdr.ipv4.identification = 0;
-        hdr.udp.checksum = 0;
+        hdr.udp.src_port        = INC_UDP_PORT;
+        hdr.udp.checksum        = 0;
+        hdr.inc.type            = type;
+        hdr.inc.has_lanes       = has_lanes;
+        hdr.inc.resend          = resend;
+        hdr.inc.saturated       = meta.slot.saturated;
+        hdr.inc.ecn_echo        = meta.slot.ecn;
+        hdr.inc.count           = meta.slot.count;
+        hdr.inc.exponent        = meta.slot.exponent;
+        hdr.udp.length          = EMPTY_UDP_LENGTH + LANE_BYTES * (bit<16>)has_lanes;
+        hdr.ipv4.total_length   = IPV4_BYTES + hdr.udp.length;
     }
 
-    action to_parent() {
-        readdress();
+    // Taken in; nothing leaves yet.
+    action wait() {
+        job_received.count((bit<32>)(meta.stats ++ hdr.inc.type[1:0] ++ hdr.inc.resend));
+        mark_to_drop(std);
+    }
+
+    action up(bit<1> resend) {
+        speak(meta.pull == 1 ? (bit<4>)TYPE_PULL : TYPE_PUSH, meta.slot.has_lanes, resend);
         hdr.ethernet.dst = meta.parent_mac;
-        hdr.ipv4.dst = meta.parent_ip;
-        hdr.udp.src_port = INC_UDP_PORT;
+        hdr.ipv4.dst     = meta.parent_ip;
         hdr.udp.dst_port = meta.parent_udp;
-        std.egress_spec = meta.parent_port;
+        std.egress_spec  = meta.parent_port;
     }
 
     // The copies get their addresses in egress, by replication id.
-    action to_children() {
-        readdress();
-        hdr.udp.src_port = INC_UDP_PORT;
+    action down() {
+        speak(TYPE_RESULT, meta.slot.result_lanes, 0);
         std.mcast_grp = meta.group;
     }
 
-    action to_sender() {
+    // Back to where the packet came from.
+    action replay() {
         bit<48> mac = hdr.ethernet.src;
         bit<32> ip = hdr.ipv4.src;
         bit<16> udp = hdr.udp.src_port;
-        readdress();
+        speak(TYPE_RESULT, meta.slot.result_lanes, 1);
         hdr.ethernet.dst = mac;
-        hdr.ipv4.dst = ip;
-        hdr.udp.src_port = INC_UDP_PORT;
+        hdr.ipv4.dst     = ip;
         hdr.udp.dst_port = udp;
-        std.egress_spec = std.ingress_port;
-    }
-
-    action set_lengths(bit<16> udp_length) {
-        hdr.udp.length = udp_length;
-        hdr.ipv4.total_length = IPV4_BYTES + udp_length;
+        std.egress_spec  = std.ingress_port;
     }
 
     apply {
-        bit<16> expected = EMPTY_UDP_LENGTH;
-        if (hdr.inc.has_lanes == 1) { expected = LANES_UDP_LENGTH; }
-        // Bytes after the datagram may only be Ethernet's padding to 60, which INC frames never need.
-        if (!hdr.inc.isValid() || std.parser_error != error.NoError || hdr.inc.version != INC_VERSION
-            || hdr.udp.length != expected || hdr.ipv4.total_length != IPV4_BYTES + expected
-            || std.packet_length != (bit<32>)(ETHERNET_BYTES + IPV4_BYTES + expected)
-            || hdr.lanes.isValid() != (hdr.inc.has_lanes == 1)) {
+        if (meta.whole == 0) {
             meta.refused = REFUSED_MALFORMED;
         } else if (!job.apply().hit) {
             meta.refused = REFUSED_JOB;
         } else if (!peer.apply().hit) {
             meta.refused = REFUSED_PEER;
-        } else if (meta.from_parent == 1 && hdr.inc.type != TYPE_RESULT) {
-            meta.refused = REFUSED_TYPE;
-        } else if (meta.from_parent == 0 && hdr.inc.type != TYPE_PUSH && hdr.inc.type != TYPE_PULL) {
+        } else if (hdr.inc.type == 0 || hdr.inc.type > TYPE_RESULT
+                   || (hdr.inc.type == TYPE_RESULT) != (meta.from_parent == 1)) {
             meta.refused = REFUSED_TYPE;
         } else {
-            bit<32> stat = (bit<32>)(meta.stats ++ hdr.inc.type[1:0] ++ hdr.inc.resend);
             slot.apply(hdr, meta, std);
-            if (meta.refused == 0) {
-                job_received.count(stat);
-                if (hdr.lanes.isValid()) { set_lengths(LANES_UDP_LENGTH); }
-                else { set_lengths(EMPTY_UDP_LENGTH); }
-                if (meta.reply == REPLY_UP || meta.reply == REPLY_UP_AGAIN) { to_parent(); }
-                else if (meta.reply == REPLY_DOWN) { to_children(); }
-                else if (meta.reply == REPLY_REPLAY) { to_sender(); }
-                else { mark_to_drop(std); }     // taken in; nothing leaves yet
-            }
+            if (meta.reply == REPLY_NONE) { if (meta.refused == 0) { wait(); } }
+            else if (meta.reply == REPLY_DOWN) { down(); }
+            else if (meta.reply == REPLY_UP) { up(0); }
+            else if (meta.reply == REPLY_REPLAY) { replay(); }
+            else { up(1); }
         }
     }
 }

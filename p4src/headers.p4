@@ -130,10 +130,13 @@ struct metadata_t {
     bit<1>  from_parent;
     bit<1>  lowest;
     bit<32> child;
+    // From the parser.
+    bit<1>  whole;          // an INC packet of this build, with all its bytes and no others
     // Decided in the slot machine.
     bit<32> index;
     slot_t  slot;
-    bit<4>  lane_op;
+    bit<1>  pull;
+    bit<1>  ecn;
     bit<4>  reply;
     FOR_EACH_WORD(DECLARE_OVERFLOW)     // the sign bit of each lane that overflowed
     bit<8>  refused;        // a REFUSED_... reason, 0 = not refused

@@ -4,16 +4,12 @@
 // every lane is kept out of the addition, so no carry leaves its lane, and is put back with an
 // exclusive or (Warren, Hacker's Delight, 2nd ed., section 2-18). Lanes saturate at the ends of int32.
 //
-// Each action touches a register word in one place: BMv2 locks the registers of an action as a whole.
+// Macros, so that the slot's state and its lanes are read and written in one action: BMv2 locks an action's registers
+// as a whole, and every table on the way costs it more than all of a packet's lanes.
 #ifndef P4REDUCE_LANES
 #define P4REDUCE_LANES
 
 #include "headers.p4"
-
-#define LANE_NONE  0
-#define LANE_STORE 1
-#define LANE_ADD   2
-#define LANE_LOAD  3
 
 // 64 copies of a 32-bit pattern, as one constant.
 #define TWICE_32(x)  ((((bit<2048>)x) << 32)   | (bit<2048>)x)
@@ -47,40 +43,13 @@ const bit<2048> REST = IN_EVERY_LANE(0x7fffffff);
     lanes_##i.write(meta.index, hdr.lanes.w##i);
 
 #define OVERFLOWED(i) || meta.overflow_##i != 0
+#define SOME_LANE_OVERFLOWED (false FOR_EACH_WORD(OVERFLOWED))
 
-control Lanes(inout headers_t hdr, inout metadata_t meta) {
-    FOR_EACH_WORD(DECLARE_LANES)
-
-    action store() {
-        FOR_EACH_WORD(STORE_WORD)
-    }
-
-    action add() {
-        bit<2048> a;
-        bit<2048> t;
-        FOR_EACH_WORD(ADD_WORD)
-    }
-
-    // Apart from add(), because it is rare and costs as much again.
-    action saturate() {
-        bit<2048> mask;
-        FOR_EACH_WORD(SATURATE_WORD)
-        meta.slot.saturated = 1;
-    }
-
-    action load() {
-        hdr.lanes.setValid();
-        FOR_EACH_WORD(LOAD_WORD)
-    }
-
-    apply {
-        if (meta.lane_op == LANE_STORE) { store(); }
-        else if (meta.lane_op == LANE_ADD) {
-            add();
-            if (false FOR_EACH_WORD(OVERFLOWED)) { saturate(); }
-        }
-        else if (meta.lane_op == LANE_LOAD) { load(); }
-    }
-}
+// The bodies of the slot machine's actions, in slot.p4.
+#define STORE_LANES FOR_EACH_WORD(STORE_WORD)
+#define ADD_LANES { bit<2048> a; bit<2048> t; FOR_EACH_WORD(ADD_WORD) }
+#define LOAD_LANES hdr.lanes.setValid(); FOR_EACH_WORD(LOAD_WORD)
+// Apart from adding, because it is rare and costs as much again.
+#define SATURATE_LANES { bit<2048> mask; FOR_EACH_WORD(SATURATE_WORD) }
 
 #endif

@@ -66,7 +66,7 @@ control IncIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         }
         if (meta.refused != 0) {
             refuse.apply(hdr, meta, std);
-        } else if (hdr.inc.isValid()) {
+        } else if (hdr.inc.isValid() && (meta.local == 0 || meta.reply != REPLY_NONE)) {
             traffic_class.apply();
         }
     }

@@ -16,6 +16,9 @@
 //  anything else                                                  refused                      -
 //
 // "If complete": at the root done := 1 and DOWN, elsewhere UP.
+//
+// Every case is one action that reads and writes all it needs: BMv2 pays for each table, condition and assignment on a
+// packet's way, far more than for its lanes.
 #ifndef P4REDUCE_SLOT
 #define P4REDUCE_SLOT
 
@@ -31,9 +34,13 @@
 
 control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     register<bit<128>>(SLOTS) slots;
-    Lanes() lanes;
+    FOR_EACH_WORD(DECLARE_LANES)
 
-    action unpack(in bit<128> cell) {
+    // Reads the slot, and what else the cases below go by.
+    action look() {
+        bit<128> cell;
+        meta.index = meta.base + (hdr.inc.seq & (meta.slots - 1));
+        slots.read(cell, meta.index);
         meta.slot.generation   = cell[127:96];
         meta.slot.seq          = cell[95:64];
         meta.slot.bitmap       = cell[63:32];
@@ -45,117 +52,129 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         meta.slot.saturated    = cell[4:4];
         meta.slot.ecn          = cell[3:3];
         meta.slot.done         = cell[2:2];
+        meta.pull = (bit<1>)(hdr.inc.type == TYPE_PULL);
+        meta.ecn = (bit<1>)(hdr.ipv4.ecn == ECN_CONGESTED) | hdr.inc.ecn_echo;
     }
 
-    action open(bit<1> pull, bit<1> ecn) {
+    action keep() {
+        slots.write(meta.index, meta.slot.generation ++ meta.slot.seq ++ meta.slot.bitmap ++ meta.slot.count
+            ++ meta.slot.exponent ++ meta.slot.pull ++ meta.slot.has_lanes ++ meta.slot.result_lanes
+            ++ meta.slot.saturated ++ meta.slot.ecn ++ meta.slot.done ++ 2w0);
+    }
+
+    action refuse(bit<8> reason) {
+        meta.refused = reason;
+    }
+
+    // What follows from a contribution: nothing yet, the sum up, or at the root the RESULT down.
+    action contributed() {
+        meta.slot.done = (bit<1>)(meta.slot.bitmap == meta.full) & meta.root;
+        meta.reply = meta.slot.bitmap != meta.full ? REPLY_NONE : (meta.slot.done == 1 ? (bit<4>)REPLY_DOWN : REPLY_UP);
+        keep();
+    }
+
+    action open() {
         meta.slot.generation   = meta.generation;
         meta.slot.seq          = hdr.inc.seq;
         meta.slot.bitmap       = meta.child;
         meta.slot.count        = hdr.inc.count;
         meta.slot.exponent     = hdr.inc.exponent;
-        meta.slot.pull         = pull;
+        meta.slot.pull         = meta.pull;
         meta.slot.has_lanes    = hdr.inc.has_lanes;
         meta.slot.result_lanes = hdr.inc.has_lanes;
         meta.slot.saturated    = hdr.inc.saturated;
-        meta.slot.ecn          = ecn;
-        meta.slot.done         = 0;
+        meta.slot.ecn          = meta.ecn;
+        contributed();
     }
 
-    action merge(bit<1> ecn) {
+    action open_lanes() {
+        open();
+        STORE_LANES
+    }
+
+    action merge() {
         meta.slot.bitmap    = meta.slot.bitmap | meta.child;
         meta.slot.count     = meta.slot.count |+| hdr.inc.count;
         meta.slot.exponent  = meta.slot.exponent > hdr.inc.exponent ? meta.slot.exponent : hdr.inc.exponent;
         meta.slot.saturated = meta.slot.saturated | hdr.inc.saturated;
-        meta.slot.ecn       = meta.slot.ecn | ecn;
+        meta.slot.ecn       = meta.slot.ecn | meta.ecn;
+        contributed();
     }
 
-    action finish(bit<1> ecn) {
+    action merge_lanes() {
+        merge();
+        ADD_LANES
+    }
+
+    action finish() {
         meta.slot.count        = hdr.inc.count;
         meta.slot.exponent     = hdr.inc.exponent;
         meta.slot.result_lanes = hdr.inc.has_lanes;
         meta.slot.saturated    = meta.slot.saturated | hdr.inc.saturated;
-        meta.slot.ecn          = meta.slot.ecn | ecn;
+        meta.slot.ecn          = meta.slot.ecn | meta.ecn;
         meta.slot.done         = 1;
+        meta.reply             = REPLY_DOWN;
+        keep();
     }
 
-    // The header of what leaves: the slot speaks, not the packet that happened to come last.
-    action speak(bit<4> type, bit<1> has_lanes, bit<1> resend) {
-        hdr.inc.type      = type;
-        hdr.inc.has_lanes = has_lanes;
-        hdr.inc.resend    = resend;
-        hdr.inc.saturated = meta.slot.saturated;
-        hdr.inc.ecn_echo  = meta.slot.ecn;
-        hdr.inc.count     = meta.slot.count;
-        hdr.inc.exponent  = meta.slot.exponent;
+    action finish_lanes() {
+        finish();
+        STORE_LANES
+    }
+
+    action replay() {
+        meta.reply = REPLY_REPLAY;
+        hdr.lanes.setInvalid();
+    }
+
+    action replay_lanes() {
+        meta.reply = REPLY_REPLAY;
+        LOAD_LANES
+    }
+
+    action again() {
+        meta.reply = REPLY_UP_AGAIN;
+    }
+
+    action again_lanes() {
+        meta.reply = REPLY_UP_AGAIN;
+        LOAD_LANES
+    }
+
+    action saturate() {
+        SATURATE_LANES
+        meta.slot.saturated = 1;
+        keep();
     }
 
     apply {
-        bit<128> cell;
-        bit<1> ecn = hdr.inc.ecn_echo;
-        bit<1> pull = 0;
-        bit<1> changed = 0;
-        bit<4> up_type = TYPE_PUSH;
-        meta.lane_op = LANE_NONE;
-        meta.reply = REPLY_NONE;
-        meta.index = meta.base + (hdr.inc.seq & (meta.slots - 1));
-        if (hdr.ipv4.ecn == ECN_CONGESTED) { ecn = 1; }
-        if (hdr.inc.type == TYPE_PULL) { pull = 1; up_type = TYPE_PULL; }
-
-        slots.read(cell, meta.index);
-        unpack(cell);
-
+        look();
         if (meta.from_parent == 1) {
-            if (meta.slot.generation == meta.generation && meta.slot.seq == hdr.inc.seq
-                && meta.slot.bitmap == meta.full && meta.slot.done == 0) {
-                finish(ecn);
-                changed = 1;
-                meta.reply = REPLY_DOWN;
-                if (hdr.inc.has_lanes == 1) { meta.lane_op = LANE_STORE; }
-            } else { meta.refused = REFUSED_RESULT; }
+            if (meta.slot.generation != meta.generation || meta.slot.seq != hdr.inc.seq
+                || meta.slot.bitmap != meta.full || meta.slot.done == 1) { refuse(REFUSED_RESULT); }
+            else if (hdr.inc.has_lanes == 1) { finish_lanes(); }
+            else { finish(); }
         } else if (meta.generation < meta.slot.generation) {
-            meta.refused = REFUSED_GENERATION;
-        } else if (meta.generation > meta.slot.generation || hdr.inc.seq == meta.slot.seq + meta.slots) {
-            open(pull, ecn);
-            changed = 1;
-            if (hdr.inc.has_lanes == 1) { meta.lane_op = LANE_STORE; }
+            refuse(REFUSED_GENERATION);
+        } else if (meta.generation != meta.slot.generation || hdr.inc.seq == meta.slot.seq + meta.slots) {
+            if (hdr.inc.has_lanes == 1) { open_lanes(); } else { open(); }
         } else if (hdr.inc.seq != meta.slot.seq) {
-            meta.refused = REFUSED_SEQ;
-        } else if (pull != meta.slot.pull || hdr.inc.has_lanes != meta.slot.has_lanes) {
-            meta.refused = REFUSED_KIND;
+            refuse(REFUSED_SEQ);
+        } else if (meta.pull != meta.slot.pull || hdr.inc.has_lanes != meta.slot.has_lanes) {
+            refuse(REFUSED_KIND);
         } else if ((meta.slot.bitmap & meta.child) == 0) {
-            merge(ecn);
-            changed = 1;
-            if (hdr.inc.has_lanes == 1) { meta.lane_op = LANE_ADD; }
+            if (hdr.inc.has_lanes == 0) {
+                merge();
+            } else {
+                merge_lanes();
+                if SOME_LANE_OVERFLOWED { saturate(); }
+            }
         } else if (meta.slot.done == 1) {
-            meta.reply = REPLY_REPLAY;
-            if (meta.slot.result_lanes == 1) { meta.lane_op = LANE_LOAD; }
+            if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
         } else if (meta.slot.bitmap == meta.full && meta.lowest == 1) {
-            meta.reply = REPLY_UP_AGAIN;
-            if (meta.slot.has_lanes == 1) { meta.lane_op = LANE_LOAD; }
+            if (hdr.inc.has_lanes == 1) { again_lanes(); } else { again(); }
         } else {
-            meta.refused = REFUSED_DUPLICATE;
-        }
-
-        if (meta.refused == 0) {
-            lanes.apply(hdr, meta);
-            if (changed == 1 && meta.reply == REPLY_NONE && meta.slot.bitmap == meta.full) {
-                meta.reply = REPLY_UP;
-                if (meta.root == 1) {
-                    meta.reply = REPLY_DOWN;
-                    meta.slot.done = 1;
-                }
-            }
-            if (changed == 1) {
-                slots.write(meta.index, meta.slot.generation ++ meta.slot.seq ++ meta.slot.bitmap
-                    ++ meta.slot.count ++ meta.slot.exponent ++ meta.slot.pull ++ meta.slot.has_lanes
-                    ++ meta.slot.result_lanes ++ meta.slot.saturated ++ meta.slot.ecn ++ meta.slot.done
-                    ++ 2w0);
-            }
-            if (meta.reply == REPLY_UP) { speak(up_type, meta.slot.has_lanes, 0); }
-            else if (meta.reply == REPLY_UP_AGAIN) { speak(up_type, meta.slot.has_lanes, 1); }
-            else if (meta.reply == REPLY_DOWN) { speak(TYPE_RESULT, meta.slot.result_lanes, 0); }
-            else if (meta.reply == REPLY_REPLAY) { speak(TYPE_RESULT, meta.slot.result_lanes, 1); }
-            if (meta.reply != REPLY_NONE && hdr.inc.has_lanes == 0) { hdr.lanes.setInvalid(); }
+            refuse(REFUSED_DUPLICATE);
         }
     }
 }

@@ -26,7 +26,7 @@ class Glossary:
 
 NOTHING: Final = Glossary({})
 
-_FIELDS: Final = {"REFUSED": "refused", "TYPE": "type", "REPLY": "reply", "LANE": "lane_op"}
+_FIELDS: Final = {"REFUSED": "refused", "TYPE": "type", "REPLY": "reply"}
 """Prefix of the constants in p4src/ -> last part of the field's name."""
 
 

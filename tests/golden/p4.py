@@ -20,7 +20,7 @@ LANES_PER_WORD: Final = 64
 
 _AGGREGATE: Final = "IncIngress.aggregate."
 _SLOT_REGISTER: Final = _AGGREGATE + "slot.slots"
-_LANE_REGISTER: Final = _AGGREGATE + "slot.lanes.lanes_"
+_LANE_REGISTER: Final = _AGGREGATE + "slot.lanes_"
 
 
 @cache

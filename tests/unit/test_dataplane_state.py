@@ -16,7 +16,7 @@ from p4reduce.dataplane.testing import Json, ProgramJson, assign, const, field, 
 
 COMPILED = Path(str(files("p4reduce") / "p4src" / "compiled"))
 SLOTS = "IncIngress.aggregate.slot.slots"
-LANES = "IncIngress.aggregate.slot.lanes.lanes_"
+LANES = "IncIngress.aggregate.slot.lanes_"
 
 
 def registers(*specs: tuple[str, int, int]) -> list[Json]:

@@ -65,7 +65,8 @@ def test_a_packet_that_is_taken_in(inc):
     assert "= meta.child;" in one(found, "meta.slot_bitmap: ", "meta.child;")
     assert "0x00000000 00000000 00000000 ... 00000000 (2048 bits) ->" in one(found, "write IncIngress", "lanes_0[0]")
     assert "packets 0 -> 1, bytes 0 -> 318" in one(found, "count IncIngress.aggregate.job_received")
-    assert found[-3].startswith("outcome dropped: egress_spec is the drop port, by the statement (p4src/aggregate.p4:")
+    dropped = "outcome dropped: egress_spec is the drop port, by IncIngress.aggregate.wait (p4src/aggregate.p4:"
+    assert found[-3].startswith(dropped)
     assert "mark_to_drop(std);" in found[-3]
     assert found[-2] == "  nothing left"
 
@@ -74,7 +75,7 @@ def test_state_carries_over_and_the_sum_leaves(inc):
     text, traces = inc
     found = lines(text, traces[1])
     assert "1 -> 3" in one(found, "meta.slot_bitmap: ", "bitmap | meta.child")
-    assert found[-3].startswith("outcome to port 3, by IncIngress.aggregate.to_parent (p4src/aggregate.p4:")
+    assert found[-3].startswith("outcome to port 3, by IncIngress.aggregate.up (p4src/aggregate.p4:")
     assert found[-2].startswith("  left by port 3, 318 bytes: PUSH job=1 epoch=0 seq=0 count=2 ")
     assert found[-2].endswith("10.128.0.1 -> 10.128.0.3")
 
@@ -83,7 +84,7 @@ def test_a_multicast_names_its_copies(inc):
     text, traces = inc
     result = next(t for t in traces if t.note.startswith("RESULT of"))
     found = lines(text, result)
-    assert one(found, "outcome to multicast group 1, by IncIngress.aggregate.to_children")
+    assert one(found, "outcome to multicast group 1, by IncIngress.aggregate.down")
     assert [line for line in found if line.startswith("  copy: ")] == ["  copy: port 1, rid 1", "  copy: port 2, rid 2"]
     left = [line for line in found if "left by port" in line]
     assert [line.rpartition("-> ")[2] for line in left] == ["10.0.0.1", "10.0.0.2"]
