@@ -77,6 +77,8 @@ CLONE_ADDRESS: Final = 25
 EG_OUT_CLONE: Final = 26
 EG_OUT_CLONE_LIST: Final = 27
 EG_OUT_RECIRCULATE: Final = 28
+EG_OUT_CLONE_PRIORITY: Final = 29
+"""the priority that an egress clone keeps, 0 where its field list has none"""
 
 IO_CELLS: Final = 32
 """length of the io array, int64"""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from p4reduce.dataplane import abi
+from p4reduce.dataplane.detours import Detours
 from p4reduce.dataplane.model.packet_path import LearnList
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.state import Counter, DeviceState, Multicast, Register
@@ -144,6 +145,15 @@ class Device:
     def refused(self) -> tuple[str, ...]:
         """What the program does beyond multicast, unicast and drop: names, for drivers that must refuse it."""
         return self.program.path_names
+
+    @cached_property
+    def detours(self) -> Detours | None:
+        """What a driver needs for a program that leaves the straight path; None for others."""
+        if not self.program.leaves_path:
+            return None
+        from p4reduce.dataplane.compiler.paths import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
+
+        return Detours(self.program, KeptLayout.of(self.program), self.clone_sessions)
 
     # --- packets, without time and queues
 

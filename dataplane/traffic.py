@@ -159,10 +159,10 @@ class Journey:
             recirculate = int(io[abi.EG_OUT_RECIRCULATE])
             if io[abi.EG_OUT_CLONE]:
                 self._rounds += 1
-                # Its priority is among the metadata that a clone loses; a list that keeps it is not looked at here.
                 targets = self._session(int(io[abi.EG_OUT_CLONE]), abi.INSTANCE_EGRESS_CLONE)
                 clone = self._runner.cloned()
-                self._copies.extend(_Copy(clone, *target) for target in targets)
+                if io[abi.EG_OUT_CLONE_PRIORITY] < self._device.priority_queues:
+                    self._copies.extend(_Copy(clone, *target) for target in targets)
         if out is None:
             return
         if recirculate:

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from p4reduce.dataplane import abi
 from p4reduce.dataplane.compiler.jit import CompiledProgram
 from p4reduce.dataplane.compiler.paths import KeptLayout
-from p4reduce.dataplane.model.expressions import FieldRef
 from p4reduce.dataplane.model.packet_path import LearnList
 from p4reduce.dataplane.state import DeviceState
-from p4reduce.dataplane.state.layout import cell_bytes, cell_kind
 
 _INGRESS: Final = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
@@ -62,11 +60,4 @@ class CompiledExecutor:
 
     def digest(self, learn_list: LearnList) -> tuple[int, ...]:
         """See Executor."""
-        return tuple(self._bits(e) if isinstance(e, FieldRef) else e.value for e in learn_list.elements)
-
-    def _bits(self, field: FieldRef) -> int:
-        at, size = self._layout.offsets[field], cell_bytes(field.width)
-        cell = self._kept[at : at + size]
-        if cell_kind(field.width) == "lanes":
-            return int.from_bytes(cell.view(np.uint32).astype(">u4").tobytes(), "big")
-        return int.from_bytes(cell.tobytes(), "little")
+        return self._layout.values(self._kept, learn_list)

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 
 from p4reduce.dataplane import abi
 from p4reduce.dataplane.compiler import phv
@@ -15,13 +17,14 @@ from p4reduce.dataplane.model.expressions import FieldRef
 from p4reduce.dataplane.model.packet_path import (
     Clone,
     GenerateDigest,
+    LearnList,
     PathPrimitive,
     Recirculate,
     Resubmit,
     Truncate,
 )
 from p4reduce.dataplane.model.program import Program
-from p4reduce.dataplane.state.layout import cell_bytes
+from p4reduce.dataplane.state.layout import cell_bytes, cell_kind
 
 _ALIGNMENT = 8
 
@@ -41,6 +44,17 @@ class KeptLayout:
             offsets[field] = at
             at += -(-cell_bytes(field.width) // _ALIGNMENT) * _ALIGNMENT
         return cls(offsets, at)
+
+    def values(self, kept: NDArray[np.uint8], learn_list: LearnList) -> tuple[int, ...]:
+        """The elements of a digest, unsigned, from the buffer's bytes."""
+        return tuple(self._bits(kept, e) if isinstance(e, FieldRef) else e.value for e in learn_list.elements)
+
+    def _bits(self, kept: NDArray[np.uint8], field: FieldRef) -> int:
+        at, size = self.offsets[field], cell_bytes(field.width)
+        cell = kept[at : at + size]
+        if cell_kind(field.width) == "lanes":
+            return int.from_bytes(cell.view(np.uint32).astype(">u4").tobytes(), "big")
+        return int.from_bytes(cell.tobytes(), "little")
 
 
 @dataclass(frozen=True)
@@ -149,6 +163,9 @@ def store_egress_clone(context: FunctionContext, io: Value, layout: phv.PhvLayou
     b, notes = context.builder, context.notes
     with b.if_then(b.icmp_unsigned("!=", b.load(notes.clone, typ=I64), number(64, 0)), likely=False):
         buffer = _address(context, io, abi.CLONE_ADDRESS)
+        priority = context.program.intrinsic("priority")
+        kept = number(64, 0) if priority is None else resize(b, _cloned(context, priority), 64)
+        store_io(context, io, abi.EG_OUT_CLONE_PRIORITY, kept)
         lengths = {
             phv.INGRESS_LENGTH: context.ingress_length,
             phv.PACKET_LENGTH: b.load(context.packet_length, typ=I64),

@@ -112,7 +112,8 @@ class Interpreter:
         io[abi.EG_OUT_RECIRCULATE] = phv.notes.recirculate
         self._latest = phv
         if phv.notes.clone:
-            self._cloned = self._clone(phv)
+            self._cloned = clone = self._clone(phv)
+            io[abi.EG_OUT_CLONE_PRIORITY] = self._get(clone, "priority")
         dropped = self._get(phv, "egress_spec") == abi.DROP_PORT
         if self.trace is not None:
             port = int(io[abi.EG_PORT])

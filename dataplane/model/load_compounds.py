@@ -70,13 +70,13 @@ def assign_stack(expressions: ExpressionLoader, name: str, target: object, origi
 
 def assign_varbit(expressions: ExpressionLoader, target: object, origin: object) -> Primitive:
     """``assign_VL``: the bits and their number."""
-    steps = []
-    fields = [cases[0][1] if len(cases := expressions.target(value)) == 1 else None for value in (target, origin)]
-    if fields[0] is None or fields[1] is None:
-        raise UnsupportedConstruct("variable-length field chosen at run time", expressions.where, expressions.source)
-    for to, of in ((fields[0], fields[1]), (_length(expressions, fields[0]), _length(expressions, fields[1]))):
-        steps.append(Assign(to, of, expressions.source))
-    return Several("assign_VL", tuple(steps), expressions.source)
+    pairs = product(expressions.target(target), expressions.target(origin))
+    return one_of([(_both(p, q), _copy_varbit(expressions, to, of)) for (p, to), (q, of) in pairs], expressions.source)
+
+
+def _copy_varbit(expressions: ExpressionLoader, to: FieldRef, of: FieldRef) -> Primitive:
+    length = Assign(_length(expressions, to), _length(expressions, of), expressions.source)
+    return Several("assign_VL", (Assign(to, of, expressions.source), length), expressions.source)
 
 
 def push(expressions: ExpressionLoader, stack_value: object, count_value: object) -> Primitive:

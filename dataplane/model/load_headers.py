@@ -119,8 +119,8 @@ def _varbit(obj: Json, name: str, offset: int, where: str) -> Field:
     if sum(item[1] == "*" for item in fields) > 1:
         raise UnsupportedConstruct("second variable-length field in a header", where, source_of(obj))
     rest = sum(item[1] for item in fields if isinstance(item[1], int))
-    if offset % 8 or rest % 8:
-        raise UnsupportedConstruct("variable-length field that does not start at a byte", where, source_of(obj))
+    if rest % 8:
+        raise UnsupportedConstruct("variable-length field in a header of no whole bytes", where, source_of(obj))
     width = 8 * get(obj, "max_length", int, where) - rest
     if width <= 0:
         raise ProgramError(f"{where}: 'max_length' leaves {width} bits for it")

@@ -1,6 +1,7 @@
 """The P4Runtime server: one process, one port, many devices."""
 
 import time
+from contextlib import AbstractContextManager
 from threading import RLock
 from types import TracebackType
 from typing import Final, Self
@@ -17,6 +18,7 @@ from p4reduce.dataplane.p4runtime.service import P4RuntimeService, PacketOutHand
 from p4reduce.dataplane.p4runtime.slot import DeviceFactory, DeviceSlot
 from p4reduce.dataplane.p4runtime.threads import DaemonThreads
 from p4reduce.dataplane.p4runtime.tls import Tls
+from p4reduce.dataplane.traffic import Digest
 
 MAX_MESSAGE_BYTES: Final = 256 << 20
 """Largest request, as in BMv2: pipeline configurations are large."""
@@ -44,6 +46,7 @@ class P4RuntimeServer:
         on_packet_out: PacketOutHandler | None = None,
         clock: Clock = time.time_ns,
         tls: Tls | None = None,
+        lock: AbstractContextManager[bool] | None = None,
     ) -> None:
         """A server that does not listen yet.
 
@@ -56,8 +59,9 @@ class P4RuntimeServer:
                 from another thread, for packets that a controller sends. Without it they are refused.
             clock: nanoseconds of the time that the devices live in, for idle time-outs.
             tls: encrypts, and authenticates clients where it names who signs their certificates.
+            lock: to be ``lock``; re-entrant. Without it an RLock is made.
         """
-        self.lock: Final = RLock()
+        self.lock: Final[AbstractContextManager[bool]] = lock or RLock()
         self._address = address
         self._clock = clock
         self._tls = tls
@@ -122,6 +126,13 @@ class P4RuntimeServer:
         active = slot.active
         packet = None if active is None else decode_packet_in(active.schema.packet_in, frame)
         return packet is not None and slot.send_to_primaries(p4r.StreamMessageResponse(packet=packet))
+
+    def learn(self, device_id: int, digest: Digest) -> None:
+        """Takes a digest of a device that someone else drives, for the primary client. Raises KeyError: unknown id."""
+        with self.lock:
+            active = self._slots[device_id].active
+            if active is not None:
+                active.digests.learn(digest)
 
     def report_idle(self) -> int:
         """Looks for table entries that no packet hit for their idle time-out and tells the primary clients.

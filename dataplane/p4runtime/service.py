@@ -1,7 +1,8 @@
 """The gRPC service p4.v1.P4Runtime over the slots of a server."""
 
 from collections.abc import Callable, Iterator
-from threading import Lock, RLock, Thread
+from contextlib import AbstractContextManager
+from threading import Lock, Thread
 from typing import Final, TypeAlias
 
 import grpc
@@ -29,7 +30,12 @@ _Get = p4r.GetForwardingPipelineConfigRequest
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     """Answers calls; every access to a device's state is made under ``lock``."""
 
-    def __init__(self, slots: dict[int, DeviceSlot], lock: RLock, on_packet_out: PacketOutHandler | None) -> None:
+    def __init__(
+        self,
+        slots: dict[int, DeviceSlot],
+        lock: AbstractContextManager[bool],
+        on_packet_out: PacketOutHandler | None,
+    ) -> None:
         self._slots = slots
         self._lock = lock
         self._on_packet_out = on_packet_out

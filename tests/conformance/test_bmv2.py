@@ -1,74 +1,97 @@
-"""The same experiment on real BMv2 and in virtual time: same bytes, same first transmissions."""
+"""The same experiment on real BMv2, on the embedded switch in real time, and in virtual time: the same bytes.
 
-import json
+First transmissions counted on every directed link equal the prediction on all three. Run by ``make bmv2-test``.
+"""
+
+import functools
 import os
-import shutil
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
-from tests.conformance.bmv2.switches import find_bmv2
+from tests.real import leftovers
 
+from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.experiment import Experiment
+from p4reduce.cluster.real.run import run_real
 from p4reduce.cluster.runner import run_experiment
+from p4reduce.fabric.real.bmv2 import find_bmv2
+from p4reduce.fabric.real.errors import RealError
+from p4reduce.fabric.real.net import why_not
 
-ROOT = Path(__file__).parents[2]
-TWO_LEVELS = "leaf-spine:leaves=2,spines=1,hosts=2"
-FAULTS = {"loss": 0.02, "duplicate": 0.02, "reorder": 0.05}
-NO_FAULTS = {"loss": 0.0, "duplicate": 0.0, "reorder": 0.0}
+ONE_LEVEL = "star:hosts=3,servers=1"
+TWO_LEVELS = "leaf-spine:leaves=2,spines=1,hosts=2,servers=1"
+LOSS = {"loss": 0.01}
+FAULTY = {"loss": 0.02, "duplicate": 0.02, "reorder": 0.05}
+NO_FAULTS = {"loss": 0.0}
+PLANS = ("steiner", "mst", "spt", "ring", "ps")
 
 
 def missing() -> str | None:
     """Why these tests cannot run here."""
-    if find_bmv2() is None:
-        return "simple_switch_grpc is neither on PATH nor in $SIMPLE_SWITCH_GRPC (docs/usage.md: p4reduce doctor)"
-    if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("ip") is None:
-        return "network namespaces need root, unshare and ip"
-    return None
+    try:
+        if find_bmv2() is None:
+            return "simple_switch_grpc is neither on PATH, nor in $SIMPLE_SWITCH_GRPC, nor in Docker (docs/bmv2.md)"
+    except RealError as error:
+        return str(error)
+    return None if why_not() is None else f"no network namespaces here: {why_not()}"
 
 
-pytestmark = [pytest.mark.bmv2, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
+REASON = missing()
+pytestmark = [pytest.mark.bmv2, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
 
 
-def lab(**options: object) -> dict:
-    """Run the lab in a network namespace that goes away with it."""
-    defaults = {"elements": 3000, "window": 8, "seed": 5, "rounds": 2, **NO_FAULTS}
-    done = subprocess.run(
-        [
-            *("unshare", "--net", "--fork", "--kill-child", sys.executable, "-m", "tests.conformance.bmv2.lab"),
-            json.dumps({**defaults, **options}),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
+@functools.cache
+def in_virtual_time(topology, plan, lanes):
+    return run_experiment(experiment(topology, plan, lanes)).network
 
 
-@pytest.mark.parametrize("faults", [NO_FAULTS, FAULTS], ids=["clean", "faulty"])
+def experiment(topology, plan, lanes, **more):
+    return Experiment(topology=topology, plan=plan, lanes=lanes, elements=3000, repeat=2, seed=5, **more)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("target", ["bmv2", "embedded"])
+@pytest.mark.parametrize("faults", [NO_FAULTS, LOSS], ids=["clean", "loss"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_plan_gives_the_bytes_of_virtual_time(plan, faults, target):
+    real = run_real(experiment(TWO_LEVELS, plan, 256, target=target, time="real", faults=faults))
+    virtual = in_virtual_time(TWO_LEVELS, plan, 256)
+    assert real.network.result_sha256 == virtual.result_sha256
+    assert real.network.prediction_differences == []
+    if faults is NO_FAULTS:
+        counted, expected = (
+            {(load.node, load.port): (load.first_frames, load.first_bytes) for load in network.links}
+            for network in (real.network, virtual)
+        )
+        assert counted == expected
+
+
 @pytest.mark.parametrize("lanes", [64, 256])
-@pytest.mark.parametrize("topology", ["star:hosts=3", TWO_LEVELS], ids=["one-level", "two-levels"])
-def test_sums_on_bmv2_equal_those_in_virtual_time(topology, lanes, faults):
-    real = lab(topology=topology, plan="steiner", lanes=lanes, **faults)
-    virtual = run_experiment(
-        Experiment(topology=topology, plan="steiner", lanes=lanes, elements=3000, repeat=2, seed=5)
-    )
-    assert real["result_sha256"] == virtual.network.result_sha256
-    # Every hop of this tree is one link, so first transmissions are exact under faults too.
-    assert real["first"] == real["predicted"]
-    assert all(frames == real["predicted"][port] for port, frames in real["link_sent"].items())
-    if faults is FAULTS:
-        assert real["lost"] > 0
-        assert real["resends"] > 0
+@pytest.mark.parametrize("topology", [ONE_LEVEL, TWO_LEVELS], ids=["one-level", "two-levels"])
+def test_sums_survive_loss_duplication_and_reordering(topology, lanes):
+    real = run_real(experiment(topology, "steiner", lanes, target="bmv2", faults=FAULTY))
+    assert real.network.result_sha256 == in_virtual_time(topology, "steiner", lanes).result_sha256
+    assert real.network.prediction_differences == []
+    assert real.real is not None
+    assert real.real.lost > 0
+    assert sum(record.resends for record in real.network.collectives) > 0
 
 
-@pytest.mark.parametrize("plan", ["ring", "ps"])
-def test_the_same_switches_forward_the_baselines(plan):
-    topology = f"{TWO_LEVELS},servers=1"
-    real = lab(topology=topology, plan=plan, lanes=64)
-    virtual = run_experiment(Experiment(topology=topology, plan=plan, lanes=64, elements=3000, repeat=2, seed=5))
-    assert real["result_sha256"] == virtual.network.result_sha256
+def test_a_switch_that_dies_ends_the_run_with_its_name(tmp_path):
+    def strike(label: str, done: int, total: int) -> None:
+        if label.endswith("workers"):
+            (switch,) = [
+                pid
+                for pid in leftovers.processes(str(tmp_path))
+                if Path(f"/proc/{pid}/comm").read_text().startswith("simple_switch")
+            ]
+            os.kill(switch, signal.SIGKILL)
+
+    with pytest.raises(ClusterError, match=r"(?s)switch s1 ended during the run \(signal 9\).*last lines"):
+        run_real(experiment(ONE_LEVEL, "steiner", 64, target="bmv2"), progress=strike)
+    assert leftovers.wait_until_gone(str(tmp_path)) == set()

@@ -241,11 +241,11 @@ def test_a_varbit_field_needs_the_length_of_its_header() -> None:
         load(change)
 
 
-def test_a_varbit_field_inside_a_byte_is_refused() -> None:
+def test_a_varbit_field_in_a_header_of_no_whole_bytes_is_refused() -> None:
     def change(root: Json) -> None:
-        root["header_types"][-1] |= {"fields": [["a", 4, False], ["b", "*"], ["c", 4, False]], "max_length": 9}
+        root["header_types"][-1] |= {"fields": [["a", 4, False], ["b", "*"], ["c", 8, False]], "max_length": 9}
 
-    with pytest.raises(UnsupportedConstruct, match="variable-length field that does not start at a byte"):
+    with pytest.raises(UnsupportedConstruct, match="variable-length field in a header of no whole bytes"):
         load(change)
 
 

@@ -57,6 +57,13 @@ def optioned(rng: random.Random) -> bytes:
     return bytes(start) + small_bytes(rng)
 
 
+def unaligned(rng: random.Random) -> bytes:
+    """For unaligned.p4: lengths that fit and others; never what BMv2 dies of."""
+    length = rng.choice((0, 8, 16, 24, 32, 64, 72, 88, 96, 104, 128, 7, 200))
+    op = rng.randrange(256) & 0xE7
+    return bytes((length, op)) + rng.randbytes(rng.choice((5, 20, 40, 60)))
+
+
 def united(rng: random.Random) -> bytes:
     """For unions.p4: members that say what they are."""
     members = b"".join(

@@ -64,6 +64,7 @@ SUITES: Final = {
         _ours("replication", frames.orders, frames.order_is_open),
         _ours("stacks", frames.tagged),
         _ours("varbits", frames.optioned),
+        _ours("unaligned", frames.unaligned),
         _ours("unions", frames.united),
         _ours("profiles", frames.small_bytes),
         _ours("draws", frames.small_bytes),

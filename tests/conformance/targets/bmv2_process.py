@@ -53,6 +53,8 @@ class Bmv2Process:
     channel: grpc.Channel
     command_line: CommandLine
     log: Path
+    p4runtime: str
+    """address of its P4Runtime server"""
 
 
 @contextlib.contextmanager
@@ -91,7 +93,8 @@ def _start(binaries: Bmv2Binaries, program_json: Path, folder: Path) -> Bmv2Proc
     channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
     try:
         _wait_ready(process, channel, log)
-        return Bmv2Process(process, channel, _connect(binaries, thrift, process, log), log)
+        command_line = _connect(binaries, thrift, process, log)
+        return Bmv2Process(process, channel, command_line, log, f"127.0.0.1:{runtime}")
     except BaseException:
         channel.close()
         _stop(process)
