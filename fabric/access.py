@@ -17,7 +17,8 @@ from p4reduce.workers.memory import intrinsic
 _I64 = ir.IntType(64)
 
 
-def _record_at(dtype: "np.dtype[Any]") -> Any:
+def record_at(dtype: "np.dtype[Any]") -> Any:
+    """A compiled function (base address, index) that gives the record of that type there."""
     record = numba.from_dtype(dtype)
 
     @intrinsic
@@ -31,19 +32,20 @@ def _record_at(dtype: "np.dtype[Any]") -> Any:
     return at
 
 
-event_at = _record_at(records.EVENT)
-frame_at = _record_at(records.FRAME)
-phv_at = _record_at(records.PHV)
-copy_at = _record_at(records.COPY)
-queue_at = _record_at(records.QUEUE)
-link_at = _record_at(records.LINK)
-node_at = _record_at(records.NODE)
-endpoint_at = _record_at(records.ENDPOINT)
-incident_at = _record_at(records.INCIDENT)
-tap_header_at = _record_at(records.TAP_HEADER)
-cell_at = _record_at(records.CELL)
-pair_at = _record_at(records.PAIR)
-io_at = _record_at(records.IO)
+event_at = record_at(records.EVENT)
+frame_at = record_at(records.FRAME)
+phv_at = record_at(records.PHV)
+copy_at = record_at(records.COPY)
+queue_at = record_at(records.QUEUE)
+link_at = record_at(records.LINK)
+node_at = record_at(records.NODE)
+endpoint_at = record_at(records.ENDPOINT)
+incident_at = record_at(records.INCIDENT)
+tap_header_at = record_at(records.TAP_HEADER)
+cell_at = record_at(records.CELL)
+pair_at = record_at(records.PAIR)
+session_at = record_at(records.SESSION)
+io_at = record_at(records.IO)
 
 
 @intrinsic

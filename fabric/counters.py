@@ -61,7 +61,7 @@ class SwitchCounters:
     copies: int
     """made for output ports: 1 for each unicast frame, n for each multicast"""
     no_link_drops: int
-    """copies for a port that has no link"""
+    """copies for a port that has no link, and that were not recirculated"""
     priority_drops: int
     """copies of a priority that has no queue"""
     replica_drops: int
@@ -70,6 +70,13 @@ class SwitchCounters:
     """frames that egress made longer than ``max_frame``; they are among ``egress_drops`` of the link too"""
     packet_ins: int
     """sent to the controller"""
+    clones: int
+    """for sessions that exist, by ingress and egress"""
+    resubmitted: int
+    recirculated: int
+    digests: int
+    round_drops: int
+    """came back too often (`egress.MAX_ROUNDS`)"""
 
 
 @dataclass(frozen=True, slots=True)

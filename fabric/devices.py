@@ -1,9 +1,11 @@
 """What the fabric needs of a switch (`dataplane/device.py` has it)."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from p4reduce.dataplane.traffic import Digest
 
 
 class ReplicaTable(Protocol):
@@ -16,6 +18,33 @@ class ReplicaTable(Protocol):
     @property
     def replicas(self) -> NDArray[np.int32]:
         """Shape (capacity, 2)."""
+
+
+class SessionTable(Protocol):
+    """Clone sessions; what they copy to themselves is group session + 1 of ``copies``."""
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Shape (32768,), of records.SESSION; at an address that does not move."""
+
+    @property
+    def copies(self) -> ReplicaTable:
+        """Replicas of each session."""
+
+
+class DetourTables(Protocol):
+    """What the fabric needs besides for programs that clone, resubmit, recirculate, truncate or send digests."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that packets keep when they come back; a multiple of 8."""
+
+    @property
+    def sessions(self) -> SessionTable:
+        """Where clones go."""
+
+    def digest(self, learn_list: int, kept: NDArray[np.uint8]) -> Digest:
+        """A digest, by the number of its learn list, from the bytes that ingress kept."""
 
 
 class SwitchDevice(Protocol):
@@ -43,7 +72,11 @@ class SwitchDevice(Protocol):
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What of its program the fabric cannot carry out (clone(), resubmit(), ...), by name."""
+        """What of its program switches in real time cannot carry out (clone(), resubmit(), ...), by name."""
+
+    @property
+    def detours(self) -> DetourTables | None:
+        """None for a program that multicasts, forwards and drops, and nothing else."""
 
     @property
     def multicast(self) -> ReplicaTable:

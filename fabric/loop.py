@@ -4,6 +4,7 @@ from typing import Any
 
 from p4reduce.fabric.access import event_at, frame_at, link_at, node_at
 from p4reduce.fabric.cells import drop_frame, frame_address, prefetch_frame
+from p4reduce.fabric.detours import come_again, process_any
 from p4reduce.fabric.events import remove_first, replace_first, schedule
 from p4reduce.fabric.hosts import deliver, go_off, pump, start, submit
 from p4reduce.fabric.jit import kernel
@@ -19,33 +20,25 @@ from p4reduce.fabric.records import (
     NO_EVENTS,
     NO_LIMIT,
     REACHED_TIME,
+    RETURN,
     SEND,
     START,
     TIMER,
     WATCHED_DONE,
 )
-from p4reduce.fabric.switches import process
 from p4reduce.fabric.taps import note, record
 from p4reduce.fabric.wires import wake_when_free
 
-SPARE = 8
-"""cells and events that one event may need besides those of a multicast"""
-INCIDENTS_PER_COPY = 3
-"""a copy that leaves at once may be duplicated, and both of it lost; one that does not, dropped"""
-EVENTS_PER_COPY = 3
-"""two arrivals, and one when the link is free"""
-
 
 @kernel
-def _has_space(w: Any) -> bool:
-    """Whether there is room for all that one event can do."""
-    copies = w.max_replicas + SPARE
+def has_space(w: Any) -> bool:
+    """Whether there is room for all that one event can do (`memory.py`)."""
     return (  # type: ignore[no-any-return]
-        w.free_frames >= 2 * copies
-        and w.free_copies >= copies
-        and w.free_phvs >= SPARE
-        and w.heap_capacity - w.heap_size >= EVENTS_PER_COPY * copies
-        and w.incident_limit - w.incident_count >= INCIDENTS_PER_COPY * copies
+        w.free_frames >= w.frames_wanted
+        and w.free_copies >= w.copies_wanted
+        and w.free_phvs >= w.phvs_wanted
+        and w.heap_capacity - w.heap_size >= w.events_wanted
+        and w.incident_limit - w.incident_count >= w.incidents_wanted
         and w.tap_used <= w.tap_limit
     )
 
@@ -57,7 +50,7 @@ def _enter(w: Any, node_index: int, port: int, frame_index: int) -> None:
     if node.is_switch == 0:
         deliver(w, node_index, frame_index)
     elif node.delay_ps == 0:
-        process(w, node_index, port, frame_index, w.now)
+        process_any(w, node_index, port, frame_index, w.now)
     else:
         frame = frame_at(w.frames, frame_index)
         frame.node = node_index
@@ -73,7 +66,7 @@ def _enter_now(w: Any, frame_index: int) -> None:
     if node_at(w.nodes, frame.node).is_switch == 0:
         deliver(w, frame.node, frame_index)
     else:
-        process(w, frame.node, frame.port, frame_index, frame.time)
+        process_any(w, frame.node, frame.port, frame_index, frame.time)
 
 
 @kernel
@@ -93,7 +86,7 @@ def _arrive(w: Any, frame_index: int) -> None:
 
 
 @kernel
-def _first_on_wire(w: Any, link_index: int) -> int:
+def first_on_wire(w: Any, link_index: int) -> int:
     """Take the first frame off a wire; the next one's arrival becomes an event in its place."""
     link = link_at(w.links, link_index)
     frame_index = link.wire_head
@@ -132,7 +125,7 @@ def run(worlds: Any, most_events: int) -> int:
     w = worlds[0]
     last = w.events + most_events
     while True:
-        if w.watching != 0 and w.unfinished == 0:
+        if w.watching != 0 and w.unfinished <= 0:
             return WATCHED_DONE
         if w.heap_size == 0:
             if w.until < NO_LIMIT:
@@ -144,14 +137,14 @@ def run(worlds: Any, most_events: int) -> int:
             return REACHED_TIME
         if w.events >= last:
             return ENOUGH_EVENTS
-        if not _has_space(w):
+        if not has_space(w):
             return NEED_SPACE
         w.events += 1
         w.now = event.time
         kind = event.what & 7
         index = event.what >> 3
         if kind == ARRIVAL:
-            _arrive(w, _first_on_wire(w, index))
+            _arrive(w, first_on_wire(w, index))
             continue
         remove_first(w)
         if kind == LINK_FREE:
@@ -166,3 +159,5 @@ def run(worlds: Any, most_events: int) -> int:
             _enter_now(w, index)
         elif kind == SEND:
             submit(w, index)
+        elif kind == RETURN:
+            come_again(w, index)

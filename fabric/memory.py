@@ -6,9 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.fabric.errors import FabricError
-from p4reduce.fabric.loop import EVENTS_PER_COPY, INCIDENTS_PER_COPY, SPARE
 from p4reduce.fabric.pools import Pool, aligned_bytes
 from p4reduce.fabric.records import COPY, EVENT, FRAME, INCIDENT, IO, NEVER, NONE, PHV, TAP_HEADER, WORLD
+
+SPARE = 8
+"""cells and events that one event may need besides those of its copies"""
+INCIDENTS_PER_COPY = 3
+"""a copy that leaves at once may be duplicated, and both of it lost; one that does not, dropped"""
+EVENTS_PER_COPY = 3
+"""two arrivals, and one when the link is free"""
+GROUPS_WITH_DETOURS = 3
+"""groups that one packet may be copied to: its own, and the two of a clone session"""
 
 _TAP_BYTES = 1 << 22
 _INCIDENTS = 1 << 14
@@ -21,14 +29,30 @@ class Memory:
     bytes in all.
     """
 
-    def __init__(self, *, max_frame: int, frame_bytes: int, phv_bytes: int, max_replicas: int, limit: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_frame: int,
+        frame_bytes: int,
+        phv_bytes: int,
+        max_replicas: int,
+        limit: int,
+        detours: bool = False,
+        kept_bytes: int = 0,
+    ) -> None:
+        """``detours``: room for what programs do that leave the straight path, ``kept_bytes`` of them in each frame."""
         self._limit = limit
-        self._copies = max_replicas + SPARE  # that one event may make
+        self._copies = (GROUPS_WITH_DETOURS if detours else 1) * max_replicas + SPARE  # that one event may make
+        # A copy that leaves has a frame, and its duplicate on the link; one that egress clones, a carrier and a PHV.
+        self._frames_wanted = (3 if detours else 2) * self._copies
+        self._phvs_wanted = SPARE + (self._copies if detours else 0)
+        self._events_wanted = (EVENTS_PER_COPY + detours) * self._copies
         self.world: NDArray[Any] = np.zeros(1, dtype=WORLD)
-        self.frames = Pool(FRAME, 2 * self._copies, frame_bytes)
-        self.phvs = Pool(PHV, 64, phv_bytes)
+        kept_offset = -(-frame_bytes // 8) * 8
+        self.frames = Pool(FRAME, self._frames_wanted, kept_offset + kept_bytes)
+        self.phvs = Pool(PHV, max(64, self._phvs_wanted), phv_bytes)
         self.copies = Pool(COPY, self._copies)
-        self.heap: NDArray[Any] = np.zeros(EVENTS_PER_COPY * self._copies, dtype=EVENT)
+        self.heap: NDArray[Any] = np.zeros(self._events_wanted, dtype=EVENT)
         self.io: NDArray[Any] = np.zeros(1, dtype=IO)
         self._tap_space = 2 * self._copies * (TAP_HEADER.itemsize + self.frames.cell_bytes)
         self.taps = aligned_bytes(_TAP_BYTES + self._tap_space)
@@ -37,6 +61,10 @@ class Memory:
         for name in ("free_frame", "free_phv", "free_copy"):
             world[name] = NONE
         world["max_frame"] = max_frame
+        world["kept_offset"], world["kept_bytes"] = kept_offset, kept_bytes
+        world["frames_wanted"], world["phvs_wanted"] = self._frames_wanted, self._phvs_wanted
+        world["copies_wanted"], world["events_wanted"] = self._copies, self._events_wanted
+        world["incidents_wanted"] = INCIDENTS_PER_COPY * self._copies
         world["max_replicas"] = max_replicas
         world["until"] = NEVER
         world["tap_limit"] = _TAP_BYTES
@@ -52,20 +80,33 @@ class Memory:
         self.world[0][field] = array.ctypes.data
 
     def make_space(self, frames: int = 0) -> None:
-        """Grow what is too small for ``frames`` frames of Python's and the next event (`loop.py`, `_has_space`)."""
+        """Grow what is too small for ``frames`` frames of Python's and the next event (`loop.py`, `has_space`)."""
         world = self.world[0]
-        while world["free_frames"] < 2 * self._copies + frames:
+        while world["free_frames"] < self._frames_wanted + frames:
             self._grow(self.frames, "frame", "frames", "frame_bytes")
             world["frame_cell"] = self.frames.cell_bytes
-        while world["free_phvs"] < SPARE:
+        while world["free_phvs"] < self._phvs_wanted:
             self._grow(self.phvs, "phv", "phvs", "phv_bytes")
             world["phv_cell"] = self.phvs.cell_bytes
         while world["free_copies"] < self._copies:
             self._grow(self.copies, "copy", "copies", None)
-        while len(self.heap) - world["heap_size"] < EVENTS_PER_COPY * self._copies + frames:
+        while len(self.heap) - world["heap_size"] < self._events_wanted + frames:
             self._afford(self.heap.nbytes)
             self.heap = np.concatenate([self.heap, np.zeros_like(self.heap)])
             self._heap_moved()
+
+    def place_frame(self, frame: bytes) -> int:
+        """Put a frame of Python's, at most ``max_frame`` long, into a cell; its index."""
+        self.make_space(frames=1)
+        world = self.world[0]
+        place = int(world["free_frame"])
+        record = self.frames.records[place]
+        world["free_frame"] = record["next"]
+        world["free_frames"] -= 1
+        record["length"], record["damaged"] = len(frame), 0
+        begin = place * self.frames.cell_bytes
+        self.frames.cells[begin : begin + len(frame)] = np.frombuffer(frame, dtype=np.uint8)
+        return place
 
     def _grow(self, pool: Pool, free: str, records: str, cells: str | None) -> None:
         self._afford(pool.growth_bytes())

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES, MAX_PORT
+from p4reduce.dataplane.traffic import Digest
 from p4reduce.fabric.counters import HostCounters, Incidents, LinkView, Port, SwitchCounters, Where
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.endpoint_calls import NO_ENDPOINTS, Endpoints
@@ -35,7 +36,7 @@ from p4reduce.fabric.records import (
     WATCHED_DONE,
 )
 from p4reduce.fabric.shadow import Shadows
-from p4reduce.fabric.wiring import DelayPs, place_endpoints, wire
+from p4reduce.fabric.wiring import DelayPs, place_endpoints, set_faults, wire
 from p4reduce.topologies import Topology
 from p4reduce.workers.wire import HEADER_BYTES
 
@@ -103,7 +104,7 @@ class VirtualNetwork:
         max_replicas : int
             Largest multicast group.
         packet_in_limit : int
-            Packets for the controller that wait for each switch; further ones are counted and dropped.
+            Packets and digests for the controller that wait for each switch; further ones are counted and dropped.
         memory_limit : int
             Bytes for frames in queues and on links.
 
@@ -119,6 +120,7 @@ class VirtualNetwork:
         self.topology: Final = topology
         self._devices = dict(devices)
         self._endpoints = endpoints
+        self._seed = seed
         self._wiring = wire(
             topology,
             devices,
@@ -129,12 +131,15 @@ class VirtualNetwork:
         )
         self._shadows = Shadows(devices)
         shorter = MAX_FRAME_BYTES - max_frame  # than the frames that devices reckon with
+        detours = [device.detours for device in devices.values() if device.detours is not None]
         self._memory = Memory(
             max_frame=max_frame,
             frame_bytes=max(max_frame, *(device.out_bytes - shorter for device in devices.values()), 0),
             phv_bytes=max((device.phv_bytes - shorter for device in devices.values()), default=0),
             max_replicas=max_replicas,
             limit=memory_limit,
+            detours=bool(detours),
+            kept_bytes=max((one.kept_bytes for one in detours), default=0),
         )
         self._recordings = Recordings(self._memory, len(topology.nodes), packet_in_limit)
         self.links: Final = LinkView(self._wiring.links, self._wiring.link_places)
@@ -159,6 +164,7 @@ class VirtualNetwork:
         self._keep_endpoints()
         world = self._memory.world[0]
         world["host_count"], world["switch_count"] = len(self.topology.hosts), len(self.topology.switches)
+        world["node_count"] = len(self.topology.nodes)
 
     # --- time
 
@@ -177,6 +183,7 @@ class VirtualNetwork:
         until_ps: int | None = None,
         watch: Sequence[int] = (),
         *,
+        first: bool = False,
         max_events: int | None = None,
         progress: Progress | None = None,
     ) -> Stop:
@@ -188,6 +195,8 @@ class VirtualNetwork:
             Stop at this time; events at this very time still happen.
         watch : sequence of int
             Stop as soon as none of these endpoints works (status 1) or is still to be started.
+        first : bool
+            Stop as soon as the first of the watched endpoints is done.
         max_events : int
             Stop after about so many events.
         progress : callable
@@ -201,7 +210,7 @@ class VirtualNetwork:
         world = self._memory.world[0]
         world["until"] = NO_LIMIT if until_ps is None else min(until_ps, NO_LIMIT)
         last = self.events + (NEVER if max_events is None else max_events)
-        self._watch(watch)
+        self._watch(watch, first=first)
         for name in self._devices:
             self._node(name)["peek_state"] = self._shadows.address(name)
         while True:
@@ -215,7 +224,7 @@ class VirtualNetwork:
             if progress is not None:
                 progress(self.now)
 
-    def _watch(self, endpoints: Sequence[int]) -> None:
+    def _watch(self, endpoints: Sequence[int], *, first: bool) -> None:
         self._timers["unfinished"] = 0
         for index in endpoints:
             self._check_endpoint(index)
@@ -223,7 +232,8 @@ class VirtualNetwork:
             self._timers[index]["unfinished"] = int(busy)
         world = self._memory.world[0]
         world["watching"] = int(len(endpoints) > 0)
-        world["unfinished"] = self._timers["unfinished"].sum()
+        unfinished = int(self._timers["unfinished"].sum())
+        world["unfinished"] = min(unfinished, 1) if first else unfinished
 
     def _check_groups(self) -> None:
         dropped = np.flatnonzero(self._wiring.nodes["replica_drops"])
@@ -242,6 +252,13 @@ class VirtualNetwork:
         self._timers[endpoint]["starting"] += 1
         self._memory.make_space(frames=1)
         add_event(self._memory.world, time_ps, endpoint * 8 + START)
+
+    def set_faults(self, port: Port, faults: Faults) -> None:
+        """From now on this happens to frames that leave a node by a port; those on their way arrive.
+
+        ``Faults(loss=1)`` cuts a direction of a link. Draws go on where they were.
+        """
+        set_faults(self._wiring.links, self._wiring.link_places, {port: faults}, self._seed)
 
     def inject(self, node: str, port: int, frame: bytes, at_ps: int | None = None) -> None:
         """Have a frame enter a node by a port, as if its link had brought it there at that time."""
@@ -267,16 +284,7 @@ class VirtualNetwork:
         world = self._memory.world[0]
         if not MIN_FRAME <= len(frame) <= world["max_frame"]:
             raise FabricError(f"a frame of {len(frame)} bytes is not in {MIN_FRAME}..max_frame={world['max_frame']}")
-        self._memory.make_space(frames=1)
-        frames = self._memory.frames
-        place = int(world["free_frame"])
-        record = frames.records[place]
-        world["free_frame"] = record["next"]
-        world["free_frames"] -= 1
-        record["length"], record["damaged"] = len(frame), 0
-        begin = place * frames.cell_bytes
-        frames.cells[begin : begin + len(frame)] = np.frombuffer(frame, dtype=np.uint8)
-        return place
+        return self._memory.place_frame(frame)
 
     def _time(self, at_ps: int | None) -> int:
         time_ps = self.now if at_ps is None else at_ps
@@ -339,6 +347,21 @@ class VirtualNetwork:
     def packet_ins(self, name: str) -> list[PacketIn]:
         """Take the frames that a switch sent to the controller (port 510) since the last call."""
         return self._recordings.packet_ins(self._wiring.node(name))
+
+    def digests(self, name: str) -> list[tuple[int, Digest]]:
+        """Take the digests that a switch sent since the last call, each with its time (virtual picoseconds).
+
+        As many wait as ``packet_in_limit`` says; `digest_drops` counts the others.
+        """
+        tables = self._devices[name].detours
+        if tables is None:
+            return []
+        waiting = self._recordings.digests(self._wiring.node(name))
+        return [(one.time_ps, tables.digest(one.learn_list, one.kept)) for one in waiting]
+
+    def digest_drops(self, name: str) -> int:
+        """Digests that found ``packet_in_limit`` others waiting."""
+        return self._recordings.digest_drops[self._wiring.node(name)]
 
     def packet_in_drops(self, name: str) -> int:
         """Frames for the controller that found ``packet_in_limit`` others waiting."""

@@ -47,3 +47,14 @@ class PcapWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def read_frames(path: Path) -> list[bytes]:
+    """The frames of a file that `PcapWriter` wrote, as far as it is written."""
+    data, at, frames = path.read_bytes(), _FILE_HEADER.size, []
+    while at + _RECORD_HEADER.size <= len(data):
+        length = _RECORD_HEADER.unpack_from(data, at)[2]
+        at += _RECORD_HEADER.size
+        frames.append(data[at : at + length])
+        at += length
+    return frames

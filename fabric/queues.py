@@ -9,52 +9,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.fabric.access import call4, copy_at, io_at, link_at, node_at, phv_at, queue_at
-from p4reduce.fabric.cells import (
-    drop_copy,
-    drop_frame,
-    drop_phv,
-    frame_address,
-    phv_address,
-    take_copy,
-    take_frame,
-)
+from p4reduce.fabric.access import copy_at, link_at, node_at, phv_at, queue_at
+from p4reduce.fabric.cells import drop_copy, drop_frame, drop_phv, frame_address, take_copy, take_frame
+from p4reduce.fabric.egress import PS_PER_US, RECIRCULATED, describe, peek_egress, run_egress
 from p4reduce.fabric.jit import kernel
 from p4reduce.fabric.records import CONTROLLER_TAP, PRIORITIES, QUEUE_DROPPED
 from p4reduce.fabric.taps import note, record
 from p4reduce.fabric.wires import send, wake_when_free
 
-PS_PER_US: Final = 1_000_000
 CPU_PORT: Final = 510
 """frames for this port go to the controller (p4src/sizes.p4)"""
 _CPU_PORT: Final = np.int64(CPU_PORT)
 _EMPTY: Final = np.int64(0)
-
-
-@kernel
-def _describe(w: Any, port: int, rid: int, instance: int, enqueued_us: int, enqueued_depth: int, depth: int) -> None:
-    """Tell egress of the copy that leaves now."""
-    io = io_at(w.io, 0)
-    now_us = w.now // PS_PER_US
-    io.eg_port = port
-    io.eg_rid = rid
-    io.eg_instance = instance
-    io.eg_enq_time_us = enqueued_us
-    io.eg_enq_qdepth = enqueued_depth
-    io.eg_deq_timedelta_us = now_us - enqueued_us
-    io.eg_deq_qdepth = depth
-    io.eg_time_us = now_us
-
-
-@kernel
-def _egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> int:
-    """Run egress into a frame's cell; the frame's length, or -1: dropped."""
-    node = node_at(w.nodes, node_index)
-    length = call4(node.egress, node.state, phv_address(w, phv_index), w.io, frame_address(w, frame_index))
-    if length > w.max_frame:
-        node.oversize_drops += 1
-        return -1
-    return length  # type: ignore[no-any-return]
 
 
 @kernel
@@ -69,11 +35,10 @@ def _note_tail_drop(w: Any, link_index: int, phv_index: int, rid: int, instance:
     if node.peek_state == 0:
         link.unattributed += 1
         return
-    _describe(w, link.source_port, rid, instance, w.now // PS_PER_US, link.depth, link.depth)
+    describe(w, link.source_port, rid, instance, w.now // PS_PER_US, link.depth, link.depth)
     frame_index = take_frame(w)
-    address = frame_address(w, frame_index)
-    length = call4(node.egress, node.peek_state, phv_address(w, phv_index), w.io, address)
-    note(w, link_index, address, length, QUEUE_DROPPED)
+    length = peek_egress(w, link.source, phv_index, frame_index)
+    note(w, link_index, frame_address(w, frame_index), length, QUEUE_DROPPED)
     drop_frame(w, frame_index)
 
 
@@ -110,21 +75,28 @@ def _take_highest(w: Any, link_index: int) -> int:
 
 @kernel
 def depart(w: Any, link_index: int) -> None:
-    """The link is free: send the next copy that egress does not drop."""
+    """The link is free: send the next copy that egress does not drop.
+
+    Of programs that clone or recirculate, one copy has its turn in an event, whatever becomes of it (`memory.py`).
+    """
     link = link_at(w.links, link_index)
+    detours = node_at(w.nodes, link.source).detours
     while link.backlog != 0:
         copy_index = _take_highest(w, link_index)
         copy = copy_at(w.copies, copy_index)
-        _describe(w, link.source_port, copy.rid, copy.instance, copy.enqueued_us, copy.enqueued_depth, link.depth)
+        describe(w, link.source_port, copy.rid, copy.instance, copy.enqueued_us, copy.enqueued_depth, link.depth)
         frame_index = take_frame(w)
-        length = _egress(w, link.source, copy.phv, frame_index)
+        length = run_egress(w, link.source, copy.phv, frame_index)
         drop_phv(w, copy.phv)
         drop_copy(w, copy_index)
         if length >= 0:
             send(w, link_index, frame_index, length)
             break
-        link.egress_drops += 1
-        drop_frame(w, frame_index)
+        if length != RECIRCULATED:
+            link.egress_drops += 1
+            drop_frame(w, frame_index)
+        if detours != 0:
+            break
     if link.backlog != 0:
         wake_when_free(w, link_index)
 
@@ -158,10 +130,25 @@ def enqueue(w: Any, link_index: int, phv_index: int, rid: int, instance: int, pr
 @kernel
 def to_controller(w: Any, node_index: int, phv_index: int, rid: int, instance: int) -> None:
     """A copy for the controller's port: no queue, no link."""
-    _describe(w, _CPU_PORT, rid, instance, w.now // PS_PER_US, _EMPTY, _EMPTY)
+    describe(w, _CPU_PORT, rid, instance, w.now // PS_PER_US, _EMPTY, _EMPTY)
     frame_index = take_frame(w)
-    length = _egress(w, node_index, phv_index, frame_index)
+    length = run_egress(w, node_index, phv_index, frame_index)
     if length >= 0:
         node_at(w.nodes, node_index).packet_ins += 1
         record(w, CONTROLLER_TAP - node_index, w.now, frame_address(w, frame_index), length)
-    drop_frame(w, frame_index)
+    if length != RECIRCULATED:
+        drop_frame(w, frame_index)
+
+
+@kernel
+def to_nowhere(w: Any, node_index: int, phv_index: int, port: int, rid: int, instance: int, priority: int) -> None:
+    """A copy for a port without a link, of a program that may clone or recirculate it: egress runs at once."""
+    node = node_at(w.nodes, node_index)
+    if priority >= PRIORITIES:
+        node.priority_drops += 1
+        return
+    describe(w, port, rid, instance, w.now // PS_PER_US, _EMPTY, _EMPTY)
+    frame_index = take_frame(w)
+    if run_egress(w, node_index, phv_index, frame_index) != RECIRCULATED:
+        node.no_link_drops += 1
+        drop_frame(w, frame_index)

@@ -22,16 +22,33 @@ class PacketIn:
     frame: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class RawDigest:
+    """A digest of a switch: which, when (virtual picoseconds), and the bytes that its ingress kept."""
+
+    learn_list: int
+    time_ps: int
+    kept: NDArray[np.uint8]
+
+
 class Recordings:
     """Empties the loop's buffers after each of its runs."""
 
-    def __init__(self, memory: Memory, nodes: int, packet_in_limit: int) -> None:
+    def __init__(self, memory: Memory, nodes: int, packet_in_limit: int, *, epoch_ps: int = 0) -> None:
+        """``epoch_ps``: added to the loop's time in capture files."""
         self._memory = memory
+        self._epoch_ps = epoch_ps
         self._writers: list[PcapWriter] = []
         self._limit = packet_in_limit
         self._packet_ins: list[deque[PacketIn]] = [deque() for _ in range(nodes)]
         self.packet_in_drops = [0] * nodes
+        self._digests: list[deque[RawDigest]] = [deque() for _ in range(nodes)]
+        self.digest_drops = [0] * nodes
         self._incidents: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+
+    def follow(self, memory: Memory) -> None:
+        """Go on with other buffers; those from before must be drained."""
+        self._memory = memory
 
     def open(self, path: Path) -> int:
         """Begin a pcap file; the number of its tap."""
@@ -46,6 +63,13 @@ class Recordings:
     def packet_ins(self, node: int) -> list[PacketIn]:
         """Take the frames that a switch sent to the controller."""
         waiting = self._packet_ins[node]
+        taken = list(waiting)
+        waiting.clear()
+        return taken
+
+    def digests(self, node: int) -> list[RawDigest]:
+        """Take the digests that a switch sent."""
+        waiting = self._digests[node]
         taken = list(waiting)
         waiting.clear()
         return taken
@@ -71,18 +95,28 @@ class Recordings:
         while at < len(taps):
             begin = at + TAP_HEADER.itemsize
             tap, time_ps, length = taps[at:begin].view(np.int64).tolist()
-            self._take(tap, time_ps, taps[begin : begin + length].tobytes())
+            learn_list, node = divmod(CONTROLLER_TAP - tap, len(self._digests)) if tap < 0 else (0, 0)
+            if learn_list:
+                self._learn(node, RawDigest(learn_list, time_ps, taps[begin : begin + length].copy()))
+            else:
+                self._take(tap, time_ps, taps[begin : begin + length].tobytes())
             at = begin + (length + 7) // 8 * 8
 
     def _take(self, tap: int, time_ps: int, frame: bytes) -> None:
         if tap >= 0:
-            self._writers[tap].write(time_ps, frame)
+            self._writers[tap].write(self._epoch_ps + time_ps, frame)
             return
         node = CONTROLLER_TAP - tap
         if len(self._packet_ins[node]) < self._limit:
             self._packet_ins[node].append(PacketIn(time_ps, frame))
         else:
             self.packet_in_drops[node] += 1
+
+    def _learn(self, node: int, digest: RawDigest) -> None:
+        if len(self._digests[node]) < self._limit:
+            self._digests[node].append(digest)
+        else:
+            self.digest_drops[node] += 1
 
     def _drain_incidents(self, noted: NDArray[Any]) -> None:
         places, rows = np.unique(noted[["link", "node", "job"]], return_inverse=True)

@@ -33,6 +33,8 @@ ENTRY: Final = 5
 """index: frame. It enters its node: injected, or through with the switch's fixed delay."""
 SEND: Final = 6
 """index: frame. Its host sends it."""
+RETURN: Final = 7
+"""index: frame. It comes back to its switch: resubmitted, recirculated, or the carrier of an egress clone."""
 
 # Why the compiled loop returned.
 REACHED_TIME: Final = 0
@@ -42,7 +44,8 @@ ENOUGH_EVENTS: Final = 3
 NEED_SPACE: Final = 4
 
 CONTROLLER_TAP: Final = -1
-"""minus the node's index: the tap of packets for the controller"""
+"""minus the node's index: the tap of packets for the controller; minus the number of nodes times a learn list's id:
+of its digests"""
 
 # Constants that are handed to compiled functions are NumPy integers: Numba would compile a function once more for
 # every Python integer that it is called with.
@@ -77,14 +80,18 @@ FRAME: Final = _integers(
     "next",  # in the list of free cells, on a wire, or in a host's list of frames to send
     "length",
     "time",  # when it reaches the end of its link
-    "seq",  # of that event
-    "link",
+    "seq",  # of that event; of one that comes back: how often it has, or the PHV that it carries
+    "link",  # of one that comes back: instance type + 8 * field list, or 8 * priority of an egress clone
     "node",
-    "port",
+    "port",  # or clone session
     "damaged",  # its frame check sequence is wrong
 )
 
-PHV: Final = _integers("next", "references")
+PHV: Final = _integers(
+    "next",
+    "references",
+    "rounds",  # how often its packet came back; of programs with detours only
+)
 
 COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth")
 
@@ -152,6 +159,11 @@ NODE_COUNTERS: Final = (
     "packet_ins",
     "unclaimed",
     "claimed",
+    "clones",
+    "resubmitted",
+    "recirculated",
+    "digests",
+    "round_drops",
 )
 
 NODE: Final = _integers(
@@ -165,6 +177,10 @@ NODE: Final = _integers(
     "peek_state",
     "groups",
     "replicas",
+    "detours",  # whether its program leaves the straight path (`dataplane/abi.py`)
+    "sessions",  # addresses of clone sessions, and of their replicas as those of groups
+    "session_groups",
+    "session_replicas",
     "link",  # of a host
     "first_endpoint",  # of its endpoints in `endpoint_lists`
     "endpoints",
@@ -183,14 +199,23 @@ TAP_HEADER: Final = _integers("tap", "time", "length")
 
 CELL: Final = _integers("value")
 
+SESSION: Final = np.dtype([("exists", np.int32), ("group", np.int32), ("port", np.int32)])
+"""A row of a device's clone sessions; group 0 and port -1: none."""
+
 PAIR: Final = np.dtype([("first", np.int32), ("second", np.int32)])
 """A row of a device's multicast arrays: (start, count) of a group, (port, rid) of a replica."""
 
+_IO_CELLS: Final = {
+    name.lower(): place
+    for name, place in vars(abi).items()
+    if name.startswith(("IN_", "OUT_", "EG_")) or name.endswith("_ADDRESS")
+}
+
 IO: Final = np.dtype(
     {
-        "names": [name.lower() for name in vars(abi) if name.startswith(("IN_", "OUT_", "EG_"))],
-        "formats": [np.int64 for name in vars(abi) if name.startswith(("IN_", "OUT_", "EG_"))],
-        "offsets": [8 * place for name, place in vars(abi).items() if name.startswith(("IN_", "OUT_", "EG_"))],
+        "names": list(_IO_CELLS),
+        "formats": [np.int64] * len(_IO_CELLS),
+        "offsets": [8 * place for place in _IO_CELLS.values()],
         "itemsize": 8 * abi.IO_CELLS,
     },
     align=True,
@@ -205,6 +230,11 @@ WORLD: Final = _integers(
     "unfinished",  # watched endpoints that still work
     "watching",
     "max_replicas",
+    "frames_wanted",  # space that one event may need (`memory.py`)
+    "phvs_wanted",
+    "copies_wanted",
+    "events_wanted",
+    "incidents_wanted",
     # Addresses of arrays, then what their free lists begin with and hold.
     "heap",
     "heap_size",
@@ -213,6 +243,8 @@ WORLD: Final = _integers(
     "frame_bytes",
     "frame_cell",
     "max_frame",
+    "kept_offset",  # in a frame's cell: the fields that a packet keeps when it comes back
+    "kept_bytes",
     "free_frame",
     "free_frames",
     "phvs",
@@ -226,6 +258,7 @@ WORLD: Final = _integers(
     "queues",
     "links",
     "nodes",
+    "node_count",
     "ports",
     "io",
     "taps",

@@ -35,25 +35,34 @@ class Shadows:
 
     def __init__(self, devices: Mapping[str, SwitchDevice]) -> None:
         self._devices = dict(devices)
-        self._layouts = {name: StateLayout(d.program) for name, d in devices.items() if isinstance(d, Device)}
+        self._peekable = {name: device for name, device in devices.items() if isinstance(device, Peekable)}
+        programs = {id(d.program): d.program for d in devices.values() if isinstance(d, Device)}
+        layouts = {key: StateLayout(program) for key, program in programs.items()}
+        self._layouts = {name: layouts[id(d.program)] for name, d in devices.items() if isinstance(d, Device)}
+        self._wasted = {id(layout): _wasted(layout) for layout in layouts.values()}
         self._cells: dict[str, NDArray[np.int64]] = {}
         self._waste = aligned_bytes(max((_largest(layout) for layout in self._layouts.values()), default=0))
 
     def address(self, name: str) -> int:
         """The shadow of a device, brought up to date with its tables; 0 for a device that cannot have one."""
         device = self._devices[name]
-        if isinstance(device, Peekable):
-            return device.peek_state_address
+        if name in self._peekable:
+            return self._peekable[name].peek_state_address
         if not isinstance(device, Device):
             return 0
         layout = self._layouts[name]
         cells = self._cells.setdefault(name, np.zeros(layout.cells, dtype=np.int64))
         cells[:] = device.state.cells
-        wasted = [first + _COUNTERS_ADDRESS for first in layout.tables.values()]
-        wasted += layout.counters.values()
-        wasted += [layout.group_cell(number) for number in range(len(layout.groups))]
-        cells[wasted] = self._waste.ctypes.data
+        cells[self._wasted[id(layout)]] = self._waste.ctypes.data
         return int(cells.ctypes.data)
+
+
+def _wasted(layout: StateLayout) -> NDArray[np.int64]:
+    """The cells with addresses of what a shadow writes and nobody reads."""
+    found = [first + _COUNTERS_ADDRESS for first in layout.tables.values()]
+    found += layout.counters.values()
+    found += [layout.group_cell(number) for number in range(len(layout.groups))]
+    return np.array(found, dtype=np.int64)
 
 
 def _largest(layout: StateLayout) -> int:

@@ -106,6 +106,7 @@ class SyntheticSwitch:
     phv_bytes: Final = _PHV_HEADER + abi.MAX_FRAME_BYTES
     out_bytes: Final = abi.MAX_FRAME_BYTES
     refused: Final = ()
+    detours: Final = None
 
     def __init__(
         self, routes: Mapping[int, int], groups: Mapping[int, Sequence[tuple[int, int]]] | None = None

@@ -38,7 +38,9 @@ _IN_TIME: Final = np.int64(0)
 
 @kernel
 def serialization_ps(link: Any, length: int) -> int:
-    """ceil((max(length, 60) + 24) * 8 * 10^12 / rate): how long a frame occupies the link."""
+    """ceil((max(length, 60) + 24) * 8 * 10^12 / rate): how long a frame occupies the link; 0 on one without a rate."""
+    if link.rate_bps == 0:
+        return 0
     if length != link.last_length:
         link.last_length = length
         link.last_ps = ((max(length, MIN_FRAME) + OVERHEAD) * BIT_PS + link.rate_bps - 1) // link.rate_bps
@@ -51,7 +53,7 @@ def wake_when_free(w: Any, link_index: int) -> None:
     link = link_at(w.links, link_index)
     if link.waking == 0:
         link.waking = 1
-        schedule(w, link.free_at, link_index * 8 + LINK_FREE)
+        schedule(w, max(link.free_at, w.now), link_index * 8 + LINK_FREE)
 
 
 @kernel

@@ -60,7 +60,7 @@ def wire(
     nodes = np.zeros(len(places), dtype=NODE)
     links = np.zeros(2 * len(topology.links), dtype=LINK)
     link_places = _lay_links(topology, places, links, queue_frames)
-    _set_faults(links, link_places, faults, seed)
+    set_faults(links, link_places, faults, seed)
     ports = _lay_ports(nodes, links)
     for name in ("link", "send_head", "send_tail"):
         nodes[name] = NONE
@@ -97,18 +97,17 @@ def _lay_links(
     return found
 
 
-def _set_faults(
+def set_faults(
     links: NDArray[Any], places: Mapping[Port, int], faults: Faults | Mapping[Port, Faults], seed: int
 ) -> None:
+    """Write faults into the links' records; `FabricError` for a port without a link."""
     if isinstance(faults, Faults):
         faults = dict.fromkeys(places, faults)
     for port, fault in faults.items():
         if port not in places:
             raise FabricError(f"faults: node {port[0]!r} has no link at port {port[1]}")
-        if not fault.any:
-            continue
         record = links[places[port]]
-        record["faulty"] = 1
+        record["faulty"] = int(fault.any)
         record["key"] = link_key(seed, places[port])
         record["extra_delay_ps"] = fault.reorder_delay_ps
         record["p_loss"] = threshold(fault.loss)
@@ -133,12 +132,6 @@ def _check_devices(topology: Topology, devices: Mapping[str, SwitchDevice], dela
         raise FabricError(f"devices: switches {missing} have none")
     if extra := sorted(set(devices) - switches):
         raise FabricError(f"devices: topology {topology.name!r} has no switches {extra}")
-    for name in sorted(switches):
-        if refused := devices[name].refused:
-            raise FabricError(
-                f"devices: the program of {name!r} uses {', '.join(refused)}, which the virtual fabric cannot carry "
-                "out; it multicasts, forwards and drops"
-            )
     if isinstance(delay_ps, Mapping) and (unknown := sorted(set(delay_ps) - switches)):
         raise FabricError(f"pipeline_delay_ps: topology {topology.name!r} has no switches {unknown}")
     if any(delay < 0 for delay in ([delay_ps] if isinstance(delay_ps, int) else delay_ps.values())):
@@ -153,6 +146,12 @@ def _set_device(record: Any, device: SwitchDevice, delay_ps: int) -> None:
     record["state"] = device.state_address
     record["groups"] = device.multicast.index.ctypes.data
     record["replicas"] = device.multicast.replicas.ctypes.data
+    if device.detours is not None:
+        sessions = device.detours.sessions
+        record["detours"] = 1
+        record["sessions"] = sessions.rows.ctypes.data
+        record["session_groups"] = sessions.copies.index.ctypes.data
+        record["session_replicas"] = sessions.copies.replicas.ctypes.data
 
 
 def place_endpoints(wiring: Wiring, topology: Topology, hosts: Sequence[str]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -1,0 +1,17 @@
+"""Background traffic: on/off flows of plain UDP frames between hosts, through the same switches and links."""
+
+from p4reduce.fabric.background.demands import Demands, gravity, sndlib
+from p4reduce.fabric.background.endpoints import BackgroundEndpoints, background_calls
+from p4reduce.fabric.background.load import Loads, link_loads
+from p4reduce.fabric.background.source import SourceOptions
+
+__all__ = [
+    "BackgroundEndpoints",
+    "Demands",
+    "Loads",
+    "SourceOptions",
+    "background_calls",
+    "gravity",
+    "link_loads",
+    "sndlib",
+]

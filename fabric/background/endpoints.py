@@ -1,0 +1,191 @@
+"""Sources of background traffic as endpoints, beside those of jobs."""
+
+import struct
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.fabric.access import byte_at, call5
+from p4reduce.fabric.background.demands import Demands
+from p4reduce.fabric.background.source import (
+    HEADERS,
+    SOURCE,
+    TEMPLATE_BYTES,
+    UDP_PORT,
+    SourceOptions,
+    source_transmit,
+)
+from p4reduce.fabric.draws import link_key
+from p4reduce.fabric.endpoint_calls import EndpointCalls, worker_endpoints
+from p4reduce.fabric.errors import FabricError
+from p4reduce.fabric.jit import callback
+from p4reduce.topologies import Node, Topology
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.memory import address_of, carray, pointer
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind
+from p4reduce.workers.settings import HostAddress
+
+BACKGROUND: Final = 64
+"""kind of a source; those of `workers/` are small"""
+_PS: Final = 10**12
+_GOLDEN: Final = 618
+"""thousandths"""
+_UDP: Final = 17
+_WIRE_OVERHEAD: Final = 24
+"""bytes around a frame: preamble, FCS, inter-frame gap"""
+
+
+class BackgroundEndpoints(Endpoints):
+    """Endpoints of jobs behind sources of background traffic: the sources come first, indices 0 .. ``sources`` - 1.
+
+    Drive them with :func:`background_calls`. A source sends from the moment that it is started
+    (`VirtualNetwork.start`), for ever.
+
+    Parameters
+    ----------
+    topology : Topology
+        Where the hosts are.
+    demands : Demands
+        What each host sends to whom; hosts that send nothing only receive.
+    options : SourceOptions
+        How bursts look.
+    seed : int
+        Of bursts and silences.
+    """
+
+    def __init__(self, topology: Topology, demands: Demands, options: SourceOptions, seed: int) -> None:
+        super().__init__()
+        if not demands.hosts:
+            raise FabricError("demands: no host sends anything; use Endpoints where there is no background traffic")
+        self.hosts: list[str] = list(demands.hosts)
+        """of the sources"""
+        self._sources = np.zeros(len(demands.hosts), SOURCE)
+        for name, value in worker_endpoints()._asdict().items():
+            self._sources[name] = value
+        for index, host in enumerate(demands.hosts):
+            self._add_source(topology, topology.node(host), demands, options, link_key(seed, index))
+
+    @property
+    def sources(self) -> int:
+        """How many."""
+        return len(self._sources)
+
+    @property
+    def sent(self) -> int:
+        """Frames sent so far by all sources."""
+        return int(self._sources["sent"].sum())
+
+    @property
+    def received(self) -> int:
+        """Frames of background traffic that arrived so far."""
+        return int(self._sources["received"].sum())
+
+    def _add_source(self, topology: Topology, node: Node, demands: Demands, options: SourceOptions, key: int) -> None:
+        place = demands.hosts.index(node.name)
+        own = HostAddress(node.mac, node.ip, UDP_PORT)
+        index = self._add(Kind.WORKER, own, [own], job=0, epoch=0, lanes=1, first_seq=0)
+        record, source = self._records[index], self._sources[place]
+        record["kind"] = BACKGROUND
+        record["entries"] = address_of(self._sources) + place * SOURCE.itemsize
+        source["key"], source["length"] = key, options.frame_bytes
+        row = demands.bps[place]
+        rate = topology.link_at(node.name, 1).rate_bps
+        bits = 8 * (options.frame_bytes + _WIRE_OVERHEAD)
+        source["gap_ps"] = round(bits * _PS / (options.peak * rate))
+        source["mean_frames"] = options.burst_frames
+        total = float(row.sum())
+        source["next_ps"] = NEVER
+        if total == 0:
+            return
+        burst_ps = options.burst_frames * int(source["gap_ps"])
+        silence = options.burst_frames * 8 * options.frame_bytes * _PS / total - burst_ps
+        if silence < 0:
+            raise FabricError(
+                f"demands: {node.name} shall send {total / 1e9:.3g} Gb/s, more than its bursts of {options.peak} of "
+                f"{rate / 1e9:.3g} Gb/s allow"
+            )
+        source["mean_silence_ps"] = round(silence)
+        # Hosts do not begin all at once: their first bursts lie apart by the golden ratio of a mean cycle.
+        source["next_ps"] = (place * _GOLDEN % 1000) * (burst_ps + round(silence)) // 1000
+        targets = np.flatnonzero(row)
+        source["targets"] = len(targets)
+        shares = np.cumsum(row[targets]) / total
+        thresholds = np.minimum(np.round(shares * 2.0**32), 2.0**32 - 1).astype(np.uint32)
+        source["thresholds"] = self._keep(index, thresholds)
+        gateway = topology.node(topology.neighbours(node.name)[0])
+        made = b"".join(
+            _headers(node, gateway, topology.node(demands.hosts[target]), options.frame_bytes) for target in targets
+        )
+        source["templates"] = self._keep(index, np.frombuffer(made, np.uint8).copy())
+
+
+def _headers(source: Node, gateway: Node, target: Node, length: int) -> bytes:
+    """Ethernet, IPv4 and UDP (no checksum: 0) of a frame of ``length`` bytes, padded to TEMPLATE_BYTES."""
+    ethernet = gateway.mac.to_bytes(6, "big") + source.mac.to_bytes(6, "big") + b"\x08\x00"
+    words = struct.pack("!BBHHHBBHII", 0x45, 0, length - 14, 0, 0x4000, 64, 17, 0, source.ip, target.ip)
+    total = sum(struct.unpack("!10H", words))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    ipv4 = words[:10] + checksum.to_bytes(2, "big") + words[12:]
+    udp = struct.pack("!HHHH", UDP_PORT, UDP_PORT, length - 34, 0)
+    headers: bytes = ethernet + ipv4 + udp
+    assert len(headers) == HEADERS  # noqa: S101
+    return headers.ljust(TEMPLATE_BYTES, b"\0")
+
+
+def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
+    records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
+    e = records[i]
+    if e.kind != BACKGROUND:
+        first = carray(pointer(records[0].entries), (1,), SOURCE)[0]
+        return call5(first.receive, eps, i, frame, length, now_ps)
+    if length < HEADERS or byte_at(frame, 23) != _UDP or byte_at(frame, 37) != UDP_PORT or byte_at(frame, 36) != 0:
+        return 0
+    for place in range(4):
+        if byte_at(frame, 30 + place) != e.ip >> (24 - 8 * place) & 255:
+            return 0
+    carray(pointer(e.entries), (1,), SOURCE)[0].received += 1
+    return 1
+
+
+def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
+    records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
+    e = records[i]
+    if e.kind != BACKGROUND:
+        first = carray(pointer(records[0].entries), (1,), SOURCE)[0]
+        return call5(first.transmit, eps, i, now_ps, out, capacity)
+    return source_transmit(carray(pointer(e.entries), (1,), SOURCE)[0], now_ps, out)
+
+
+def _deadline(eps: Any, i: int, a: int, b: int, c: int) -> Any:
+    records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
+    e = records[i]
+    if e.kind != BACKGROUND:
+        first = carray(pointer(records[0].entries), (1,), SOURCE)[0]
+        return call5(first.deadline, eps, i, a, b, c)
+    return carray(pointer(e.entries), (1,), SOURCE)[0].next_ps
+
+
+def _expire(eps: Any, i: int, now_ps: int, a: int, b: int) -> Any:
+    records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
+    if records[i].kind != BACKGROUND:
+        first = carray(pointer(records[0].entries), (1,), SOURCE)[0]
+        return call5(first.expire, eps, i, now_ps, a, b)
+    return 0
+
+
+def _status(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
+    return carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)[i].status
+
+
+_callbacks: list[Any] = []
+"""keeps the machine code alive"""
+
+
+@cache
+def background_calls() -> EndpointCalls:
+    """What drives the records of :class:`BackgroundEndpoints`: sources themselves, all others as `workers/` does."""
+    made = [callback(5)(function) for function in (_receive, _transmit, _deadline, _expire, _status)]
+    _callbacks.extend(made)
+    return EndpointCalls(*(function.address for function in made))

@@ -1,0 +1,40 @@
+"""How much traffic links carry, as the network counts it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from p4reduce.fabric.counters import LinkCounters, Port
+from p4reduce.fabric.network import VirtualNetwork
+
+Loads = dict[Port, int]
+"""bit/s by (node, port) of the sender, preambles and gaps included"""
+
+_PS: Final = 10**12
+
+
+def link_loads(network: VirtualNetwork, before: Mapping[Port, LinkCounters], since_ps: int) -> Loads:
+    """What every link carried on average since a moment, from the time that it was busy.
+
+    Parameters
+    ----------
+    network : VirtualNetwork
+        Its clock stands after ``since_ps``.
+    before : mapping
+        ``dict(network.links)`` of that moment.
+    since_ps : int
+        The moment, picoseconds of virtual time.
+
+    Returns
+    -------
+    dict
+        (node, port) -> bit/s of the link's rate: share of busy time * rate.
+    """
+    passed = network.now - since_ps
+    if passed <= 0:
+        raise ValueError(f"since_ps: {since_ps} is not before now ({network.now})")
+    topology = network.topology
+    loads = {}
+    for port, counted in network.links.items():
+        busy = counted.busy_ps - before[port].busy_ps
+        loads[port] = min(topology.link_at(*port).rate_bps, topology.link_at(*port).rate_bps * busy // passed)
+    return loads

@@ -1,0 +1,1 @@
+"""Real time: hosts as network namespaces, links as veth pairs, switches as processes or compiled threads."""

@@ -1,0 +1,1 @@
+"""How fast the embedded switch carries frames of this machine's kernel."""

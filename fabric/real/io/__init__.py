@@ -1,0 +1,1 @@
+"""Compiled packet input and output: packet rings and UDP sockets, and the loop that drives switches with them."""

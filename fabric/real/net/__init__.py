@@ -1,0 +1,19 @@
+"""Hosts and links of the kernel: namespaces without names, veth pairs, shaping, programs in hosts."""
+
+from p4reduce.fabric.real.net.enter import enter_command, here_command, is_entered, join_command
+from p4reduce.fabric.real.net.network import DEFAULT_QUEUE_FRAMES, HOST_INTERFACE, RealNetwork, RelayedLink
+from p4reduce.fabric.real.net.probe import why_not
+from p4reduce.fabric.real.net.shaping import Shaping
+
+__all__ = [
+    "DEFAULT_QUEUE_FRAMES",
+    "HOST_INTERFACE",
+    "RealNetwork",
+    "RelayedLink",
+    "Shaping",
+    "enter_command",
+    "here_command",
+    "is_entered",
+    "join_command",
+    "why_not",
+]

@@ -1,0 +1,44 @@
+"""``doctor`` on what runs in real time need: what is here, and what to do about what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from p4reduce.cli.commands import doctor
+from p4reduce.fabric.real import net
+from p4reduce.fabric.real.bmv2 import find
+
+
+def findings() -> dict[str, doctor.Finding]:
+    return {finding.part: finding for finding in doctor.examine()}
+
+
+def test_nothing_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("P4REDUCE_CLIENTS", str(tmp_path))
+    monkeypatch.delenv(find.VARIABLE, raising=False)
+    monkeypatch.setattr(net, "why_not", lambda: "they are forbidden; allow them")
+    found = findings()
+    for part in ("BMv2", "docker", "image p4lang/p4c", "vagrant", "network namespaces", "p4runtime-shell"):
+        assert found[part].found is None
+        assert not found[part].needed
+    assert found["network namespaces"].purpose.endswith("here: they are forbidden; allow them")
+    assert "docs/bmv2.md" in found["BMv2"].purpose
+
+
+def test_what_is_named_wrongly_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(find.VARIABLE, "/no/such/switch")
+    monkeypatch.setattr(net, "why_not", lambda: None)
+    found = findings()
+    assert found["BMv2"].found is None
+    assert "/no/such/switch: there is no such program" in found["BMv2"].purpose
+    assert found["network namespaces"].found in ("as root", "in user namespaces")
+
+
+def test_a_bmv2_that_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "switch"
+    program.write_text("#!/bin/sh\necho 1.15.0-abc\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(find.VARIABLE, str(program))
+    monkeypatch.setattr(net, "why_not", lambda: None)
+    assert findings()["BMv2"].found == "1.15.0-abc ($SIMPLE_SWITCH_GRPC)"

@@ -1,0 +1,82 @@
+"""The processes of a run: answers are gathered, and who ends, errs or is silent is named."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from p4reduce.cluster.errors import ClusterError
+from p4reduce.cluster.real.group import WorkerError, WorkerGroup
+
+ECHO = """
+import json, sys
+print(json.dumps({"ready": sys.argv[1]}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"echo": json.loads(line)}), flush=True)
+"""
+DEADLINE_S = 60.0
+
+
+def start(host, argv, options):
+    return subprocess.Popen([sys.executable, *argv], **options)
+
+
+def group(folder, watch=lambda: None, **programs):
+    return WorkerGroup(start, {host: ["-c", program, host] for host, program in programs.items()}, folder, watch)
+
+
+def answers(workers, *hosts, within=DEADLINE_S):
+    return workers.answers(hosts, "asking", time.monotonic() + within)
+
+
+def test_every_worker_answers_in_its_turn(tmp_path):
+    with group(tmp_path, h1=ECHO, h2=ECHO) as workers:
+        assert answers(workers, "h1", "h2") == {"h1": {"ready": "h1"}, "h2": {"ready": "h2"}}
+        workers.tell({"h1": {"n": 1}, "h2": {"n": 2}})
+        workers.tell({"h1": {"n": 3}})
+        assert answers(workers, "h2", "h1") == {"h1": {"echo": {"n": 1}}, "h2": {"echo": {"n": 2}}}
+        assert answers(workers, "h1") == {"h1": {"echo": {"n": 3}}}
+        pids = workers.pids()
+    assert len(pids) == 2
+    assert all(worker.process.returncode is not None for worker in workers.workers.values())
+
+
+def test_a_worker_that_ends_is_named_with_its_last_lines(tmp_path):
+    program = "import sys; sys.stderr.write('out of cheese\\n'); sys.exit(3)"
+    with (
+        group(tmp_path, h1=ECHO, h2=program) as workers,
+        pytest.raises(ClusterError, match=r"(?s)worker h2 .*exit code 3.*out of cheese"),
+    ):
+        answers(workers, "h1", "h2")
+
+
+def test_an_error_of_a_worker_names_it(tmp_path):
+    program = f"import time; print({json.dumps(json.dumps({'error': 'no route'}))}, flush=True); time.sleep(600)"
+    with group(tmp_path, h1=program) as workers, pytest.raises(WorkerError, match="worker h1: no route") as raised:
+        answers(workers, "h1")
+    assert raised.value.host == "h1"
+
+
+def test_a_silent_worker_is_named_at_the_deadline(tmp_path):
+    with group(tmp_path, h1=ECHO) as workers:
+        answers(workers, "h1")
+        with pytest.raises(ClusterError, match="asking: no answer of worker h1"):
+            answers(workers, "h1", within=0.05)
+
+
+def test_what_is_no_message_is_an_error(tmp_path):
+    with (
+        group(tmp_path, h1="print('hello', flush=True); input()") as workers,
+        pytest.raises(ClusterError, match="worker h1 wrote what is no message"),
+    ):
+        answers(workers, "h1")
+
+
+def test_a_group_that_waits_looks_after_the_rest(tmp_path):
+    def watch() -> None:
+        raise ClusterError("switch s1 ended")
+
+    with group(tmp_path, watch, h1=ECHO) as workers, pytest.raises(ClusterError, match="switch s1 ended"):
+        answers(workers, "h1")
