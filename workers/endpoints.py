@@ -1,17 +1,19 @@
 """The endpoints of all hosts of a fabric: made here, posted to here, driven by ``endpoint.py``."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.workers import endpoint, wire
+from p4reduce.workers.congestion import set_up
 from p4reduce.workers.frames import TEMPLATE_BYTES
 from p4reduce.workers.memory import address_of
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Operation, check, exponents_of
 from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
-from p4reduce.workers.settings import HostAddress, Timing
+from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
 from p4reduce.workers.status import EndpointStatus, read_status
 
 _NO_SEQ = -(1 << 62)
@@ -24,21 +26,28 @@ def _power_of_two(at_least: int) -> int:
     return 1 << max(0, at_least - 1).bit_length()
 
 
-def _templates(link: HostAddress, peers: list[HostAddress], lanes: int) -> NDArray[np.uint8]:
-    """Headers to each peer, 64 bytes each: peer 0 without lanes, peer 0 with, peer 1 without ..."""
-    made = np.zeros((2 * len(peers), TEMPLATE_BYTES), np.uint8)
-    for variant, content in enumerate((None, np.zeros((len(peers), lanes), np.int32))):
+@lru_cache(maxsize=1 << 16)
+def _template(link: HostAddress, peer: HostAddress, lanes: int) -> bytes:
+    """Headers to a peer, 64 bytes each: without lanes, then with."""
+    made = np.zeros((2, TEMPLATE_BYTES), np.uint8)
+    for variant, content in enumerate((None, np.zeros((1, lanes), np.int32))):
         values = wire.headers(
-            len(peers),
+            1,
             ethernet_src=link.mac,
-            ethernet_dst=np.array([peer.mac for peer in peers], np.uint64),
+            ethernet_dst=peer.mac,
             ipv4_src=link.ip,
-            ipv4_dst=np.array([peer.ip for peer in peers], np.uint32),
+            ipv4_dst=peer.ip,
             udp_src_port=link.udp,
-            udp_dst_port=np.array([peer.udp for peer in peers], np.uint16),
+            udp_dst_port=peer.udp,
         )
-        made[variant::2, : wire.HEADER_BYTES] = wire.pack(values, content)[:, : wire.HEADER_BYTES]
-    return made
+        made[variant, : wire.HEADER_BYTES] = wire.pack(values, content)[0, : wire.HEADER_BYTES]
+    return made.tobytes()
+
+
+def _templates(link: HostAddress, peers: list[HostAddress], lanes: int) -> NDArray[np.uint8]:
+    """Headers to each peer: peer 0 without lanes, peer 0 with, peer 1 without ..."""
+    made = b"".join(_template(link, peer, lanes) for peer in peers)
+    return np.frombuffer(made, np.uint8).reshape(-1, TEMPLATE_BYTES).copy()
 
 
 class Endpoints:
@@ -76,6 +85,7 @@ class Endpoints:
         lead: int | None = None,
         first_seq: int = 0,
         timing: Timing = _DEFAULT_TIMING,
+        congestion: Congestion = FIXED,
     ) -> int:
         """A worker of an in-network job; returns its index.
 
@@ -88,7 +98,7 @@ class Endpoints:
             raise ValueError(f"slots: {slots}, must be a power of two, at least 2")
         index = self._add(Kind.WORKER, link, [parent], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
         self._set_numbers(index, numbers, members, slots // 2, lead)
-        self._set_window(index, slots, slots // 2, timing)
+        self._set_window(index, slots, slots // 2, timing, congestion)
         return index
 
     def add_server(
@@ -128,6 +138,7 @@ class Endpoints:
         members: int,
         first_seq: int = 0,
         timing: Timing = _DEFAULT_TIMING,
+        congestion: Congestion = FIXED,
     ) -> int:
         """A worker of the parameter-server baseline (float32, no aggregation); returns its index.
 
@@ -135,7 +146,7 @@ class Endpoints:
         """
         index = self._add(Kind.WORKER, link, [server], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
         self._set_numbers(index, RawFloat(), members, 1, None)
-        self._set_window(index, _power_of_two(2 * window), window, timing)
+        self._set_window(index, _power_of_two(2 * window), window, timing, congestion)
         return index
 
     def add_ps_server(
@@ -174,6 +185,7 @@ class Endpoints:
         ack_every: int = 16,
         first_seq: int = 0,
         timing: Timing = _DEFAULT_TIMING,
+        congestion: Congestion = FIXED,
     ) -> int:
         """A worker of the ring baseline; returns its index.
 
@@ -188,7 +200,7 @@ class Endpoints:
             raise ValueError(f"ack_every: {ack_every}, must be 1..window-1 ({window - 1})")
         index = self._add(Kind.RING, link, [next, previous], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
         self._set_numbers(index, RawFloat(), size, 1, None)
-        self._set_window(index, _power_of_two(window), window, timing)
+        self._set_window(index, _power_of_two(window), window, timing, congestion, least=ack_every + 1)
         record = self._records[index]
         ring = int(record["ring"])
         record["rank"], record["size"], record["ack_every"] = rank, size, ack_every
@@ -255,6 +267,19 @@ class Endpoints:
                 f"the inputs of its last {int(record['ring'])} chunks"
             )
 
+    def change_peers(self, index: int, link: HostAddress, peers: list[HostAddress]) -> None:
+        """Talks to other peers from now on, as many as before: a worker whose tree got another first switch.
+
+        ValueError for another number of them.
+        """
+        record = self._records[index]
+        if len(peers) != record["peers"]:
+            raise ValueError(f"peers: {len(peers)}, but endpoint {index} has {record['peers']}")
+        templates, senders, ranks = self._memory[index][:3]
+        keys = np.array([peer.key for peer in peers], np.int64)
+        order = np.argsort(keys) if record["kind"] == Kind.SERVER else np.arange(len(keys))
+        templates[:], senders[:], ranks[:] = _templates(link, peers, int(record["lanes"])), keys[order], order
+
     def _keep(self, index: int, array: NDArray[Any]) -> int:
         self._memory[index].append(array)
         return address_of(array)
@@ -310,7 +335,9 @@ class Endpoints:
         record["scale"], record["limit"], record["max_lead"] = scale.up, scale.limit, lead
         self._numbers[index] = numbers
 
-    def _set_window(self, index: int, ring: int, window: int, timing: Timing) -> None:
+    def _set_window(
+        self, index: int, ring: int, window: int, timing: Timing, congestion: Congestion, least: int = 1
+    ) -> None:
         if window < 1:
             raise ValueError(f"window: {window}, must be at least 1")
         record = self._records[index]
@@ -324,6 +351,7 @@ class Endpoints:
         record["reorder"] = max(1, min(timing.reorder, window // 2))
         record["top"] = -(1 << 40)
         record["round_rtt"] = NEVER
+        set_up(record, congestion, least)
 
     def _set_slots(self, index: int, ring: int) -> None:
         record = self._records[index]

@@ -102,6 +102,11 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # Loss detection: transmissions are numbered (order); top: the newest answered one; swept: those before it
         # were in flight when the timer ran out; reorder: how far answers may overtake; lost: marked for resending.
         *_integers("order", "top", "swept", "reorder", "lost", "progress"),
+        # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
+        # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
+        *_integers("adaptive", "flight", "cwnd", "initial", "floor", "threshold", "keep", "brake", "brake_ps"),
+        *_integers("held_back", "cut_order", "base_rtt", "last_rtt", "echo"),
+        *_integers("cwnd_low", "cwnd_high", "cwnd_sum", "answers", "cuts", "braked", "lost_by_order", "lost_by_time"),
         # The timer (RFC 6298), picoseconds.
         *_integers(
             "timer", "srtt", "rttvar", "rtt_min", "round_rtt", "sampled_at", "rto", "rto_initial", "rto_min", "rto_max"
@@ -133,6 +138,8 @@ ENTRY_DTYPE: Final = np.dtype(
         ("announced", "u1"),
         ("agreed", "u1"),
         ("carried", "u1"),
+        # Sent again because the timer ran out, to ask whether anybody answers.
+        ("probe", "u1"),
         ("contributions", "u2"),
     ],
     align=True,

@@ -9,7 +9,7 @@ Frames are PUSHes with lanes; they are reliable by themselves. The receiver send
 
 - *acknowledgements*, ``count`` 0: every frame before ``seq`` is in. One for every ``ack_every`` frames of an
   operation and one for its last, so that without RESEND there are exactly ceil(M / ack_every) of them, whatever was
-  lost.
+  lost. An adaptive receiver echoes there that a frame met a congested queue.
 - *gap reports*, ``count`` > 0, RESEND: ``count`` frames from ``seq`` on are missing, and later ones have come. A
   gap is reported once.
 - When a frame with exponent 1 comes (the sender's timer ran out) it is answered at once by an acknowledgement, all
@@ -21,9 +21,12 @@ A frame of an operation that is not posted here yet is held and taken in when it
 from typing import Any, Final
 
 from p4reduce.workers import wire
+from p4reduce.workers.congestion import cut, has_room
 from p4reduce.workers.frames import (
+    ECN_ECHO,
     HAS_LANES,
     RESEND,
+    congestion_of,
     count_of,
     exponent_of,
     flags_of,
@@ -38,7 +41,17 @@ from p4reduce.workers.jit import kernel
 from p4reduce.workers.kernels import add_raw, clear_tail, send_raw, take_raw
 from p4reduce.workers.memory import copy_bytes, load_u8, store_u8
 from p4reduce.workers.records import EntryState, Refusal, State
-from p4reduce.workers.sender import advance, entry_at, mark_lost, mark_sent, next_lost, payload_at, settle
+from p4reduce.workers.sender import (
+    advance,
+    entry_at,
+    lose_by_order,
+    lose_by_time,
+    mark_sent,
+    may_resend,
+    next_lost,
+    payload_at,
+    settle,
+)
 
 _ACTIVE: Final = int(State.ACTIVE)
 _DONE: Final = int(State.DONE)
@@ -136,6 +149,8 @@ def _receive_data(e: Any, frame: Any) -> Any:
     seq = seq_of(frame, e.rx_low)
     if exponent_of(frame) != 0:
         e.poll = _POLL_ACKNOWLEDGE
+    if e.adaptive and congestion_of(frame):
+        e.echo = 1
     if seq >= e.rx_low + e.ring or seq < e.rx_low - e.ring:
         return _WRONG_SEQ
     if seq < e.rx_low or _cell(e, seq) != _ABSENT:
@@ -158,8 +173,10 @@ def _receive_gap(e: Any, first: int, count: int) -> None:
     last = e.next if count == TO_THE_END else min(first + count, e.next)
     for seq in range(max(first, e.low), last):
         entry = entry_at(e, seq)
-        if entry.order < e.swept or (entry.attempts == 1 and count != TO_THE_END):
-            mark_lost(e, entry)
+        if entry.order < e.swept:
+            lose_by_time(e, entry)
+        elif entry.attempts == 1 and count != TO_THE_END:
+            lose_by_order(e, entry)
 
 
 @kernel
@@ -181,6 +198,8 @@ def _receive_answer(e: Any, frame: Any, now: int) -> Any:
         return _DUPLICATE
     # An acknowledgement that had to wait for a frame that was lost says nothing of the round trip.
     timed = flags & RESEND == 0
+    if congestion_of(frame):
+        cut(e, entry_at(e, seq - 1).order)
     for settled in range(e.low, seq):
         entry = entry_at(e, settled)
         timed = timed and entry.attempts == 1
@@ -246,7 +265,9 @@ def _next_report(e: Any, out: Any) -> Any:
     """The next answer to the previous worker, or 0."""
     if e.acks_sent < e.acks_due:
         e.acks_sent += 1
-        return _answer(e, out, 0, e.rx_low, 0)
+        echo = e.echo
+        e.echo = 0
+        return _answer(e, out, ECN_ECHO if echo else 0, e.rx_low, 0)
     if e.poll == _POLL_ACKNOWLEDGE:
         e.poll = _POLL_REPORT
         e.reported = e.rx_low
@@ -283,8 +304,8 @@ def ring_transmit(e: Any, now: int, out: Any) -> Any:
         lost = next_lost(e)
         seq = e.next
         if lost >= 0:
-            length = _send(e, lost, now, out)
-        elif _may_send(e, seq):
+            length = _send(e, lost, now, out) if may_resend(e, lost) else 0
+        elif _may_send(e, seq) and has_room(e):
             _open(e, seq)
             e.next = seq + 1
             length = _send(e, seq, now, out)

@@ -16,6 +16,7 @@ first time is sent again.
 
 from typing import Any, Final
 
+from p4reduce.workers.congestion import cut, grow, has_room, note_round_trip, start_over
 from p4reduce.workers.frames import SEQ_MASK
 from p4reduce.workers.jit import kernel
 from p4reduce.workers.memory import carray, pointer
@@ -47,6 +48,9 @@ def mark_sent(e: Any, entry: Any, now: int) -> None:
     if entry.lost:
         entry.lost = 0
         e.lost -= 1
+    e.flight += 1
+    if entry.attempts == 0:
+        entry.probe = 0
     entry.attempts += 1
     entry.state = _OUTSTANDING
     entry.sent_at = now
@@ -67,6 +71,7 @@ def _take_sample(e: Any, rtt: int) -> None:
         e.rttvar += (abs(e.srtt - rtt) - e.rttvar) // 4
         e.srtt += (rtt - e.srtt) // 8
     e.rtt_samples += 1
+    note_round_trip(e, rtt)
 
 
 @kernel
@@ -91,6 +96,8 @@ def settle(e: Any, entry: Any, now: int, timed: int) -> None:
         entry.lost = 0
         e.lost -= 1
         _tolerate(e)
+    else:
+        e.flight -= 1
     if entry.attempts == 1:
         e.top = max(e.top, entry.order)
         if timed:
@@ -100,10 +107,14 @@ def settle(e: Any, entry: Any, now: int, timed: int) -> None:
                 e.round_rtt = NEVER
                 e.sampled_at = now
     elif elapsed >= e.rtt_min:
-        e.top = max(e.top, entry.order)
+        # The answer to a probe may have come because another worker is there at last. It says nothing of what was sent
+        # before the probe; with a fixed window that is sent again once too often, an adaptive one would be cut.
+        if not (e.adaptive and entry.probe):
+            e.top = max(e.top, entry.order)
     else:
         _tolerate(e)
     entry.state = _ANSWERED
+    grow(e, entry.order)
 
 
 @kernel
@@ -118,11 +129,32 @@ def advance(e: Any, now: int) -> None:
 
 
 @kernel
-def mark_lost(e: Any, entry: Any) -> None:
-    """To be sent again, if it is on its way."""
-    if entry.state == _OUTSTANDING and not entry.lost:
-        entry.lost = 1
-        e.lost += 1
+def mark_lost(e: Any, entry: Any) -> Any:
+    """To be sent again, if it is on its way; whether it was."""
+    if entry.state != _OUTSTANDING or entry.lost:
+        return False
+    entry.lost = 1
+    e.lost += 1
+    e.flight -= 1
+    return True
+
+
+@kernel
+def lose_by_order(e: Any, entry: Any) -> None:
+    """Later transmissions have come through, this one has not."""
+    if mark_lost(e, entry):
+        entry.probe = 0
+        e.lost_by_order += 1
+        cut(e, entry.order)
+
+
+@kernel
+def lose_by_time(e: Any, entry: Any) -> None:
+    """Answers come again, but this one's stays out."""
+    if mark_lost(e, entry):
+        entry.probe = 0
+        e.lost_by_time += 1
+        cut(e, entry.order)
 
 
 @kernel
@@ -131,7 +163,7 @@ def detect_losses(e: Any) -> None:
     for seq in range(e.low, e.next):
         entry = entry_at(e, seq)
         if entry.order + e.reorder <= e.top:
-            mark_lost(e, entry)
+            lose_by_order(e, entry)
         elif entry.attempts == 1:
             break  # what was sent after it for the first time is younger still
 
@@ -144,6 +176,12 @@ def next_lost(e: Any) -> Any:
             if entry_at(e, seq).lost:
                 return seq
     return NOTHING_LOST
+
+
+@kernel
+def may_resend(e: Any, seq: int) -> Any:
+    """Whether a lost chunk may leave now: the oldest always, or nothing would ever move again."""
+    return seq == e.low or has_room(e)
 
 
 @kernel
@@ -167,8 +205,9 @@ def time_out(e: Any, now: int) -> None:
         for seq in range(e.low, e.next):
             entry = entry_at(e, seq)
             if entry.order < e.swept:
-                mark_lost(e, entry)
+                lose_by_time(e, entry)
     else:
+        entry_at(e, e.low).probe = 1
         mark_lost(e, entry_at(e, e.low))
     e.swept = e.order
     e.progress = 0
@@ -187,6 +226,7 @@ def rewind(e: Any, seq: int) -> None:
     e.next = seq
     e.epoch_base = seq
     e.lost = 0
+    start_over(e)
     e.timeouts = 0
     e.timer = NEVER
     e.rto = _base_rto(e)

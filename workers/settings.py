@@ -7,6 +7,8 @@ from p4reduce.workers.wire import INC_UDP_PORT
 
 PS_PER_US: Final = 1_000_000
 PS_PER_MS: Final = 1_000_000_000
+MAX_BRAKE: Final = 1000
+"""so that round trips of minutes stay within 64 bits"""
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,36 @@ class Timing:
             )
         if self.retries < 0 or self.reorder < 1:
             raise ValueError(f"retries: {self.retries}, must be >= 0; reorder: {self.reorder}, must be >= 1")
+
+
+@dataclass(frozen=True)
+class Congestion:
+    """How many chunks a sender has on their way at once, within the window of its plan; docs/protocol.md has the rules.
+
+    adaptive: False: as many as the window allows. True: additive increase, multiplicative decrease.
+    initial, minimum: chunks to start with, and that are always allowed.
+    decrease: what is left of the congestion window after a loss or a congestion mark.
+    brake, brake_ps: it does not grow while a round trip takes more than ``brake`` times the shortest one, plus
+    ``brake_ps`` picoseconds (where hosts share processors, their turns are in the round trip too).
+    """
+
+    adaptive: bool = False
+    initial: int = 4
+    minimum: int = 2
+    decrease: float = 0.5
+    brake: float = 2.0
+    brake_ps: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.minimum <= self.initial:
+            raise ValueError(
+                f"initial: {self.initial}, minimum: {self.minimum} chunks; needed: 1 <= minimum <= initial"
+            )
+        if not 0 < self.decrease < 1:
+            raise ValueError(f"decrease: {self.decrease}, must be between 0 and 1")
+        if not 1 <= self.brake <= MAX_BRAKE or self.brake_ps < 0:
+            raise ValueError(f"brake: {self.brake}, must be 1..{MAX_BRAKE}; brake_ps: {self.brake_ps}, must be >= 0")
+
+
+FIXED: Final = Congestion()
+"""The whole window, always."""

@@ -3,8 +3,33 @@
 from dataclasses import dataclass
 from typing import Any
 
-from p4reduce.workers.records import Collective, Kind, Refusal, State
+from p4reduce.workers.congestion import CHUNK
+from p4reduce.workers.records import NEVER, Collective, Kind, Refusal, State
 from p4reduce.workers.settings import PS_PER_US
+
+
+@dataclass(frozen=True)
+class WindowStatus:
+    """How a sender's congestion window has settled. In chunks; counts since the endpoint was made.
+
+    limit: the plan's window. now, lowest, highest: the congestion window, its extremes; mean: over all answers. A
+    window that is not adaptive is the plan's. cuts: how often it was cut; braked: answers after which it did not grow
+    because round trips were long. lost_by_order, lost_by_time: transmissions taken for lost; congested: frames received
+    that met a congested queue. rtt_base_ps: the shortest round trip of the epoch, 0 before the first.
+    """
+
+    adaptive: bool
+    limit: int
+    now: float
+    lowest: float
+    highest: float
+    mean: float
+    cuts: int
+    braked: int
+    lost_by_order: int
+    lost_by_time: int
+    congested: int
+    rtt_base_ps: int
 
 
 @dataclass(frozen=True)
@@ -15,8 +40,8 @@ class EndpointStatus:
     bytes_sent count resends too; resends and resend_bytes count them alone. rtt_ps: smoothed round trip, 0 before
     the first sample; timeout_ps: the present time-out. saturated: frames in which a lane saturated, sent or
     received. congested: frames that met a congested queue. spurious: resends that were not needed, as far as known.
-    refused: ignored frames by reason. failed_seq: the 32-bit sequence number that nobody answered, None unless the
-    endpoint gave up.
+    window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that nobody
+    answered, None unless the endpoint gave up.
     """
 
     kind: Kind
@@ -38,6 +63,7 @@ class EndpointStatus:
     refused: dict[str, int]
     failed_seq: int | None
     error: str | None
+    window: WindowStatus
 
 
 def _error(record: Any) -> str | None:
@@ -78,4 +104,22 @@ def read_status(record: Any) -> EndpointStatus:
         refused={reason.name.lower(): int(record["refused"][reason]) for reason in Refusal},
         failed_seq=value["failed_seq"] if value["failed_seq"] >= 0 else None,
         error=_error(record),
+        window=_window(value),
+    )
+
+
+def _window(value: dict[str, int]) -> WindowStatus:
+    return WindowStatus(
+        adaptive=bool(value["adaptive"]),
+        limit=value["window"],
+        now=value["cwnd"] / CHUNK,
+        lowest=value["cwnd_low"] / CHUNK,
+        highest=value["cwnd_high"] / CHUNK,
+        mean=value["cwnd_sum"] / max(1, value["answers"]),
+        cuts=value["cuts"],
+        braked=value["braked"],
+        lost_by_order=value["lost_by_order"],
+        lost_by_time=value["lost_by_time"],
+        congested=value["congested"],
+        rtt_base_ps=value["base_rtt"] if value["base_rtt"] != NEVER else 0,
     )

@@ -15,10 +15,12 @@ to every worker, because every RESULT below it is.
 from typing import Any, Final
 
 from p4reduce.workers import wire
+from p4reduce.workers.congestion import cut, has_room
 from p4reduce.workers.frames import (
     HAS_LANES,
     RESEND,
     SATURATED,
+    congestion_of,
     exponent_of,
     flags_of,
     lanes_of,
@@ -37,6 +39,7 @@ from p4reduce.workers.sender import (
     detect_losses,
     entry_at,
     mark_sent,
+    may_resend,
     next_lost,
     payload_at,
     settle,
@@ -170,9 +173,9 @@ def worker_transmit(e: Any, now: int, out: Any) -> Any:
         return 0
     lost = next_lost(e)
     if lost >= 0:
-        return _send(e, entry_at(e, lost), lost, now, out)
+        return _send(e, entry_at(e, lost), lost, now, out) if may_resend(e, lost) else 0
     seq = e.next
-    if seq >= e.end or seq - e.low >= e.window:
+    if seq >= e.end or seq - e.low >= e.window or not has_room(e):
         return 0
     if seq == e.fresh:
         _open(e, seq)
@@ -208,6 +211,8 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
         else:
             take_raw(lanes_of(frame), entry.count, entry.target)
     e.results_received += 1
+    if congestion_of(frame):
+        cut(e, entry.order)
     settle(e, entry, now, 1)
     advance(e, now)
     if e.low < e.next:
