@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import finsy as fy
+from finsy import p4client
 from finsy.p4client import P4Client
 from finsy.p4entity import P4Entity
 from finsy.proto import U128, p4r
@@ -20,6 +21,8 @@ _BATCH: Final = 500
 """updates of one write: far below gRPC's limit of 4 MB a message"""
 _PACKETS: Final = 1024
 """packets for the controller that are kept for whoever asks"""
+# finsy gives every call up after 10 s, whatever the caller allows; here ``deadline_s`` counts, which may be longer.
+p4client._DEFAULT_RPC_TIMEOUT = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,14 @@ class Connection:
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
 
-    async def open(self) -> None:
-        """Connect, become primary and load the program."""
+    async def open(self, *, keep: bool = False) -> bool:
+        """Connect, become primary and load the program; with ``keep`` only where another one runs.
+
+        Returns
+        -------
+        bool
+            Whether the switch kept its program, and with it its entries.
+        """
         async with self._step("connecting"):
             await self._client.open(schema=self._schema, complete_request=self._complete)
             request = p4r.MasterArbitrationUpdate(
@@ -78,6 +87,8 @@ class Connection:
                     f"another controller is in charge (election id {primary}, ours is {self._election_id}); stop it",
                 )
         self._receiver = asyncio.create_task(self._receive())
+        if keep and await self._runs_program():
+            return True
         async with self._step("loading the program"):
             await self._client.request(
                 p4r.SetForwardingPipelineConfigRequest(
@@ -86,6 +97,22 @@ class Connection:
                     config=self._schema.get_pipeline_config(),
                 )
             )
+        return False
+
+    async def _runs_program(self) -> bool:
+        """Whether the switch runs our program already."""
+        request = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self.target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.ALL
+        )
+        async with self._step("asking for the program"):
+            try:
+                found = (await self._client.request(request)).config
+            except fy.P4ClientError as error:
+                if error.code != fy.GRPCStatusCode.FAILED_PRECONDITION:
+                    raise
+                return False  # none is loaded
+        ours = self._schema.get_pipeline_config()
+        return bool(found.p4info == ours.p4info and found.p4_device_config == ours.p4_device_config)
 
     async def close(self) -> None:
         """Leave; the switch keeps what was installed."""

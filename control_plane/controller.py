@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import Self
 
 import finsy as fy
+from finsy.p4entity import P4Entity
 from finsy.proto import p4i
 from google.protobuf import text_format
 
 from p4reduce.control_plane.background import BackgroundLoop
 from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
 from p4reduce.control_plane.counters import SwitchCounters
-from p4reduce.control_plane.entries import Settings
+from p4reduce.control_plane.entries import Entity, Settings
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
@@ -49,6 +50,9 @@ class Controller:
         Above all generations that these switches have seen, if they kept running without this controller.
     election_id : int
         P4Runtime's: the highest one is in charge.
+    keep : bool
+        Switches that run the program already keep their entries, and get only what is missing of the base routes:
+        for a controller that comes back. It then takes over plans with :meth:`adopt`.
 
     Raises
     ------
@@ -67,6 +71,7 @@ class Controller:
         deadline_s: float = 10.0,
         first_generation: int = 1,
         election_id: int = 1,
+        keep: bool = False,
     ) -> None:
         self.topology = topology
         self.targets = targets_by_name(targets, [switch.name for switch in topology.switches])
@@ -74,6 +79,7 @@ class Controller:
         self._settings = settings
         self._deadline_s = deadline_s
         self._election_id = election_id
+        self._keep = keep
         self.resources = Resources(self._slots(), first_generation)
         self._installed: dict[tuple[int, int], Plan] = {}
         self._lock = threading.RLock()
@@ -146,6 +152,37 @@ class Controller:
             loop.run(fleet.install(plan))
             self._installed[key] = plan
 
+    def adopt(self, plan: Plan) -> None:
+        """Take charge of a plan that an earlier controller installed, wholly or in part; writes nothing.
+
+        Raises
+        ------
+        ControllerError
+            The (job, epoch) is installed.
+        PlanError
+            A switch has given its resources to another plan.
+        """
+        with self._lock:
+            key = (plan.job, plan.epoch)
+            if key in self._installed:
+                raise ControllerError(f"job {plan.job} epoch {plan.epoch} is installed already")
+            _, fleet = self._run_fleet()
+            self.resources.adopt(plan.grant)
+            fleet.adopt(plan)
+            self._installed[key] = plan
+
+    def read(self, entities: Sequence[P4Entity]) -> dict[str, list[P4Entity]]:
+        """What every switch answers to a P4Runtime read of these entities."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            return loop.run(fleet.read(entities))
+
+    def delete(self, switch: str, entries: Sequence[Entity]) -> None:
+        """Remove entries of a switch that belong to no plan, in this order."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.delete(switch, entries))
+
     def uninstall(self, plan: Plan) -> None:
         """Remove a plan and give back its resources. Only deletes entries."""
         with self._lock:
@@ -155,6 +192,29 @@ class Controller:
             loop.run(fleet.uninstall(plan))
             del self._installed[(plan.job, plan.epoch)]
             release_plan(plan, self.resources)
+
+    def install_idle(self, plans: Sequence[Plan]) -> None:
+        """Install several plans at once, of jobs that send nothing yet: far fewer writes than one after the other.
+
+        Counter cells of the jobs go on from whatever they were; priorities are not possible. Errors as of
+        :meth:`install`; after one nothing of the plans is left.
+        """
+        with self._lock:
+            for plan in plans:
+                if (plan.job, plan.epoch) in self._installed:
+                    raise ControllerError(f"job {plan.job} epoch {plan.epoch} is installed already")
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.install_idle(plans))
+            self._installed.update({(plan.job, plan.epoch): plan for plan in plans})
+
+    def uninstall_idle(self, plans: Sequence[Plan]) -> None:
+        """Remove several plans at once, of jobs that send nothing any more, and give back their resources."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.uninstall_idle(plans))
+            for plan in plans:
+                del self._installed[(plan.job, plan.epoch)]
+                release_plan(plan, self.resources)
 
     def start_job(self, request: PlanRequest) -> Plan:
         """:meth:`plan` and :meth:`install`; after an error nothing is taken."""
@@ -206,7 +266,7 @@ class Controller:
         }
         fleet = Fleet(self.topology, connections)
         try:
-            await fleet.open(self._settings)
+            await fleet.open(self._settings, keep=self._keep)
         except BaseException:
             await fleet.close()
             raise

@@ -6,12 +6,17 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import finsy as fy
+from finsy.p4entity import P4Entity
 
 from p4reduce.control_plane.plans.plan import Aggregator, Plan
 from p4reduce.topologies import Topology
 
 Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry
 
+BASE_TABLES = ("local_address", "route")
+"""tables of :func:`base_entries`"""
+PLAN_TABLES = ("job", "peer", "replica", "path", "traffic_class")
+"""tables of :func:`plan_entries` and :func:`priority_entry`"""
 _ANY_PRIORITY = 10
 """P4Runtime priority of traffic classes; they never overlap, any positive number will do"""
 
@@ -111,6 +116,26 @@ def priority_entry(job: int, priority: int) -> fy.P4TableEntry:
         action=fy.P4TableAction("prioritize", priority=priority),
         priority=_ANY_PRIORITY,
     )
+
+
+def wildcards(tables: Iterable[str]) -> list[fy.P4TableEntry]:
+    """What to read for all entries of some tables."""
+    return [fy.P4TableEntry(table) for table in tables]
+
+
+def key(entry: P4Entity) -> tuple[object, ...]:
+    """What makes two entries the same one: table and match, or the multicast group's number."""
+    if isinstance(entry, fy.P4MulticastGroupEntry):
+        return ("multicast group", entry.multicast_group_id)
+    if not isinstance(entry, fy.P4TableEntry):
+        raise TypeError(f"{type(entry).__name__} is no entry")
+    match = {_plain(name): value for name, value in (entry.match or {}).items()}
+    return (_plain(entry.table_id), entry.priority, *sorted(match.items()))
+
+
+def _plain(name: str) -> str:
+    """A name without the controls that it stands in."""
+    return name.rpartition(".")[2]
 
 
 def switches_on_paths(plan: Plan) -> tuple[str, ...]:

@@ -11,13 +11,16 @@ from p4reduce.control_plane import counters
 from p4reduce.control_plane.connection import Connection, PacketIn
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import (
+    BASE_TABLES,
     Entity,
     Settings,
     base_entries,
+    key,
     plan_entries,
     priority_entry,
     settings_entry,
     switches_on_paths,
+    wildcards,
 )
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans.plan import Plan
@@ -35,15 +38,20 @@ class Fleet:
         self._connections = connections
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
 
-    async def open(self, settings: Settings) -> None:
-        """Connect to all, load the program, install settings and base routes."""
+    async def open(self, settings: Settings, *, keep: bool = False) -> None:
+        """Connect to all, load the program, install settings and base routes.
+
+        With ``keep`` a switch that runs the program already keeps all its entries, and only gets what it lacks.
+        """
         routes = next_hops(self._topology)
 
         async def start(switch: str) -> None:
             connection = self._connections[switch]
-            await connection.open()
+            kept = await connection.open(keep=keep)
             await connection.modify([settings_entry(settings)])
-            await connection.insert(base_entries(self._topology, switch, routes[switch]))
+            entries = base_entries(self._topology, switch, routes[switch])
+            there = {key(entry) for entry in await connection.read(wildcards(BASE_TABLES))} if kept else set()
+            await connection.insert([entry for entry in entries if key(entry) not in there])
 
         await self._each(self._connections, start)
 
@@ -86,6 +94,22 @@ class Fleet:
             raise
         self._count_priority(plan, 1)
 
+    def adopt(self, plan: Plan) -> None:
+        """Take charge of what an earlier controller installed of a plan, all of it or a part."""
+        self._count_priority(plan, 1)
+
+    async def read(self, entities: Sequence[P4Entity]) -> dict[str, list[P4Entity]]:
+        """What every switch answers to a read."""
+
+        async def read(switch: str) -> tuple[str, list[P4Entity]]:
+            return switch, await self._connections[switch].read(entities)
+
+        return dict(await asyncio.gather(*(read(switch) for switch in self._connections)))
+
+    async def delete(self, switch: str, entities: Sequence[Entity]) -> None:
+        """Remove entries of a switch, those that do nothing alone last; what is gone already is not missed."""
+        await self._connections[switch].delete(entities)
+
     async def uninstall(self, plan: Plan) -> None:
         """Remove a plan: first table `job`, from the leaves up, then the rest; what is gone already is not missed."""
         entries = plan_entries(plan)
@@ -105,6 +129,33 @@ class Fleet:
         await self._each(entries, remove)
         await self._each(self._classified_alone(plan), unclassify)
         self._count_priority(plan, -1)
+
+    async def install_idle(self, plans: Sequence[Plan]) -> None:
+        """Install plans of jobs that send nothing yet, with one write for each switch, whatever the order among them.
+
+        Counter cells go on from whatever they were. On failure nothing of the plans is left, as far as switches answer.
+        """
+        done: list[tuple[str, Sequence[Entity]]] = []
+
+        async def add(switch: str) -> None:
+            await self._connections[switch].insert(merged[switch])
+            done.append((switch, merged[switch]))
+
+        merged = _merged(plans)
+        try:
+            await self._each(merged, add)
+        except (ControllerError, asyncio.CancelledError):
+            await self._undo(done)
+            raise
+
+    async def uninstall_idle(self, plans: Sequence[Plan]) -> None:
+        """Remove plans of jobs that send nothing any more, with one write for each switch."""
+        merged = _merged(plans)
+
+        async def remove(switch: str) -> None:
+            await self._connections[switch].delete(merged[switch])
+
+        await self._each(merged, remove)
 
     async def read_counters(self, plans: Sequence[Plan], switches: Iterable[str]) -> dict[str, SwitchCounters]:
         """The counters of some switches, with the cells of the given plans."""
@@ -172,6 +223,17 @@ class Fleet:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+
+def _merged(plans: Sequence[Plan]) -> dict[str, list[Entity]]:
+    """All entries of several plans by switch."""
+    merged: dict[str, list[Entity]] = {}
+    for plan in plans:
+        if plan.priority is not None:
+            raise ControllerError(f"job {plan.job}: a plan with a priority is installed by itself")
+        for switch, own in plan_entries(plan).items():
+            merged.setdefault(switch, []).extend((*own.prepare, *own.activate))
+    return merged
 
 
 def _levels(plan: Plan) -> list[list[str]]:

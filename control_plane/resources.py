@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,6 +50,14 @@ class SlotPool:
         self._used[base] = count
         return base
 
+    def reserve(self, base: int, count: int) -> None:
+        """Take a range that was given out before this pool was made; `PlanError` when a part of it is taken."""
+        if base < 0 or base + count > self.size:
+            raise PlanError(f"slots {base}..{base + count - 1} are outside 0..{self.size - 1}")
+        if any(base < start + used and start < base + count for start, used in self._used.items()):
+            raise PlanError(f"slots {base}..{base + count - 1} are taken in part")
+        self._used[base] = count
+
     def release(self, base: int) -> None:
         """Give a range back; `KeyError` when it was not given out."""
         del self._used[base]
@@ -78,6 +87,18 @@ class _Ids:
             raise PlanError(f"no {self._what} is left (all up to {self._last} are in use); end some jobs")
         self._next += 1
         return self._next - 1
+
+    def reserve(self, number: int) -> None:
+        """Take a number that was taken before these were counted."""
+        if number >= self._next:
+            for skipped in range(self._next, number):
+                heapq.heappush(self._freed, skipped)
+            self._next = number + 1
+        elif number in self._freed:
+            self._freed.remove(number)
+            heapq.heapify(self._freed)
+        else:
+            raise PlanError(f"{self._what} {number} is taken")
 
     def give_back(self, number: int) -> None:
         heapq.heappush(self._freed, number)
@@ -172,6 +193,35 @@ class Resources:
         generation = self._generation
         self._generation += 1
         return Grant(generation, stats, slots, tuple(shares))
+
+    def begin_at(self, generation: int) -> None:
+        """Give out no generation below this one."""
+        self._generation = max(self._generation, generation)
+
+    def adopt(self, grant: Grant) -> None:
+        """Take what an earlier controller granted; later generations are above its own.
+
+        Raises
+        ------
+        PlanError
+            When something of it is taken; then nothing is.
+        """
+        with ExitStack() as undo:
+
+            def take(ids: _Ids, number: int) -> None:
+                ids.reserve(number)
+                undo.callback(ids.give_back, number)
+
+            take(self._stats, grant.stats)
+            for share in grant.shares:
+                own = self._switch(share.switch)
+                own.pool.reserve(share.base, share.slots)
+                undo.callback(own.pool.release, share.base)
+                take(own.groups, share.group)
+                for rid in share.rids:
+                    take(own.rids, rid)
+            undo.pop_all()
+        self.begin_at(grant.generation + 1)
 
     def release(self, grant: Grant) -> None:
         """Give everything back but the generation."""

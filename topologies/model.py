@@ -18,8 +18,8 @@ HOST_BASE: Final = 0x0A000000
 """10.0.0.0: host number i (from 0) has this address plus 1 + i."""
 SWITCH_BASE: Final = 0x0A800000
 """10.128.0.0: switch number i (from 0) has this address plus 1 + i."""
-MAX_NODES: Final = 65_534
-"""of each kind: the addresses of one 16-bit range without its first and last"""
+MAX_NODES: Final = 131_072
+"""of each kind: twice a fat-tree of k = 64; the addresses would allow 2**23 - 2"""
 MAX_PORT: Final = 509
 """510 is the controller's port, 511 is BMv2's drop port"""
 

@@ -1,6 +1,6 @@
 """Plans: who adds up where, and which way frames go. Importing this package registers the built-in ones."""
 
-from p4reduce.control_plane.plans import mst, ps, ring, spt, steiner
+from p4reduce.control_plane.plans import exact, mst, ps, ring, spt, steiner
 from p4reduce.control_plane.plans.make import PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Parent, Plan
 from p4reduce.control_plane.plans.problem import (
@@ -27,6 +27,7 @@ __all__ = [
     "RingLayout",
     "StarLayout",
     "TreeLayout",
+    "exact",
     "make_plan",
     "mst",
     "planner",

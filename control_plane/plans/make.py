@@ -49,6 +49,8 @@ class PlanRequest:
         What is already used of directed links, bit/s by (node, port).
     udp_ports : mapping
         UDP ports of hosts that do not use 9400.
+    layout : Layout or None
+        A layout that was made elsewhere (by a scheduling policy); then ``plan`` is only its name.
     """
 
     plan: str = "steiner"
@@ -63,6 +65,7 @@ class PlanRequest:
     priority: int | None = None
     load: Mapping[tuple[str, int], int] = field(default_factory=dict)
     udp_ports: Mapping[str, int] = field(default_factory=dict)
+    layout: Layout | None = None
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
@@ -88,7 +91,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         When the request cannot be met; then nothing is taken.
     """
     problem = _problem(topology, request)
-    layout = planner(request.plan)(problem)
+    layout = planner(request.plan)(problem) if request.layout is None else request.layout
     check_layout(problem, layout)
     problem = problem.of(layout)
     paths = all_paths(problem, layout)

@@ -1,6 +1,6 @@
 """`mst`: the overlay minimum spanning tree, with aggregation at the terminals."""
 
-from p4reduce.control_plane.plans.overlay import best, central, finish, grow
+from p4reduce.control_plane.plans.overlay import best, central, finish, grow, root_beside
 from p4reduce.control_plane.plans.problem import Problem, TreeLayout
 from p4reduce.control_plane.plans.registry import register
 
@@ -16,9 +16,9 @@ def mst(problem: Problem) -> TreeLayout:
     """
     terminals = tuple(dict.fromkeys(problem.paths.nearest(worker, problem.capable) for worker in problem.workers))
     if problem.server is not None:
-        roots: tuple[str, ...] = (problem.paths.nearest(problem.server, problem.capable),)
+        roots: tuple[str, ...] = (root_beside(problem, problem.server),)
     else:
         roots = tuple(central(problem, terminals))
-    variants = (problem, problem.spreading)
+    variants = [problem] if problem.spreading is problem else [problem, problem.spreading]
     trees = [tree for variant in variants for root in roots for tree in grow(variant, root, terminals)]
     return best(problem, [finish(problem, tree) for tree in trees])

@@ -4,72 +4,90 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import numpy as np
+
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.plans.paths import hops
+from p4reduce.control_plane.plans.graph import Hop
+from p4reduce.control_plane.plans.kernels.shortest import walk
+from p4reduce.control_plane.plans.kernels.spanning import arborescence, shallow_tree
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout
+from p4reduce.control_plane.plans.routes import no_way
 
 _ROOTS: Final = 8
 """roots that are tried for a tree of a given cost"""
 
 
-def spanning_tree(problem: Problem, root: str, switches: Iterable[str], *, spread: bool) -> dict[str, str]:
-    """A minimum spanning tree on the metric closure of switches, directed to ``root`` (Prim's algorithm).
+def spanning_tree(problem: Problem, root: str, switches: Sequence[str], *, spread: bool) -> dict[str, str]:
+    """A minimum spanning tree on the metric closure of switches, directed to ``root``.
 
     Edges of equal cost are many in a data centre. Among them the one is taken that keeps its new node nearest to the
     root in time, so that the tree comes out shallow; with ``spread`` first the one whose path adds least to the
-    busiest link, so that several edges do not share one. O(n^2) distances for n switches.
+    busiest link, so that several edges do not share one. Where links cost differently in the two directions it is the
+    cheapest arborescence instead.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose paths count.
+    root : str
+        One of the switches.
+    switches : sequence of str
+        The overlay's nodes, each once.
+    spread : bool
+        See above.
 
     Returns
     -------
     dict
         The parent of every switch but the root.
     """
-    paths, length = problem.paths, problem.frame_bytes
-    parent: dict[str, str] = {}
-    depth = {root: 0}
-    used: Counter[tuple[str, int]] = Counter()
-    # For every switch outside: its distance to the tree, and the switches of the tree at that distance.
-    outside = {name: (paths.distance(root, name), [root]) for name in dict.fromkeys(switches) if name != root}
-
-    def preference(edge: tuple[str, str]) -> tuple[int, int, tuple[str, str]]:
-        reached = depth[edge[1]] + paths.latency_ps(edge[0], edge[1], length)
-        return (_busiest(problem, edge, used) if spread else 0, reached, edge)
-
-    while outside:
-        least = min(distance for distance, _ in outside.values())
-        edges = [(name, above) for name, (distance, near) in outside.items() if distance == least for above in near]
-        name, above = min(edges, key=preference)
-        del outside[name]
-        parent[name] = above
-        depth[name] = depth[above] + paths.latency_ps(name, above, length)
-        used.update(hops(problem.topology, paths.path(name, above)))
-        for other, (known, near) in outside.items():
-            distance = paths.distance(name, other)
-            if distance < known:
-                outside[other] = (distance, [name])
-            elif distance == known:
-                near.append(name)
-    return parent
+    routes, graph = problem.paths, problem.paths.graph
+    nodes = np.array([graph.index[name] for name in switches], np.int32)
+    towards = [routes.towards(int(node)) for node in nodes]
+    matrix = np.stack([row.costs[nodes] for row in towards], axis=1)
+    top = switches.index(root)
+    if routes.symmetric:
+        latency = np.stack([routes.latencies(int(node), problem.frame_bytes)[nodes] for node in nodes], axis=1)
+        ranks = {name: rank for rank, name in enumerate(sorted(switches))}
+        names = np.array([ranks[name] for name in switches], np.int64)
+        arcs = np.stack([row.arcs for row in towards])
+        parent = shallow_tree(matrix, latency, names, top, spread, arcs, nodes, graph.heads, problem.chunk_times)
+    else:
+        parent = arborescence(matrix, top)[1]
+    return {name: switches[above] for name, above in zip(switches, parent.tolist(), strict=True) if above >= 0}
 
 
 def central(problem: Problem, switches: Iterable[str]) -> list[str]:
     """The switches from which the farthest worker is nearest (in time); only the best few, to try as roots."""
-    paths, length = problem.paths, problem.frame_bytes
-    access = {paths.access(worker) for worker in problem.workers}
-    farthest = {name: max(paths.latency_ps(name, other, length) for other in access) for name in switches}
-    return sorted(farthest, key=lambda name: (farthest[name], name))[:_ROOTS]
+    routes, length = problem.paths, problem.frame_bytes
+    index = routes.graph.index
+    access = {index[routes.access(worker)] for worker in problem.workers}
+    farthest = np.max([routes.latencies(switch, length) for switch in access], axis=0)
+    return sorted(switches, key=lambda name: (int(farthest[index[name]]), name))[:_ROOTS]
 
 
-def _busiest(problem: Problem, edge: tuple[str, str], used: Counter[tuple[str, int]]) -> int:
-    """Time of a chunk on the busiest link of an edge, once the edge is added."""
-    return max((used[hop] + 1) * problem.chunk_ps(hop) for hop in hops(problem.topology, problem.paths.path(*edge)))
+def root_beside(problem: Problem, server: str) -> str:
+    """The capable switch next to the server; where links are closed in one direction, one that all workers reach."""
+    routes, able = problem.paths, problem.capable
+    if not routes.symmetric:
+        index = routes.graph.index
+        access = {index[routes.access(worker)] for worker in problem.workers}
+        farthest = np.max([routes.away(switch).costs for switch in access], axis=0)
+        able = tuple(name for name in able if not no_way(int(farthest[index[name]]))) or able
+    return routes.nearest_to(server, able)
 
 
 def grow(problem: Problem, root: str, switches: Iterable[str]) -> list[TreeLayout]:
     """Spanning trees over the switches, shallow and spread, and every worker at the nearest of them."""
     chosen = tuple(dict.fromkeys((root, *switches)))
-    attached = {worker: problem.paths.nearest(worker, chosen) for worker in problem.workers}
-    parents = [spanning_tree(problem, root, chosen, spread=spread) for spread in (False, True)]
+    nearest = {access: problem.paths.nearest(access, chosen) for access in map(problem.paths.access, problem.workers)}
+    attached = {worker: nearest[problem.paths.access(worker)] for worker in problem.workers}
+    spreads = (False, True) if problem.paths.symmetric else (False,)
+    parents: list[dict[str, str]] = []
+    for spread in spreads:
+        parent = spanning_tree(problem, root, chosen, spread=spread)
+        if parent not in parents:
+            parents.append(parent)
     return [TreeLayout(root, attached | parent, problem.spread) for parent in parents]
 
 
@@ -98,20 +116,24 @@ def depth_ps(problem: Problem, layout: TreeLayout) -> int:
 def chunk_ps(problem: Problem, layout: TreeLayout) -> int:
     """How long the busiest directed link is taken by one full frame on every edge of the tree, next to its load."""
     problem = problem.of(layout)
+    routes, graph = problem.paths, problem.paths.graph
     edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
-    used = Counter(hop for edge in edges for hop in hops(problem.topology, problem.paths.path(*edge)))
-    return max(count * problem.chunk_ps(hop) for hop, count in used.items())
+    used = np.zeros(len(graph.heads), np.int32)
+    hosts: Counter[Hop] = Counter()
+    for child, above in edges:
+        a, b = routes.access(child), routes.access(above)
+        if a != child:
+            hosts[(child, 1)] += 1
+        if b != above:
+            hosts[(b, problem.topology.port(b, above))] += 1
+        walk(routes.towards(graph.index[b]).arcs, graph.heads, graph.index[a], used)
+    slowest = int((used * problem.chunk_times).max(initial=0))
+    return max(slowest, *(count * problem.chunk_ps(hop) for hop, count in hosts.items()))
 
 
-def rank(problem: Problem, layout: TreeLayout) -> tuple[int, int, int, int, str]:
-    """Sort key of finished trees: cheapest, least loaded links, shallowest, fewest switches, name of the root."""
-    return (
-        cost(problem, layout),
-        chunk_ps(problem, layout),
-        depth_ps(problem, layout),
-        len(layout.aggregators),
-        layout.root,
-    )
+def _rank(problem: Problem, layout: TreeLayout) -> tuple[int, int, int, str]:
+    """Sort key of trees of one cost: least loaded links, shallowest, fewest switches, name of the root."""
+    return chunk_ps(problem, layout), depth_ps(problem, layout), len(layout.aggregators), layout.root
 
 
 def prune(problem: Problem, layout: TreeLayout) -> TreeLayout:
@@ -120,22 +142,31 @@ def prune(problem: Problem, layout: TreeLayout) -> TreeLayout:
     An only child goes straight to the parent of its parent; a root that has only a switch below it hands the root
     down. No path becomes longer, because every edge takes the shortest path of its ends.
     """
-    parent = dict(layout.parent)
-    root = layout.root
-    while True:
-        children = TreeLayout(root, parent).children
-        childless = [name for name in parent if name not in children and name not in problem.workers]
-        lonely = next((name for name, below in children.items() if len(below) == 1 and name != root), None)
-        if childless:
-            for name in childless:
-                del parent[name]
-        elif lonely is not None:
-            parent[children[lonely][0]] = parent.pop(lonely)
-        elif len(children[root]) == 1 and children[root][0] in children:
-            root = children[root][0]
-            del parent[root]
-        else:
-            return TreeLayout(root, parent, layout.spread)
+    parent, root, workers = dict(layout.parent), layout.root, set(problem.workers)
+    fan_in = Counter(parent.values())
+    for name in layout.parent:
+        # A switch without children goes, and takes along those above it that have none then.
+        at = name
+        while at in parent and at not in workers and not fan_in[at]:
+            above = parent.pop(at)
+            fan_in[above] -= 1
+            at = above
+    for name, above in parent.items():
+        while above != root and fan_in[above] == 1:
+            above = parent[above]  # noqa: PLW2901
+        parent[name] = above
+    kept = {root, *(parent[worker] for worker in workers)}
+    open_ = list(kept)
+    while open_:
+        above = parent.get(open_.pop(), root)
+        if above not in kept:
+            kept.add(above)
+            open_.append(above)
+    parent = {name: above for name, above in parent.items() if name in workers or name in kept}
+    while len(below := [name for name, above in parent.items() if above == root]) == 1 and below[0] not in workers:
+        root = below[0]
+        del parent[root]
+    return TreeLayout(root, parent, layout.spread)
 
 
 def limit_fan_in(problem: Problem, layout: TreeLayout, limit: int = MAX_CHILDREN) -> TreeLayout:
@@ -172,7 +203,7 @@ def _move(
     """Move what is too much at one switch to another: extra cost for each child relieved, helper, new tree."""
     if helper == crowded:
         return None
-    paths, children = problem.paths, layout.children
+    routes, index, children = problem.paths, problem.paths.graph.index, layout.children
     known = helper in children
     room = limit - len(children.get(helper, ()))
     above = _ancestors(layout, helper) if known else set()
@@ -183,13 +214,15 @@ def _move(
     relieved = count if known else count - 1
     if relieved < 1:
         return None
-    extra = {child: paths.distance(child, helper) - paths.distance(child, crowded) for child in movable}
-    moved = sorted(movable, key=lambda child: (extra[child], movable.index(child)))[:count]
-    parent = dict(layout.parent) | dict.fromkeys(moved, helper)
-    total = sum(extra[child] for child in moved)
+    # The hosts' own links cost the same either way.
+    access = np.array([index[routes.access(child)] for child in movable])
+    extra = routes.towards(index[helper]).costs[access] - routes.towards(index[crowded]).costs[access]
+    first = np.argsort(extra, kind="stable")[:count]
+    total = int(extra[first].sum())
+    parent = dict(layout.parent) | {movable[place]: helper for place in first.tolist()}
     if not known:
         parent[helper] = crowded
-        total += paths.distance(helper, crowded)
+        total += routes.distance(helper, crowded)
     return (total / relieved, helper, TreeLayout(layout.root, parent, layout.spread))
 
 
@@ -207,5 +240,11 @@ def finish(problem: Problem, layout: TreeLayout) -> TreeLayout:
 
 
 def best(problem: Problem, layouts: Sequence[TreeLayout]) -> TreeLayout:
-    """The first of the best layouts by :func:`rank`."""
-    return min(layouts, key=lambda layout: rank(problem, layout))
+    """The cheapest layout; of several the one with the least loaded links, the shallowest, the smallest, the first."""
+    different: list[TreeLayout] = []
+    for layout in layouts:
+        if layout not in different:
+            different.append(layout)
+    costs = [cost(problem, layout) for layout in different]
+    cheapest = [layout for layout, price in zip(different, costs, strict=True) if price == min(costs)]
+    return cheapest[0] if len(cheapest) == 1 else min(cheapest, key=lambda layout: _rank(problem, layout))

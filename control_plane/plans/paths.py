@@ -6,29 +6,29 @@ forward one destination two ways. To make shortest paths unique each link gets a
 already, then from its place in the topology, so that equal paths of one tree merge, then from its name.
 """
 
-import heapq
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Final, Literal
-from zlib import crc32
+
+import numpy as np
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.control_plane.plans.graph import Ints, SwitchGraph, switch_graph
+from p4reduce.control_plane.plans.routes import Routes, Row, hops, no_way, path_latency_ps
 from p4reduce.topologies import Link, Topology
+
+__all__ = ["Cost", "Paths", "hops", "path_latency_ps", "unique_words"]
 
 Cost = Literal["hops", "delay"]
 """What a path costs: links crossed (copies of a frame on links), or propagation delay in picoseconds."""
 
-_COST_SHIFT: Final = 128
-_DELAY_SHIFT: Final = 64
 _LOAD_SHIFT: Final = 37
 _LOAD_STEPS: Final = 512
-"""Levels of load that count. An extra weight stays below 2**47: 65,536 of them stay below one unit of delay."""
+"""Levels of load that count. An extra weight stays below 2**46: sums over 65,536 links fit a word of 63 bits."""
 _PLACE_SHIFT: Final = 20
 
 
-class Paths:
-    """Shortest paths between switches, computed when asked for; hosts hang on their access switch.
+class Paths(Routes):
+    """Shortest paths that both directions agree on.
 
     Ties of ``cost`` go to the smaller delay, then to the smaller load, then to links that come first in the topology:
     equal paths merge. With ``spread`` a hash decides instead, so that pairs spread over equal paths.
@@ -55,103 +55,44 @@ class Paths:
     ) -> None:
         if cost not in ("hops", "delay"):
             raise PlanError(f"cost {cost!r} is unknown; choose 'hops' or 'delay'")
-        self.topology = topology
         self.cost: Cost = cost
-        self._edges: dict[str, list[tuple[str, int]]] = {node.name: [] for node in topology.switches}
-        for place, link in enumerate(topology.links):
-            if link.a in self._edges and link.b in self._edges:
-                weight = _weight(link, cost) + _extra(link, None if spread else place, load or {})
-                self._edges[link.a].append((link.b, weight))
-                self._edges[link.b].append((link.a, weight))
-        self._latencies: dict[tuple[str, str, int], int] = {}
-        self._trees: dict[str, tuple[Mapping[str, int], Mapping[str, str]]] = {}
+        graph = switch_graph(topology)
+        main = np.ones(len(graph.heads), np.int64) if cost == "hops" else graph.delay_ps
+        used = graph.by_arc(load or {})
+        used = np.maximum(used, used[graph.reverse])
+        super().__init__(topology, graph, unique_words(graph, main, used, spread=spread))
 
-    def access(self, node: str) -> str:
-        """The switch of a host; a switch itself."""
-        found = self.topology.node(node)
-        return node if found.is_switch else self.topology.neighbours(node)[0]
+    def host_cost(self, host: str, *, leaving: bool) -> int:
+        """Cost of a host's link."""
+        return _weight(self.topology.link_at(host, 1), self.cost)
 
-    def distance(self, a: str, b: str) -> int:
-        """Cost from a to b, hosts' links included."""
-        switch_a, switch_b = self.access(a), self.access(b)
-        total = self._tree(switch_a)[0][switch_b] >> _COST_SHIFT
-        for host, switch in ((a, switch_a), (b, switch_b)):
-            if host != switch and a != b:
-                total += _weight(self.topology.link_between(host, switch), self.cost) >> _COST_SHIFT
-        return total
-
-    def path(self, a: str, b: str) -> tuple[str, ...]:
-        """Nodes from a to b, both included; the reverse of the path from b to a."""
-        if a == b:
-            return (a,)
-        switch_a, switch_b = self.access(a), self.access(b)
-        before = self._tree(switch_b)[1]
-        nodes = [] if a == switch_a else [a]
-        at = switch_a
-        while at != switch_b:
-            nodes.append(at)
-            at = before[at]
-        nodes.append(switch_b)
-        return tuple(nodes if b == switch_b else [*nodes, b])
-
-    def latency_ps(self, a: str, b: str, length: int) -> int:
-        """Time of one frame of ``length`` bytes from a to b through store-and-forward switches, idle queues."""
-        key = (a, b, length)
-        if key not in self._latencies:
-            self._latencies[key] = path_latency_ps(self.topology, self.path(a, b), length)
-        return self._latencies[key]
-
-    def nearest(self, node: str, candidates: tuple[str, ...]) -> str:
-        """The candidate switch at the least distance; ties as among paths."""
-        reach = self._tree(self.access(node))[0]
-        return min(candidates, key=lambda name: (reach[name], name))
-
-    def _tree(self, source: str) -> tuple[Mapping[str, int], Mapping[str, str]]:
-        """Weights from a switch, and for every switch the next one on its way to it (Dijkstra)."""
-        if source not in self._trees:
-            done: dict[str, int] = {}
-            before: dict[str, str] = {}
-            best = {source: 0}
-            queue = [(0, source)]
-            while queue:
-                weight, name = heapq.heappop(queue)
-                if name in done:
-                    continue
-                done[name] = weight
-                for other, step in self._edges[name]:
-                    reached = weight + step
-                    if other not in done and reached < best.get(other, reached + 1):
-                        best[other] = reached
-                        before[other] = name
-                        heapq.heappush(queue, (reached, other))
-            missing = [node.name for node in self.topology.switches if node.name not in done]
-            if missing:
-                # A host has one link, so a network that only hosts would connect is not connected.
-                raise PlanError(f"no path from {source} to {missing[0]}")
-            self._trees[source] = (done, before)
-        return self._trees[source]
+    def _check(self, switch: int, row: Row) -> None:
+        far = int(row.costs.argmax())
+        if no_way(int(row.costs[far])):
+            # A host has one link, so a network that only hosts would connect is not connected.
+            missing = next(name for name, cost in zip(self.graph.names, row.costs, strict=True) if no_way(cost))
+            raise PlanError(f"no path from {self.graph.names[switch]} to {missing}")
 
 
-def path_latency_ps(topology: Topology, path: tuple[str, ...], length: int) -> int:
-    """Serialization and propagation along a path of nodes, picoseconds."""
-    links = [topology.link_between(a, b) for a, b in pairwise(path)]
-    return sum(frame_time_ps(length, link.rate_bps) + link.delay_ps for link in links)
+def unique_words(graph: SwitchGraph, main: Ints, used_bps: Ints, *, spread: bool = False) -> Ints:
+    """Weights with which shortest paths are unique: int64 (m, 3) of cost, delay, and load, place (or a hash), name.
 
-
-def hops(topology: Topology, path: tuple[str, ...]) -> list[tuple[str, int]]:
-    """The directed links of a path, each as (node, port)."""
-    return [(a, topology.port(a, b)) for a, b in pairwise(path)]
+    Parameters
+    ----------
+    graph : SwitchGraph
+        The switches; m arcs.
+    main : int64 (m,)
+        Cost of every arc.
+    used_bps : int64 (m,)
+        What is used of every arc.
+    spread : bool
+        A hash instead of the link's place.
+    """
+    level = np.minimum(_LOAD_STEPS - 1, used_bps * _LOAD_STEPS // graph.rate_bps)
+    first = graph.label >> 16 if spread else np.minimum(graph.place, 2**16 - 1)
+    extra = (level << _LOAD_SHIFT) + (first << _PLACE_SHIFT) + (graph.label & ((1 << _PLACE_SHIFT) - 1))
+    return np.ascontiguousarray(np.stack([main, graph.delay_ps, extra], axis=1))
 
 
 def _weight(link: Link, cost: Cost) -> int:
-    main = 1 if cost == "hops" else link.delay_ps
-    return (main << _COST_SHIFT) + (link.delay_ps << _DELAY_SHIFT)
-
-
-def _extra(link: Link, place: int | None, load: Mapping[tuple[str, int], int]) -> int:
-    """What makes shortest paths unique: load, place (None: a hash instead), name."""
-    used = max(load.get((link.a, link.port_a), 0), load.get((link.b, link.port_b), 0))
-    level = min(_LOAD_STEPS - 1, used * _LOAD_STEPS // link.rate_bps)
-    name = crc32(f"{link.a}-{link.b}".encode())
-    first = name >> 16 if place is None else min(place, 2**16 - 1)
-    return (level << _LOAD_SHIFT) + (first << _PLACE_SHIFT) + (name & ((1 << _PLACE_SHIFT) - 1))
+    return 1 if cost == "hops" else link.delay_ps

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
+from p4reduce.control_plane.plans.graph import Ints, Short, switch_graph
 from p4reduce.control_plane.plans.paths import Cost, Paths
+from p4reduce.control_plane.plans.routes import Routes
 from p4reduce.topologies import Topology
 
 MAX_CHILDREN = 32
@@ -52,7 +56,7 @@ class Problem:
             raise PlanError(f"lanes: {self.lanes} is too few")
 
     @cached_property
-    def paths(self) -> Paths:
+    def paths(self) -> Routes:
         """Unique shortest paths under ``cost``."""
         return Paths(self.topology, self.cost, self.load, spread=self.spread)
 
@@ -73,13 +77,35 @@ class Problem:
     @cached_property
     def capable(self) -> tuple[str, ...]:
         """Switches that can aggregate; `PlanError` when there is none."""
-        names = tuple(switch.name for switch in self.topology.switches if switch.capable)
+        names = switch_graph(self.topology).capable
         if not names:
             raise PlanError(
                 f"no switch of topology {self.topology.name!r} can aggregate; mark some with 'capable: true', "
                 "or use the plans 'ring' or 'ps', which need none"
             )
         return names
+
+    @cached_property
+    def host_arrays(self) -> "tuple[Short, Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]":
+        """For every switch: its workers, the time of a full frame from the slowest of them, whether it is capable."""
+        graph = self.paths.graph
+        count, lead = np.zeros(len(graph.names), np.int32), np.zeros(len(graph.names), np.int64)
+        able = np.zeros(len(graph.names), np.bool_)
+        for worker in self.workers:
+            switch, link = graph.index[self.paths.access(worker)], self.topology.link_at(worker, 1)
+            count[switch] += 1
+            lead[switch] = max(lead[switch], frame_time_ps(self.frame_bytes, link.rate_bps) + link.delay_ps)
+        able[graph.places(self.capable)] = True
+        return count, lead, able
+
+    @cached_property
+    def chunk_times(self) -> Ints:
+        """:meth:`chunk_ps` of every link between switches, int64 (m,) over arcs."""
+        graph = self.paths.graph
+        rate = np.maximum(np.maximum(graph.rate_bps - graph.by_arc(self.load), graph.rate_bps // 100), 1)
+        if not self.load:
+            return self.paths.frame_times(self.frame_bytes)
+        return np.array([frame_time_ps(self.frame_bytes, left) for left in rate.tolist()], np.int64)
 
     def chunk_ps(self, hop: tuple[str, int]) -> int:
         """How long a full frame occupies a directed link at the rate that ``load`` leaves, at least a hundredth."""
@@ -91,13 +117,15 @@ class Problem:
 class TreeLayout:
     """An aggregation tree: the parent switch of every worker and of every aggregator but the root.
 
-    Edges take the unique shortest path of their ends, chosen as ``spread`` says. With a server, its host is the root's
-    parent.
+    Edges take the unique shortest path of their ends, chosen as ``spread`` says, unless ``paths`` names the nodes from
+    child to parent, both included, for every edge. Both directions use the same links. With a server, its host is the
+    root's parent.
     """
 
     root: str
     parent: Mapping[str, str]
     spread: bool = False
+    paths: Mapping[tuple[str, str], tuple[str, ...]] | None = None
 
     @cached_property
     def children(self) -> dict[str, list[str]]:
@@ -123,7 +151,7 @@ class RingLayout:
 
 @dataclass(frozen=True)
 class StarLayout:
-    """Every worker and the server: a path each way."""
+    """Every worker and the server: a path each way, which may use different links."""
 
     paths: Mapping[tuple[str, str], tuple[str, ...]]
 

@@ -15,8 +15,10 @@ def check_layout(problem: Problem, layout: Layout) -> None:
     elif isinstance(layout, RingLayout):
         if sorted(layout.order) != sorted(problem.workers):
             raise PlanError("the planner's ring is not one of the workers, each once")
-    elif missing := [worker for worker in problem.workers if (worker, problem.server) not in layout.paths]:
-        raise PlanError(f"the planner has no path from {missing[0]} to the server")
+    else:
+        if missing := [worker for worker in problem.workers if (worker, problem.server) not in layout.paths]:
+            raise PlanError(f"the planner has no path from {missing[0]} to the server")
+        _check_paths(problem, layout.paths)
 
 
 def _check_tree(problem: Problem, layout: TreeLayout) -> None:
@@ -38,6 +40,25 @@ def _check_tree(problem: Problem, layout: TreeLayout) -> None:
         raise PlanError(f"the planner's tree ends at {extra[0]}, which is no worker of the job")
     if layout.root in layout.parent:
         raise PlanError(f"the planner's tree gives its root {layout.root} a parent")
+    if layout.paths is not None:
+        edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
+        if missing := [edge for edge in edges if edge not in layout.paths]:
+            raise PlanError(f"the planner's tree has no path from {missing[0][0]} to {missing[0][1]}")
+        _check_paths(problem, layout.paths)
+
+
+def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
+    """Paths are chains of links from end to end, over switches, none of them twice."""
+    topology = problem.topology
+    for (source, destination), path in paths.items():
+        whole = path[:1] == (source,) and path[-1:] == (destination,) and len(path) > 1
+        if not whole or len(set(path)) != len(path):
+            raise PlanError(f"the planner's path from {source} to {destination} does not lead there: {' '.join(path)}")
+        for name in path[1:-1]:
+            if topology.node(name).is_host:
+                raise PlanError(f"the planner's path from {source} to {destination} passes host {name}")
+        for a, b in pairwise(path):
+            topology.link_between(a, b)
 
 
 def check_forwarding(paths: Mapping[Pair, Path]) -> None:

@@ -36,7 +36,11 @@ def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
     edges = list(layout.parent.items())
     if problem.server is not None:
         edges.append((layout.root, problem.server))
-    return {pair: problem.paths.path(*pair) for edge in edges for pair in (edge, edge[::-1])}
+    found: dict[Pair, Path] = {}
+    for edge in edges:
+        path = problem.paths.path(*edge) if layout.paths is None else layout.paths[edge]
+        found[edge], found[edge[::-1]] = path, path[::-1]
+    return found
 
 
 def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path]) -> Timing:

@@ -1,1 +1,36 @@
-"""Scheduling AI tasks: which tree each task gets, given what the others and background traffic already use."""
+"""Scheduling AI tasks: which tree each task gets, given what the others and background traffic already use.
+
+Importing this package registers the built-in policies.
+"""
+
+from p4reduce.control_plane.scheduling import policies
+from p4reduce.control_plane.scheduling.consumption import consumed, copies
+from p4reduce.control_plane.scheduling.policy import (
+    POLICIES,
+    Decision,
+    Policy,
+    Rejection,
+    policy_named,
+    register_policy,
+)
+from p4reduce.control_plane.scheduling.requests import plan_requests
+from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.weights import Weights
+
+__all__ = [
+    "POLICIES",
+    "Decision",
+    "Hop",
+    "NetworkState",
+    "Policy",
+    "Rejection",
+    "Task",
+    "Weights",
+    "consumed",
+    "copies",
+    "plan_requests",
+    "policies",
+    "policy_named",
+    "register_policy",
+]

@@ -14,8 +14,8 @@ from p4reduce.control_plane.scheduling.task import Task
 class Decision:
     """The trees of a task.
 
-    ``upload`` carries PUSH to the server (and acknowledgements back); ``broadcast`` carries PULL and the weights. The same
-    layout for both means one job that does push_pull; two layouts mean two jobs, one that pushes and one that pulls.
+    ``upload`` carries PUSH to the server (and acknowledgements back); ``broadcast`` carries PULL and the weights. The
+    same layout for both means one job that does push_pull; two layouts mean two jobs: one pushes, one pulls.
     ``demand_bps`` is what it reserves on every directed link.
     """
 

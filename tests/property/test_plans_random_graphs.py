@@ -14,7 +14,7 @@ from p4reduce.control_plane.predict import Operation, Traffic, predict
 from p4reduce.control_plane.resources import Resources, SlotPool
 from p4reduce.topologies import TopologyBuilder
 
-TREES = ("spt", "mst", "steiner")
+TREES = ("spt", "mst", "steiner", "exact")
 
 
 @st.composite

@@ -188,9 +188,9 @@ def test_ports_end_at_509():
         star(510)
 
 
-def test_nodes_end_at_65534():
-    nodes = (*(Node(f"s{i}", "switch", i, role="switch") for i in range(65_535)), Node("h", "host", 0))
-    with pytest.raises(TopologyError, match="65535 nodes of kind switch; addresses allow 65534"):
+def test_nodes_end_at_131072():
+    nodes = (*(Node(f"s{i}", "switch", i, role="switch") for i in range(131_073)), Node("h", "host", 0))
+    with pytest.raises(TopologyError, match="131073 nodes of kind switch; addresses allow 131072"):
         Topology("big", nodes, ())
 
 

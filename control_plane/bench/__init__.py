@@ -1,0 +1,1 @@
+"""How fast plans are made, beside networkx."""

@@ -1,0 +1,132 @@
+"""Times of planning: one job on a large network, many on a small one, and networkx on the same tasks."""
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import networkx as nx
+
+from p4reduce.control_plane.bench.networks import loaded, network, tasks
+from p4reduce.control_plane.plans import PlanRequest, Problem, make_plan
+from p4reduce.control_plane.plans.graph import switch_graph
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import NetworkState, Task, copies, plan_requests, policy_named
+from p4reduce.dataplane.bench.clock import timed
+from p4reduce.topologies import Topology
+
+Row = dict[str, Any]
+_SLOTS: Final = 64
+"""of a job in a switch, so that all tasks find some"""
+STATES = ("unloaded", "loaded")
+
+
+def one_job(name: str, policy: str, *, share: float, runs: int, seed: int, networkx: bool) -> Iterator[Row]:
+    """A job of 16 terminals on a network of its own, unloaded and with random load in every direction.
+
+    Not in the times of the planner: building the topology (given as ``topology_ms``) and, once for each topology, its
+    arrays (``arrays_ms``). In them: reading the whole state, both trees of the task, explicit paths, admission. The
+    time of networkx does not contain building its graph (``graph_ms``); it sees neither load nor capable switches
+    and computes one undirected tree.
+
+    Yields
+    ------
+    dict
+        One for every planner and state; milliseconds are medians over the runs, ``links`` the copies of an upload
+        on links between switches, mean over the runs.
+    """
+    topology_s, topology = timed(lambda: network(name, share, seed))
+    arrays_s, _ = timed(lambda: _prepare(topology))
+    jobs = tasks(topology, runs + 1, seed)
+    base = {
+        "network": topology.name,
+        "hosts": len(topology.hosts),
+        "switches": len(topology.switches),
+        "capable": sum(switch.capable for switch in topology.switches),
+    }
+    for state_name in STATES:
+        state = NetworkState(topology) if state_name == "unloaded" else loaded(topology, seed)
+        links: list[int] = []
+        times = [_decided(policy, job, state, links) for job in jobs][1:]  # the first one compiles, and warms caches
+        yield base | {
+            "planner": policy,
+            "state": state_name,
+            "ms": _ms(times),
+            "links": statistics.mean(links[1:]),
+            "topology_ms": topology_s * 1e3,
+            "arrays_ms": arrays_s * 1e3,
+        }
+    if networkx:
+        graph_s, graph = timed(lambda: _switches_only(topology))
+        for method in ("mehlhorn", "kou"):
+            links = []
+            times = [_steiner_tree(graph, topology, job, method, links) for job in jobs][1:]
+            row = {"planner": f"networkx {method}", "state": "ignored", "ms": _ms(times)}
+            yield base | row | {"links": statistics.mean(links[1:]), "graph_ms": graph_s * 1e3}
+
+
+def many_jobs(name: str, policy: str, *, count: int, seed: int) -> Row:
+    """Tasks that come one after the other, each decided, reserved and made a plan of, none leaves."""
+    topology = network(name, 1.0, seed)
+    _prepare(topology)
+    state, resources = NetworkState(topology), Resources()
+    policy_named(policy)(tasks(topology, 1, seed + 1)[0], state)
+
+    def run() -> None:
+        for job, task in enumerate(tasks(topology, count, seed)):
+            decision = policy_named(policy)(task, state)
+            state.reserve(decision.demand_bps)
+            for request in plan_requests(decision, job=2 * job):
+                make_plan(topology, replace(request, max_slots=_SLOTS), resources)
+
+    seconds, _ = timed(run)
+    return {"network": topology.name, "planner": policy, "tasks": count, "ms": seconds * 1e3}
+
+
+def whole_network(name: str, plan: str, runs: int) -> Row:
+    """What `p4reduce run` waits for: a plan of all workers, without a server."""
+    topology = network(name, 1.0, 0)
+    _prepare(topology)
+    times = [timed(lambda: make_plan(topology, PlanRequest(plan), Resources()))[0] for _ in range(runs + 1)][1:]
+    return {"network": topology.name, "planner": plan, "workers": len(topology.workers), "ms": _ms(times)}
+
+
+def _prepare(topology: Topology) -> None:
+    """What is computed once for a topology: arrays of links, and tables by name."""
+    graph = switch_graph(topology)
+    graph.by_arc({graph.hop(0): 0})
+    host = topology.hosts[0].name
+    topology.link_between(host, topology.neighbours(host)[0])
+    topology.link_at(host, 1)
+
+
+def _decided(policy: str, task: Task, state: NetworkState, links: list[int]) -> float:
+    decide: Callable[..., Any] = policy_named(policy)
+    seconds, decision = timed(lambda: decide(task, state))
+    crossed = copies(task, state.topology, decision.upload, "upload")
+    hosts = {task.server, *task.workers}
+    access = state.topology.neighbours(task.server)[0]
+    down = (access, state.topology.port(access, task.server))
+    links.append(sum(times for hop, times in crossed.items() if hop[0] not in hosts and hop != down))
+    return seconds
+
+
+def _steiner_tree(graph: Any, topology: Topology, task: Task, method: str, links: list[int]) -> float:
+    problem = Problem(topology, task.workers, task.server)
+    terminals = {problem.paths.access(host) for host in (task.server, *task.workers)}
+    tree = nx.algorithms.approximation.steiner_tree
+    seconds, found = timed(lambda: tree(graph, terminals, weight="weight", method=method))
+    links.append(found.number_of_edges())
+    return seconds
+
+
+def _switches_only(topology: Topology) -> Any:
+    graph: Any = nx.Graph()
+    for link in topology.links:
+        if topology.node(link.a).is_switch and topology.node(link.b).is_switch:
+            graph.add_edge(link.a, link.b, weight=1)
+    return graph
+
+
+def _ms(times: list[float]) -> float:
+    return statistics.median(times) * 1e3

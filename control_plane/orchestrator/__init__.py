@@ -1,0 +1,32 @@
+"""The orchestrator: takes AI tasks, gives them trees, watches, swaps trees; a database holds all that it knows."""
+
+from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
+from p4reduce.control_plane.orchestrator.engine import Orchestrator
+from p4reduce.control_plane.orchestrator.errors import StoreError, TaskError
+from p4reduce.control_plane.orchestrator.executor import Executor, Interruption, Order, Report, Role, Running
+from p4reduce.control_plane.orchestrator.options import Options
+from p4reduce.control_plane.orchestrator.states import Phase, TaskState
+from p4reduce.control_plane.orchestrator.store import PlanRow, Store, TaskRow
+from p4reduce.control_plane.orchestrator.trace import read_trace, write_trace
+
+__all__ = [
+    "ComputingManager",
+    "Executor",
+    "HostProfile",
+    "Interruption",
+    "Options",
+    "Orchestrator",
+    "Order",
+    "Phase",
+    "PlanRow",
+    "Report",
+    "Role",
+    "Running",
+    "Store",
+    "StoreError",
+    "TaskError",
+    "TaskRow",
+    "TaskState",
+    "read_trace",
+    "write_trace",
+]

@@ -1,0 +1,135 @@
+"""What the orchestrator asks of the side where hosts are: run tasks, swap their trees, report. A protocol and its data.
+
+Hosts, links and time belong to the executor, in this process or another one. It outlives the orchestrator, so every
+request may come twice: who asks for what is done already gets the same answer and changes nothing. Nothing that
+happened is lost either: reports are numbered and kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.control_plane.scheduling.task import Task
+
+Role = Literal["both", "upload", "broadcast"]
+"""What a job of a task does: push_pull, or one direction."""
+ReportKind = Literal["round", "finished", "failed", "resumed", "link"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """A task to run.
+
+    ``plans`` has one installed plan for 'both', or one for 'upload' and one for 'broadcast'. ``training_ps`` is how
+    long each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and
+    broadcast.
+    """
+
+    task: Task
+    plans: Mapping[Role, Plan]
+    training_ps: Mapping[str, int]
+    aggregation_ps: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Something that happened. ``number`` counts from 1.
+
+    Attributes
+    ----------
+    kind : str
+        'round': a round of a task is done; ``data`` has 'round' (from 0) and the times 'started_ps', 'trained_ps',
+        'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
+        times between 'trained_ps' and 'done_ps': they are equal to the latter.
+        'finished': all rounds are done; 'digest' is the SHA-256 of the weights of every round.
+        'failed': a host gave up; 'reason'.
+        'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
+        'link': a link went down or came back; 'node', 'port', 'up'.
+    """
+
+    number: int
+    at_ps: int
+    kind: ReportKind
+    task: str | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """What a swap cost, as the hosts saw it.
+
+    Attributes
+    ----------
+    role, job, epoch : str, int, int
+        The job, and the epoch that it changed to.
+    in_flight : int
+        Chunks that workers had sent and some worker lacked: they are sent anew.
+    resent_frames, resent_bytes : int
+        What all workers sent again until the job was where it had been.
+    late_frames : int
+        Frames of the old epoch that reached a host after the change; they were dropped.
+    duration_ps : int
+        From the change until every worker has every chunk that was in flight.
+    """
+
+    role: Role
+    job: int
+    epoch: int
+    in_flight: int
+    resent_frames: int
+    resent_bytes: int
+    late_frames: int
+    duration_ps: int
+
+    def as_data(self) -> dict[str, Any]:
+        """For a report."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A task at the executor: the (job, epoch) of each role, the round that it is in, and whether it has ended."""
+
+    keys: Mapping[Role, tuple[int, int]] = field(default_factory=dict)
+    round: int = 0
+    ended: bool = False
+
+
+class Executor(Protocol):
+    """Where tasks run. Methods block; errors are ``RuntimeError`` or one of its kinds."""
+
+    @property
+    def instance(self) -> str:
+        """Another one after every start of the executor: what runs there is gone then."""
+
+    def now(self) -> int:
+        """Its time, picoseconds."""
+
+    def start(self, order: Order) -> None:
+        """Run a task. Nothing when a task of that name has been started."""
+
+    def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
+        """All hosts of these jobs go on in the epochs of other, installed plans, at one time; nothing if they have."""
+
+    def stop(self, task: str) -> None:
+        """Give a task up, wherever it is. Nothing when it has ended or is not known."""
+
+    def advance(self, until_ps: int, *, after: int | None = None) -> int:
+        """Let time pass to ``until_ps``; the time then.
+
+        With ``after`` only until there is a report other than of a round behind report ``after``.
+        """
+
+    def reports(self, after: int) -> list[Report]:
+        """What happened, from report ``after`` + 1 on."""
+
+    def running(self) -> Mapping[str, Running]:
+        """All tasks that were ever started here, by name."""
+
+    def interface_bytes(self) -> Mapping[Hop, int]:
+        """Bytes that every interface has sent, whatever they were (as ifOutOctets of RFC 2863)."""
+
+    def links_down(self) -> set[Hop]:
+        """Links without a carrier, both directions."""

@@ -1,0 +1,267 @@
+"""Plans of tasks, into switches and out again: every step is written down before it is taken."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.orchestrator.executor import Executor, Order, Role
+from p4reduce.control_plane.orchestrator.options import Options
+from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
+from p4reduce.control_plane.orchestrator.states import Phase, TaskState
+from p4reduce.control_plane.orchestrator.store import PlanRow, Store
+from p4reduce.control_plane.orchestrator.tradeoff import TradeOff
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.make import PlanRequest
+from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
+from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A plan that has its resources and is not installed; ``demand_bps`` is what its links are to keep for it."""
+
+    role: Role
+    plan: Plan
+    demand_bps: Mapping[Hop, int]
+
+
+class Installer:
+    """The only one that writes to switches for tasks."""
+
+    def __init__(
+        self,
+        store: Store,
+        controller: Controller,
+        executor: Executor,
+        checkpoint: Callable[[str], None],
+        options: Options,
+    ) -> None:
+        self.store = store
+        self.controller = controller
+        self.executor = executor
+        self.checkpoint = checkpoint
+        self.options = options
+        self._stuck: dict[int, tuple[str, int]] = {}  # generation -> why it could not be removed, and when to try again
+
+    # --- planning
+
+    def propose(self, decision: Decision) -> list[Proposal]:
+        """Plans for a new task; :meth:`withdraw` or install them. `PlanError`: nothing is taken."""
+        requests = plan_requests(decision, job=0, lanes=self.options.lanes)
+        roles: tuple[Role, ...] = ("both",) if len(requests) == 1 else ("upload", "broadcast")
+        keys = self.store.free_keys(len(requests))
+        return self._plan(
+            decision,
+            [
+                (role, replace(request, job=job, epoch=epoch))
+                for role, request, (job, epoch) in zip(roles, requests, keys, strict=True)
+            ],
+        )
+
+    def propose_next(self, decision: Decision, rows: Sequence[PlanRow], state: NetworkState) -> list[Proposal]:
+        """Plans for the next epochs of a task's jobs, with as many slots as they have: windows cannot change.
+
+        A job that does both directions keeps doing both, on that tree of the two in which less bandwidth is missing.
+        ``state`` is the network without the task.
+        """
+        requests = plan_requests(decision, job=0, lanes=self.options.lanes)
+
+        def missing(request: PlanRequest) -> int:
+            demand = self._demand(decision, "both", request)
+            return sum(max(0, bps - state.residual_bps(hop)) for hop, bps in demand.items())
+
+        wanted: list[tuple[Role, PlanRequest]] = []
+        for row in rows:
+            old = self.plan_of(row)
+            choices = {"upload": requests[:1], "broadcast": requests[-1:], "both": requests}[row.role]
+            request = min(choices, key=missing)
+            window = old.slots // 2 if old.in_network else old.window
+            epoch = self.store.next_epoch(row.job)
+            wanted.append((row.role, replace(request, job=row.job, epoch=epoch, window=window)))
+        return self._plan(decision, wanted)
+
+    def _plan(self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]]) -> list[Proposal]:
+        proposals: list[Proposal] = []
+        try:
+            for role, request in requests:
+                plan = self.controller.plan(request)
+                proposals.append(Proposal(role, plan, self._demand(decision, role, request)))
+        except PlanError:
+            self.withdraw(proposals)
+            raise
+        return proposals
+
+    def _demand(self, decision: Decision, role: Role, request: PlanRequest) -> dict[Hop, int]:
+        task, found = decision.task, dict[Hop, int]()
+        if task.demand_bps and request.layout is not None:
+            for direction in ("upload", "broadcast") if role == "both" else (role,):
+                for hop, times in copies(task, self.controller.topology, request.layout, direction).items():
+                    found[hop] = found.get(hop, 0) + times * task.demand_bps
+        return found
+
+    def withdraw(self, proposals: Sequence[Proposal]) -> None:
+        """Give back what plans took that are not to be installed."""
+        for proposal in proposals:
+            self.controller.release(proposal.plan)
+
+    def plan_of(self, row: PlanRow) -> Plan:
+        """The plan of a row; the controller's own object where it is installed."""
+        for plan in self.controller.installed:
+            if (plan.job, plan.epoch) == (row.job, row.epoch):
+                return plan
+        return plan_from_json(self.controller.topology, row.plan)
+
+    # --- a task's first trees
+
+    def install_first(self, task: str, proposals: Sequence[Proposal], policy: str, why: Mapping[str, Any]) -> None:
+        """Install the trees of a queued task, which is scheduled then.
+
+        `ControllerError`: they are to be removed again.
+        """
+        now = self.executor.now()
+        with self.store.transaction():
+            self.store.change(task, TaskState.SCHEDULED, now)
+            self._intend(task, proposals, now)
+            self.store.history.add_decision(now, task, "schedule", policy, why)
+        self.checkpoint("intended")
+        self._install(task, proposals)
+
+    def begin(self, order: Order) -> None:
+        """Have hosts begin with a scheduled task whose trees are all in."""
+        name = order.task.name
+        self.executor.start(order)
+        self.checkpoint("started")
+        with self.store.transaction():
+            for plan in order.plans.values():
+                self.store.set_phase(plan.generation, Phase.ACTIVE)
+            self.store.change(name, TaskState.RUNNING, self.executor.now())
+        self.checkpoint("recorded start")
+
+    # --- other trees for a running task
+
+    def swap(self, task: str, proposals: Sequence[Proposal], policy: str, *, cause: str, trade_off: TradeOff) -> None:
+        """Install the next epochs, change over, and leave the old ones to :meth:`clean`.
+
+        `ControllerError`: the old trees go on, the new ones are to be removed.
+        """
+        now = self.executor.now()
+        with self.store.transaction():
+            self._intend(task, proposals, now)
+            self.store.history.add_decision(now, task, "swap", policy, {"cause": cause, **trade_off.as_data()})
+            for proposal in proposals:
+                share = trade_off.saving_bytes if proposal is proposals[0] else 0
+                cost = trade_off.cost_bytes if proposal is proposals[0] else 0
+                self.store.history.add_swap(
+                    task,
+                    proposal.role,
+                    proposal.plan.job,
+                    proposal.plan.epoch,
+                    at_ps=now,
+                    cause=cause,
+                    saving_bytes=share,
+                    cost_bytes=cost,
+                )
+        self.checkpoint("intended swap")
+        self._install(task, proposals)
+        self.change_over(task, {proposal.role: proposal.plan for proposal in proposals})
+
+    def change_over(self, task: str, plans: Mapping[Role, Plan]) -> None:
+        """Hosts of a running task go on in epochs that are installed; the epochs from before are to be removed."""
+        if self.executor.running()[task].ended:
+            self._give_up(plans.values())  # its end will be reported
+            return
+        self.executor.swap(task, plans)
+        self.checkpoint("swapped")
+        with self.store.transaction():
+            for row in self.store.plans((Phase.ACTIVE,), task):
+                if row.role in plans:
+                    self.store.set_phase(row.generation, Phase.REMOVING)
+            for plan in plans.values():
+                self.store.set_phase(plan.generation, Phase.ACTIVE)
+            self.store.change(task, TaskState.RESCHEDULED, self.executor.now())
+        self.checkpoint("recorded swap")
+
+    # --- steps of both
+
+    def _intend(self, task: str, proposals: Sequence[Proposal], at_ps: int) -> None:
+        for proposal in proposals:
+            plan = proposal.plan
+            row = PlanRow(
+                generation=plan.generation,
+                task=task,
+                role=proposal.role,
+                job=plan.job,
+                epoch=plan.epoch,
+                phase=Phase.INSTALLING,
+                demand_bps=proposal.demand_bps,
+                plan=plan_to_json(plan),
+            )
+            self.store.add_plan(row, at_ps)
+
+    def _install(self, task: str, proposals: Sequence[Proposal]) -> None:
+        self._wait()
+        done: list[Plan] = []
+        try:
+            for proposal in proposals:
+                self.controller.install(proposal.plan)
+                done.append(proposal.plan)
+                self.checkpoint(f"installed {proposal.role}")
+        except ControllerError:
+            for proposal in proposals:
+                if proposal.plan not in done:
+                    self.controller.release(proposal.plan)
+            self._give_up(proposal.plan for proposal in proposals)
+            raise
+        with self.store.transaction():
+            for plan in done:
+                self.store.set_phase(plan.generation, Phase.INSTALLED)
+        self.checkpoint("recorded installation")
+
+    def _give_up(self, plans: Any) -> None:
+        """Plans that no host uses, nor will: whatever is in switches of them is to be removed."""
+        with self.store.transaction():
+            for plan in plans:
+                self.store.set_phase(plan.generation, Phase.REMOVING)
+                self.store.history.drop_swap(plan.job, plan.epoch)
+
+    def give_up(self, rows: Sequence[PlanRow]) -> None:
+        """The same for rows."""
+        self._give_up([self.plan_of(row) for row in rows])
+
+    def clean(self) -> None:
+        """Remove what is to be removed; what a switch does not let go of is tried again later."""
+        waited = False
+        for row in self.store.plans((Phase.REMOVING,)):
+            now = self.executor.now()
+            if row.generation in self._stuck and now < self._stuck[row.generation][1]:
+                continue
+            if not waited:
+                self._wait()
+                waited = True
+            plan = self.plan_of(row)
+            try:
+                if plan not in self.controller.installed:
+                    self.controller.adopt(plan)
+                self.controller.uninstall(plan)
+            except ControllerError as error:
+                self._note_stuck(row, str(error))
+                continue
+            self.checkpoint("uninstalled")
+            self._stuck.pop(row.generation, None)
+            self.store.set_phase(row.generation, Phase.REMOVED)
+            self.checkpoint("recorded removal")
+
+    def _note_stuck(self, row: PlanRow, reason: str) -> None:
+        now = self.executor.now()
+        if self._stuck.get(row.generation, ("", 0))[0] != reason:
+            with self.store.transaction():
+                self.store.history.add_decision(
+                    now, row.task, "cannot remove", "", {"job": row.job, "epoch": row.epoch, "reason": reason}
+                )
+        self._stuck[row.generation] = (reason, now + self.options.measure_every_ps)
+
+    def _wait(self) -> None:
+        """What is decided now takes effect after the control latency."""
+        self.executor.advance(self.executor.now() + self.options.control_latency_ps)

@@ -1,0 +1,87 @@
+"""The state of the network, from what its switches counted."""
+
+from collections.abc import Iterable, Mapping
+
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.orchestrator.executor import Executor
+from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
+from p4reduce.control_plane.orchestrator.store import Store
+from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.topologies import Topology
+
+PS_PER_S = 10**12
+
+
+class Monitor:
+    """Measures, writes it down, and says what a policy may use.
+
+    A link's total comes from its interface, what INC has of it from the P4 program's counter ``link_sent`` over
+    P4Runtime; the difference is background. (``link_sent`` counts a packet with the length that it came in with, so an
+    answer to a resent PULL counts short. A host's uplink has no such counter: what leaves a host is taken for INC.)
+    """
+
+    def __init__(self, topology: Topology, controller: Controller, executor: Executor, store: Store) -> None:
+        self._topology = topology
+        self._controller = controller
+        self._executor = executor
+        self._store = store
+        self.background_bps: dict[Hop, int] = {}
+        """traffic of others at the last measurement, bit/s by directed link"""
+        self.measured_ps, self._before = store.history.last_links()
+
+    def measure(self) -> None:
+        """Read all counters now, and write them down."""
+        now = self._executor.now()
+        if now <= self.measured_ps:
+            return
+        totals = self._executor.interface_bytes()
+        counters = self._controller.read_counters()
+        inc = _inc_bytes(counters)
+        elapsed = now - max(self.measured_ps, 0)
+        samples = []
+        background: dict[Hop, int] = {}
+        for hop, total in totals.items():
+            ours = inc.get(hop, total if self._topology.node(hop[0]).is_host else 0)
+            before = self._before.get(hop, LinkSample(hop, 0, 0, 0.0))
+            sent, sent_inc = total - before.bytes, ours - before.inc_bytes
+            rate = self._topology.link_at(*hop).rate_bps
+            samples.append(LinkSample(hop, total, ours, sent * 8 * PS_PER_S / (elapsed * rate)))
+            if sent > sent_inc:
+                background[hop] = (sent - sent_inc) * 8 * PS_PER_S // elapsed
+        with self._store.transaction():
+            self._store.history.add_links(now, samples)
+            self._store.history.add_switches(now, [self._sample(name, read) for name, read in counters.items()])
+        self.background_bps, self.measured_ps = background, now
+        self._before = {sample.hop: sample for sample in samples}
+
+    def _sample(self, name: str, read: SwitchCounters) -> SwitchSample:
+        sent = sum(traffic.frames for traffic in read.link_sent.values())
+        resent = sum(traffic.frames for (_, resend), traffic in read.link_sent.items() if resend)
+        refused = sum(traffic.frames for traffic in read.refused.values())
+        return SwitchSample(name, sent, resent, refused, self._controller.resources.largest(name))
+
+    def state(self, demands: Iterable[Mapping[Hop, int]]) -> NetworkState:
+        """What a policy may use: ``demands`` are those of the tasks that run."""
+        state = NetworkState(
+            self._topology,
+            background_bps=dict(self.background_bps),
+            down=set(self._executor.links_down()),
+            slots={
+                switch.name: self._controller.resources.largest(switch.name)
+                for switch in self._topology.switches
+                if switch.capable
+            },
+        )
+        for demand in demands:
+            state.reserve(demand)
+        return state
+
+
+def _inc_bytes(counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
+    """Bytes of INC by directed link, resends included."""
+    found: dict[Hop, int] = {}
+    for switch, read in counters.items():
+        for (port, _), traffic in read.link_sent.items():
+            found[(switch, port)] = found.get((switch, port), 0) + traffic.bytes
+    return found

@@ -1,0 +1,32 @@
+"""How the orchestrator works."""
+
+from dataclasses import dataclass
+from typing import Final
+
+PS_PER_MS: Final = 10**9
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of an orchestrator.
+
+    Attributes
+    ----------
+    lanes : int
+        Of the program in the switches.
+    control_latency_ps : int
+        Virtual time from a decision to its effect on switches and hosts.
+    measure_every_ps : int
+        Between two readings of the counters.
+    threshold : float or None
+        A running task's trees are swapped when the saving exceeds this many times the cost
+        (:class:`~p4reduce.control_plane.orchestrator.tradeoff.TradeOff`). None: only when they have to be.
+    queueing : bool
+        A task that does not fit beside the others waits until one of them ends; else it is rejected.
+    """
+
+    lanes: int = 256
+    control_latency_ps: int = PS_PER_MS
+    measure_every_ps: int = 10 * PS_PER_MS
+    threshold: float | None = 1.0
+    queueing: bool = True

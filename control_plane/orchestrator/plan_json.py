@@ -1,0 +1,64 @@
+"""A plan as JSON, and back: what the database keeps, and what goes to another process."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from p4reduce.control_plane.plans.plan import Address, Aggregator, Child, Plan
+from p4reduce.control_plane.resources import Grant, Share
+from p4reduce.topologies import Topology
+
+_PLAIN = (
+    "name",
+    "job",
+    "epoch",
+    "generation",
+    "server",
+    "lanes",
+    "priority",
+    "window",
+    "slots",
+    "rtt_ps",
+    "chunk_ps",
+    "window_needed",
+    "window_wanted",
+)
+"""fields of a plan that are numbers or texts"""
+
+
+def plan_to_json(plan: Plan) -> str:
+    """A plan without its topology, as JSON text; the same plan gives the same text."""
+    data: dict[str, Any] = {name: getattr(plan, name) for name in _PLAIN}
+    data["workers"], data["ring"] = list(plan.workers), list(plan.ring)
+    data["udp_ports"] = dict(plan.udp_ports)
+    data["paths"] = [list(path) for path in plan.paths.values()]
+    data["grant"] = asdict(plan.grant)
+    data["aggregators"] = [asdict(aggregator) for aggregator in plan.aggregators]
+    return json.dumps(data, separators=(",", ":"))
+
+
+def plan_from_json(topology: Topology, text: str) -> Plan:
+    """The plan that :func:`plan_to_json` wrote, in the topology that it was made for."""
+    data = json.loads(text)
+    grant = data["grant"]
+    return Plan(
+        **{name: data[name] for name in _PLAIN},
+        topology=topology,
+        workers=tuple(data["workers"]),
+        ring=tuple(data["ring"]),
+        udp_ports=data["udp_ports"],
+        paths={(path[0], path[-1]): tuple(path) for path in data["paths"]},
+        aggregators=tuple(_aggregator(one) for one in data["aggregators"]),
+        grant=Grant(
+            grant["generation"],
+            grant["stats"],
+            grant["slots"],
+            tuple(Share(**{**share, "rids": tuple(share["rids"])}) for share in grant["shares"]),
+        ),
+    )
+
+
+def _aggregator(data: dict[str, Any]) -> Aggregator:
+    children = tuple(Child(**{**child, "address": Address(**child["address"])}) for child in data["children"])
+    parent = None if data["parent"] is None else Address(**data["parent"])
+    return Aggregator(**{**data, "children": children, "parent": parent})

@@ -1,0 +1,127 @@
+"""When the network or the tasks change: does a running task need other trees, and are they worth the interruption?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.orchestrator.executor import Role
+from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
+from p4reduce.control_plane.orchestrator.states import AT_WORK, Phase
+from p4reduce.control_plane.orchestrator.store import PlanRow, TaskRow
+from p4reduce.control_plane.orchestrator.tradeoff import TradeOff, same_tree, weigh
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.scheduling.policy import Policy
+from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+
+StateWithout = Callable[[str], NetworkState]
+"""The network without what a task reserves."""
+Fail = Callable[[str, str], None]
+"""Give a task up, with a reason."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a task should leave its trees. ``must``: it cannot stay on them."""
+
+    text: str
+    must: bool
+
+
+class Rescheduler:
+    """Goes through the running tasks."""
+
+    def __init__(self, installer: Installer, policy: Policy, name: str, state: StateWithout, fail: Fail) -> None:
+        self._installer = installer
+        self._store = installer.store
+        self._policy = policy
+        self._name = name
+        self._state = state
+        self._fail = fail
+        self._kept: dict[str, TradeOff] = {}  # what was last found not to be worthwhile, so that it is written once
+        self.lost: set[str] = set()
+        """tasks of which switches have lost entries"""
+
+    def consider_all(self) -> None:
+        """Swap what has to be swapped, then what is worth it."""
+        tasks = self._store.tasks(AT_WORK)
+        down = self._installer.executor.links_down()
+        causes = {row.name: self._cause(row, down) for row in tasks}
+        for row in sorted(tasks, key=lambda row: causes[row.name] is None):
+            self._consider(row, causes[row.name])
+        self._kept = {row.name: self._kept[row.name] for row in tasks if row.name in self._kept}
+
+    def _rows(self, row: TaskRow) -> list[PlanRow]:
+        return self._store.plans((Phase.ACTIVE,), row.name)
+
+    def _cause(self, row: TaskRow, down: set[Hop]) -> Cause | None:
+        """Why a task cannot, or should not, stay on its trees; None when it can."""
+        if row.name in self.lost:
+            return Cause("a switch has lost its entries", True)
+        topology = self._installer.controller.topology
+        rows = self._rows(row)
+        for plan in map(self._installer.plan_of, rows if down else ()):
+            for pair in plan.paths:
+                for node, port in plan.path_hops(*pair):
+                    if (node, port) in down:
+                        return Cause(f"link {node} - {topology.neighbour(node, port)} is down", True)
+        state = self._state(row.name)
+        for hop, bps in (item for plan_row in rows for item in plan_row.demand_bps.items()):
+            if state.residual_bps(hop) < bps:
+                return Cause(f"link {hop[0]} - {topology.neighbour(*hop)} is overloaded", False)
+        return None
+
+    def _consider(self, row: TaskRow, cause: Cause | None) -> None:
+        if cause is None and self._installer.options.threshold is None:
+            return
+        rows = self._rows(row)
+        try:
+            state = self._state(row.name)
+            decision = self._policy(row.task, state, lanes=self._installer.options.lanes)
+            proposals = self._installer.propose_next(decision, rows, state)
+        except PlanError as error:
+            if cause is not None and cause.must:
+                self._fail(row.name, f"{cause.text}, and no other tree fits: {error}")
+            return
+        olds = {plan_row.role: self._installer.plan_of(plan_row) for plan_row in rows}
+        changed = [one for one in proposals if row.name in self.lost or not same_tree(olds[one.role], one.plan)]
+        unfit = next((one for one in changed if not _exchangeable(olds[one.role], one.plan)), None)
+        if unfit is not None:
+            self._installer.withdraw(proposals)
+            if cause is not None and cause.must:
+                self._fail(
+                    row.name, f"{cause.text}, and the hosts cannot change to a {unfit.plan.name} plan on the way"
+                )
+            return
+        self._installer.withdraw([one for one in proposals if one not in changed])
+        trade_off = self._weigh(row, olds, changed)
+        if changed and (cause is not None or trade_off.worthwhile):
+            self._swap(row, changed, cause or Cause("saving", False), trade_off)
+        else:
+            self._installer.withdraw(changed)
+            self._note_kept(row.name, trade_off, changed)
+
+    def _weigh(self, row: TaskRow, olds: Mapping[Role, Plan], changed: Sequence[Proposal]) -> TradeOff:
+        done = len(self._store.history.rounds(row.name))
+        threshold = self._installer.options.threshold
+        pairs = [(one.role, olds[one.role], one.plan) for one in changed]
+        return weigh(row.task, pairs, row.task.rounds - done, 0.0 if threshold is None else threshold)
+
+    def _swap(self, row: TaskRow, changed: Sequence[Proposal], cause: Cause, trade_off: TradeOff) -> None:
+        try:
+            self._installer.swap(row.name, changed, self._name, cause=cause.text, trade_off=trade_off)
+        except ControllerError as error:
+            if cause.must:
+                self._fail(row.name, f"{cause.text}, and other trees could not be installed: {error}")
+        self.lost.discard(row.name)
+
+    def _note_kept(self, task: str, trade_off: TradeOff, changed: Sequence[Proposal]) -> None:
+        if changed and self._kept.get(task) != trade_off:
+            self._kept[task] = trade_off
+            with self._store.transaction():
+                now = self._installer.executor.now()
+                self._store.history.add_decision(now, task, "keep", self._name, trade_off.as_data())
+
+
+def _exchangeable(old: Plan, new: Plan) -> bool:
+    """Whether hosts can change from one plan to the other within a collective: same windows, same arithmetic."""
+    return old.in_network == new.in_network and old.slots == new.slots

@@ -1,0 +1,175 @@
+"""The tables of the database, and how it is opened. `docs/scheduling.md` explains them."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from p4reduce.control_plane.orchestrator.errors import StoreError
+
+VERSION: Final = 1
+"""of the tables; a newer one is refused, an older one would be converted here"""
+APPLICATION: Final = 0x50345244
+"""'P4RD': SQLite's mark of whose file this is"""
+BUSY_S: Final = 30.0
+"""how long a process waits for another one that writes"""
+
+TABLES: Final = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+
+CREATE TABLE tasks (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    spec TEXT NOT NULL,
+    arrival_ps INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN
+        ('queued', 'scheduled', 'running', 're-scheduled', 'finished', 'failed', 'rejected')),
+    reason TEXT NOT NULL DEFAULT '',
+    cancel INTEGER NOT NULL DEFAULT 0,
+    started_ps INTEGER,
+    finished_ps INTEGER,
+    digest TEXT
+) STRICT;
+
+CREATE TABLE changes (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    task TEXT NOT NULL REFERENCES tasks (name),
+    at_ps INTEGER NOT NULL,
+    before TEXT,
+    after TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE plans (
+    generation INTEGER PRIMARY KEY,
+    task TEXT NOT NULL REFERENCES tasks (name),
+    role TEXT NOT NULL CHECK (role IN ('both', 'upload', 'broadcast')),
+    job INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    phase TEXT NOT NULL CHECK (phase IN ('installing', 'installed', 'active', 'removing', 'removed')),
+    demand TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    at_ps INTEGER NOT NULL,
+    UNIQUE (job, epoch)
+) STRICT;
+CREATE INDEX plans_of_task ON plans (task);
+CREATE INDEX plans_in_phase ON plans (phase);
+
+CREATE TABLE decisions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ps INTEGER NOT NULL,
+    task TEXT,
+    what TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    why TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE rounds (
+    task TEXT NOT NULL REFERENCES tasks (name),
+    round INTEGER NOT NULL,
+    started_ps INTEGER NOT NULL,
+    trained_ps INTEGER NOT NULL,
+    uploaded_ps INTEGER NOT NULL,
+    aggregated_ps INTEGER NOT NULL,
+    done_ps INTEGER NOT NULL,
+    PRIMARY KEY (task, round)
+) STRICT;
+
+CREATE TABLE swaps (
+    task TEXT NOT NULL REFERENCES tasks (name),
+    role TEXT NOT NULL,
+    job INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    at_ps INTEGER NOT NULL,
+    cause TEXT NOT NULL,
+    saving_bytes INTEGER NOT NULL,
+    cost_bytes INTEGER NOT NULL,
+    in_flight INTEGER,
+    resent_frames INTEGER,
+    resent_bytes INTEGER,
+    late_frames INTEGER,
+    duration_ps INTEGER,
+    PRIMARY KEY (job, epoch)
+) STRICT;
+
+CREATE TABLE link_measurements (
+    at_ps INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    port INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    inc_bytes INTEGER NOT NULL,
+    utilisation REAL NOT NULL,
+    PRIMARY KEY (at_ps, node, port)
+) STRICT;
+
+CREATE TABLE switch_measurements (
+    at_ps INTEGER NOT NULL,
+    switch TEXT NOT NULL,
+    sent INTEGER NOT NULL,
+    resent INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    largest_slots INTEGER NOT NULL,
+    PRIMARY KEY (at_ps, switch)
+) STRICT;
+"""
+
+
+def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
+    """Open the database, which is made when there is none. Transactions are begun by hand.
+
+    With the write-ahead log, what a transaction wrote is there after a crash of the process, or none of it. With
+    ``synchronous`` that holds for a crash of the machine too: each waits for the disk.
+
+    Raises
+    ------
+    StoreError
+        The file is not ours, of a newer version, damaged, or cannot be written.
+    """
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}; does its folder exist, and may you write there?") from None
+    try:
+        connection.row_factory = sqlite3.Row
+        _check(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if synchronous else 'NORMAL'}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        _create(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise StoreError(f"{path}: {error}; give the database of 'p4reduce orchestrate', or a new file") from None
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's version, 0 for a new one."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+    if (application, version, tables) == (0, 0, 0):
+        return 0
+    if application != APPLICATION:
+        raise StoreError(f"{path}: is a database of another program; give another file")
+    if version > VERSION:
+        raise StoreError(
+            f"{path}: has version {version} of the tables, this p4reduce knows {VERSION}: "
+            "update p4reduce, or give another file"
+        )
+    return version
+
+
+def _create(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN IMMEDIATE")  # of two processes that find a new file one makes the tables
+    try:
+        if _check(connection, path) == 0:
+            for statement in filter(str.strip, TABLES.split(";")):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,276 @@
+"""The database of the orchestrator: tasks, plans and decisions, and the transactions that change them."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator.errors import StoreError, TaskError
+from p4reduce.control_plane.orchestrator.executor import Role
+from p4reduce.control_plane.orchestrator.history import History
+from p4reduce.control_plane.orchestrator.schema import connect
+from p4reduce.control_plane.orchestrator.states import ENDED, FOLLOWING, LIVE, Phase, TaskState
+from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.control_plane.scheduling.task import Task
+
+MAX_NUMBER: Final = 65_535
+"""of jobs and epochs: 16 bits on the wire"""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task and where it stands. Times are virtual picoseconds."""
+
+    number: int
+    task: Task
+    state: TaskState
+    reason: str
+    cancel: bool
+    started_ps: int | None
+    finished_ps: int | None
+    digest: str | None
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return self.task.name
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """A plan of a task. ``plan`` is JSON (:mod:`~p4reduce.control_plane.orchestrator.plan_json`)."""
+
+    generation: int
+    task: str
+    role: Role
+    job: int
+    epoch: int
+    phase: Phase
+    demand_bps: Mapping[Hop, int]
+    plan: str
+
+
+class Store:
+    """One SQLite file. Several processes may have it open; one at a time is the orchestrator.
+
+    Every method that changes something is a transaction of its own, or part of the :meth:`transaction` around it.
+    Times are virtual, so the same tasks leave the same rows.
+    """
+
+    def __init__(self, path: Path | str, *, synchronous: bool = True) -> None:
+        """Open the file; `StoreError` when that is not possible.
+
+        Without ``synchronous`` the last transactions may be lost when the machine itself crashes, never when a process
+        does.
+        """
+        self.path: Final = Path(path)
+        self._connection = connect(self.path, synchronous=synchronous)
+        self._term: int | None = None
+        self.history: Final = History(self._connection)
+        """what was measured and decided, for figures"""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All changes inside become durable at its end, or none."""
+        if self._connection.in_transaction:
+            yield
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._check_term()
+            yield
+            self._connection.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            self._roll_back()
+            raise StoreError(f"{self.path}: {error}") from None
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    # --- who is in charge, and other facts
+
+    def take_charge(self) -> int:
+        """Become the orchestrator: every later change of an earlier one is refused. Returns the term, from 1.
+
+        It is the election id for P4Runtime too, so switches refuse an earlier orchestrator's writes as well.
+        """
+        with self.transaction():
+            self._term = int(self.fact("term") or 0) + 1
+            self.set_fact("term", str(self._term))
+        return self._term
+
+    def _check_term(self) -> None:
+        if self._term is not None and int(self.fact("term") or 0) > self._term:
+            raise StoreError(f"{self.path}: another orchestrator has taken over; this one ends")
+
+    def fact(self, name: str) -> str | None:
+        """A single fact: 'term', 'topology', 'instance', 'reports' ..."""
+        row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row["value"])
+
+    def set_fact(self, name: str, value: str) -> None:
+        """Write a fact."""
+        with self.transaction():
+            self._connection.execute(
+                "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, value)
+            )
+
+    # --- tasks
+
+    def submit(self, tasks: Iterable[Task]) -> None:
+        """Queue tasks, all of them or none; `TaskError` for a name that is taken."""
+        with self.transaction():
+            for task in tasks:
+                if self._connection.execute("SELECT 1 FROM tasks WHERE name = ?", (task.name,)).fetchone():
+                    raise TaskError(f"task {task.name}: name: there is such a task already; give it another name")
+                self._connection.execute(
+                    "INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, ?, ?)",
+                    (task.name, json.dumps(asdict(task)), task.arrival_ps, TaskState.QUEUED),
+                )
+                self._note_change(task.name, task.arrival_ps, None, TaskState.QUEUED, "submitted")
+
+    def tasks(self, states: Sequence[TaskState] = tuple(TaskState)) -> list[TaskRow]:
+        """Tasks in these states, by arrival, then in the order in which they were submitted."""
+        marks = ", ".join("?" * len(states))
+        query = f"SELECT * FROM tasks WHERE state IN ({marks}) ORDER BY arrival_ps, number"  # noqa: S608  (only marks)
+        return [_task_row(row) for row in self._connection.execute(query, tuple(states))]
+
+    def task(self, name: str) -> TaskRow:
+        """A task; `TaskError` when there is none of that name."""
+        row = self._connection.execute("SELECT * FROM tasks WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise TaskError(f"there is no task {name!r}; 'p4reduce tasks list' shows all")
+        return _task_row(row)
+
+    def change(self, name: str, state: TaskState, at_ps: int, reason: str = "", digest: str | None = None) -> None:
+        """A task's next state; `ValueError` for one that cannot follow."""
+        with self.transaction():
+            before = self.task(name).state
+            if state not in FOLLOWING[before]:
+                raise ValueError(f"task {name}: {state} cannot follow {before}")
+            self._connection.execute(
+                "UPDATE tasks SET state = ?, reason = ?, digest = coalesce(?, digest) WHERE name = ?",
+                (state, reason, digest, name),
+            )
+            if state is TaskState.RUNNING:
+                self._connection.execute("UPDATE tasks SET started_ps = ? WHERE name = ?", (at_ps, name))
+            elif state in ENDED:
+                self._connection.execute("UPDATE tasks SET finished_ps = ? WHERE name = ?", (at_ps, name))
+            self._note_change(name, at_ps, before, state, reason)
+
+    def _note_change(self, name: str, at_ps: int, before: TaskState | None, after: TaskState, reason: str) -> None:
+        self._connection.execute(
+            "INSERT INTO changes (task, at_ps, before, after, reason) VALUES (?, ?, ?, ?, ?)",
+            (name, at_ps, before, after, reason),
+        )
+
+    def request_cancel(self, name: str) -> None:
+        """Ask the orchestrator to give a task up; `TaskError` when it has ended."""
+        with self.transaction():
+            row = self.task(name)
+            if row.state in ENDED:
+                raise TaskError(f"task {name} is {row.state} already")
+            self._connection.execute("UPDATE tasks SET cancel = 1 WHERE name = ?", (name,))
+
+    # --- plans
+
+    def free_keys(self, count: int) -> list[tuple[int, int]]:
+        """(job, epoch) pairs for new jobs, which no plan ever had: epochs of a job number that is used again go on.
+
+        `PlanError` when every job number is in use, or all its epochs are.
+        """
+        last = int(self._connection.execute("SELECT coalesce(max(job), 0) FROM plans").fetchone()[0])
+        fresh = [(job, 0) for job in range(last + 1, min(last + count, MAX_NUMBER) + 1)]
+        if len(fresh) < count:
+            query = """SELECT job, max(epoch) + 1 AS next FROM plans GROUP BY job
+                       HAVING sum(phase <> 'removed') = 0 AND next <= ? ORDER BY next, job LIMIT ?"""
+            rows = self._connection.execute(query, (MAX_NUMBER, count - len(fresh)))
+            fresh += [(int(row["job"]), int(row["next"])) for row in rows]
+        if len(fresh) < count:
+            raise PlanError("no job number is left; wait for tasks to end, or begin a new database")
+        return fresh
+
+    def next_epoch(self, job: int) -> int:
+        """The epoch after all that a job had; `PlanError` when the last has been used."""
+        last = int(self._connection.execute("SELECT max(epoch) FROM plans WHERE job = ?", (job,)).fetchone()[0])
+        if last >= MAX_NUMBER:
+            raise PlanError(f"job {job} has used all its epochs; its trees stay as they are")
+        return last + 1
+
+    def next_generation(self) -> int:
+        """Above every generation that was ever given out."""
+        return int(self._connection.execute("SELECT coalesce(max(generation), 0) + 1 FROM plans").fetchone()[0])
+
+    def add_plan(self, row: PlanRow, at_ps: int) -> None:
+        """A plan that is to be installed; `StoreError` when its generation or (job, epoch) was ever used."""
+        demand = json.dumps([[node, port, bps] for (node, port), bps in row.demand_bps.items()])
+        values = (row.generation, row.task, row.role, row.job, row.epoch, row.phase, demand, row.plan, at_ps)
+        with self.transaction():
+            try:
+                self._connection.execute("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            except sqlite3.IntegrityError as error:
+                key = f"job {row.job} epoch {row.epoch} generation {row.generation}"
+                raise StoreError(f"{self.path}: {key} was used before ({error})") from None
+
+    def set_phase(self, generation: int, phase: Phase) -> None:
+        """A plan's next phase."""
+        with self.transaction():
+            self._connection.execute("UPDATE plans SET phase = ? WHERE generation = ?", (phase, generation))
+
+    def plans(self, phases: Sequence[Phase] = LIVE, task: str | None = None) -> list[PlanRow]:
+        """Plans in these phases, oldest first; of one task or of all."""
+        marks = ", ".join("?" * len(phases))
+        query = f"SELECT * FROM plans WHERE phase IN ({marks}) AND coalesce(?, task) = task ORDER BY generation"  # noqa: S608
+        return [_plan_row(row) for row in self._connection.execute(query, (*phases, task))]
+
+
+def _task_row(row: sqlite3.Row) -> TaskRow:
+    return TaskRow(
+        number=row["number"],
+        task=task_from_data(json.loads(row["spec"])),
+        state=TaskState(row["state"]),
+        reason=row["reason"],
+        cancel=bool(row["cancel"]),
+        started_ps=row["started_ps"],
+        finished_ps=row["finished_ps"],
+        digest=row["digest"],
+    )
+
+
+def _plan_row(row: sqlite3.Row) -> PlanRow:
+    return PlanRow(
+        generation=row["generation"],
+        task=row["task"],
+        role=row["role"],
+        job=row["job"],
+        epoch=row["epoch"],
+        phase=Phase(row["phase"]),
+        demand_bps={(node, port): bps for node, port, bps in json.loads(row["demand"])},
+        plan=row["plan"],
+    )
+
+
+def task_from_data(data: Mapping[str, Any]) -> Task:
+    """A task from plain data, as ``dataclasses.asdict`` and JSON make it."""
+    return Task(**{**data, "workers": tuple(data["workers"])})

@@ -1,0 +1,158 @@
+"""Task traces: files that list tasks, as YAML or CSV."""
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator.errors import TaskError
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
+
+COLUMNS: Final = (
+    "name",
+    "server",
+    "workers",
+    "elements",
+    "rounds",
+    "training",
+    "demand",
+    "arrival",
+    "deadline",
+    "priority",
+)
+"""fields of a task in a file; those from 'rounds' on may be left out"""
+MAX_TRACE_BYTES: Final = 64 << 20
+
+
+def _rate(value: Any) -> int:
+    return 0 if str(value).strip() == "0" else parse_rate(value)
+
+
+def _names(value: Any) -> Any:
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+Delay = Annotated[int, BeforeValidator(parse_delay)]
+
+
+class TaskLine(BaseModel):
+    """One task of a file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    server: str
+    workers: Annotated[tuple[str, ...], BeforeValidator(_names)]
+    """host names; in CSV separated by spaces"""
+    elements: int
+    rounds: int = 1
+    training: Delay = 0
+    demand: Annotated[int, BeforeValidator(_rate)] = 0
+    arrival: Delay = 0
+    deadline: Delay | None = None
+    priority: Annotated[int | None, Field(ge=0, le=7)] = None
+
+    def task(self) -> Task:
+        """As the policies see it; `PlanError` when its fields do not fit each other."""
+        return Task(
+            name=self.name,
+            server=self.server,
+            workers=self.workers,
+            elements=self.elements,
+            rounds=self.rounds,
+            training_ps=self.training,
+            demand_bps=self.demand,
+            arrival_ps=self.arrival,
+            deadline_ps=self.deadline,
+            priority=self.priority,
+        )
+
+
+def read_trace(path: Path) -> list[Task]:
+    """The tasks of a file: CSV when its name ends so, else YAML with a list 'tasks'.
+
+    Raises
+    ------
+    TaskError
+        Names the file, the line or place of the task, and the field.
+    """
+    try:
+        if path.stat().st_size > MAX_TRACE_BYTES:
+            raise TaskError(f"{path}: has more than {MAX_TRACE_BYTES >> 20} MB; split it")
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise TaskError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path}: is no UTF-8 text: {error.reason} at byte {error.start}") from None
+    entries = _csv_entries(path, text) if path.suffix.lower() == ".csv" else _yaml_entries(path, text)
+    tasks: list[Task] = []
+    names: dict[str, str] = {}
+    for where, entry in entries:
+        try:
+            tasks.append(TaskLine.model_validate(entry).task())
+        except ValidationError as error:
+            found = error.errors()[0]
+            field = ".".join(map(str, found["loc"])) or "task"
+            raise TaskError(f"{path}: {where}: {field}: {found['msg'].removeprefix('Value error, ')}") from None
+        except PlanError as error:
+            raise TaskError(f"{path}: {where}: {error}") from None
+        first = names.setdefault(tasks[-1].name, where)
+        if first != where:
+            raise TaskError(f"{path}: {where}: name: {tasks[-1].name} is that of {first} too; names are unique")
+    return tasks
+
+
+def _yaml_entries(path: Path, text: str) -> list[tuple[str, Any]]:
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise TaskError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict) or set(data) != {"tasks"} or not isinstance(data["tasks"], list):
+        raise TaskError(f"{path}: expected one key 'tasks' with a list of tasks")
+    return [(f"task {number}", entry) for number, entry in enumerate(data["tasks"], 1)]
+
+
+def _csv_entries(path: Path, text: str) -> list[tuple[str, Any]]:
+    reader = csv.DictReader(text.splitlines(), strict=True)
+    entries: list[tuple[str, Any]] = []
+    try:
+        for line in reader:
+            where = f"line {reader.line_num}"
+            if None in line or None in line.values():
+                raise TaskError(f"{path}: {where}: has another number of cells than the first line")
+            entries.append((where, {name: cell for name, cell in line.items() if cell != ""}))
+    except csv.Error as error:
+        raise TaskError(f"{path}: line {reader.line_num}: {error}") from None
+    return entries
+
+
+def write_trace(path: Path, tasks: list[Task]) -> None:
+    """Write tasks so that :func:`read_trace` gives the same; CSV when the name ends so, else YAML."""
+    entries = [_entry(task) for task in tasks]
+    if path.suffix.lower() == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\r\n")
+            writer.writeheader()
+            writer.writerows({**entry, "workers": " ".join(entry["workers"])} for entry in entries)
+    else:
+        path.write_text(yaml.safe_dump({"tasks": entries}, sort_keys=False), "utf-8")
+
+
+def _entry(task: Task) -> dict[str, Any]:
+    entry = {
+        "name": task.name,
+        "server": task.server,
+        "workers": list(task.workers),
+        "elements": task.elements,
+        "rounds": task.rounds,
+        "training": format_delay(task.training_ps),
+        "demand": format_rate(task.demand_bps) if task.demand_bps else 0,
+        "arrival": format_delay(task.arrival_ps),
+        "deadline": None if task.deadline_ps is None else format_delay(task.deadline_ps),
+        "priority": task.priority,
+    }
+    return {name: value for name, value in entry.items() if value is not None}

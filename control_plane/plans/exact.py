@@ -1,0 +1,230 @@
+"""`exact`: the cheapest tree there is, by mixed-integer programming, and a certified lower bound."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans.graph import Ints
+from p4reduce.control_plane.plans.kernels.jit import FAR
+from p4reduce.control_plane.plans.kernels.neighbours import direct
+from p4reduce.control_plane.plans.overlay import finish
+from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout
+from p4reduce.control_plane.plans.registry import register
+
+TIME_LIMIT_S: Final = 60.0
+"""after which the solver is stopped"""
+_WHOLE: Final = 1e-6
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A cheapest tree.
+
+    Attributes
+    ----------
+    layout : TreeLayout
+        The tree.
+    cost : int
+        Of its links between switches, one for each copy, in the weights of the problem's paths.
+    bound : float
+        No tree costs less: the value of the linear program without integrality.
+    proven : bool
+        Whether the solver proved the tree cheapest; False when it was stopped.
+    """
+
+    layout: TreeLayout
+    cost: int
+    bound: float
+    proven: bool
+
+
+@register("exact")
+def exact(problem: Problem) -> TreeLayout:
+    """The cheapest tree (:func:`solve`). For small networks: germany50 or a fat-tree with k = 8, not data centres."""
+    return solve(problem).layout
+
+
+def solve(problem: Problem, *, limits: Ints | None = None, time_limit_s: float = TIME_LIMIT_S) -> Optimum:
+    """The cheapest aggregation tree as a directed multicommodity-flow problem, solved by HiGHS.
+
+    Nodes are the switches that can aggregate, hosts at switches that cannot, and the server; arcs are shortest ways
+    that pass no capable switch, so that every copy on every link is counted. y_a says whether an arc carries the
+    sum, f_a^t <= y_a is the flow from terminal t to the root:
+
+        minimize sum_a c_a y_a   subject to   out f^t - in f^t = [t] - [root] at every node, f^t <= y, y binary,
+        at most one arc out of a node, at most 32 children of a switch, at most limits_l copies on link l.
+
+    Without integrality the value is a lower bound of every tree's cost (Wong, A dual ascent approach for Steiner
+    tree problems on a directed graph, 1984).
+
+    Parameters
+    ----------
+    problem : Problem
+        Its paths' first words are the costs c.
+    limits : int64 (m,) or None
+        The most copies of a frame that fit on every arc.
+    time_limit_s : float
+        For each of the two solutions.
+
+    Raises
+    ------
+    PlanError
+        When no tree exists, or none was found in time.
+    """
+    model = _Model(problem)
+    if not model.sources:
+        return Optimum(finish(problem, model.layout({})), 0, 0.0, True)
+    relaxed = model.run(integer=False, limits=limits, time_limit_s=time_limit_s)
+    if relaxed is None:
+        raise PlanError("no tree connects the workers under these limits")
+    bound, values, proven = relaxed
+    if np.abs(values - np.rint(values)).max() > _WHOLE:
+        whole = model.run(integer=True, limits=limits, time_limit_s=time_limit_s)
+        if whole is None:
+            raise PlanError(f"no tree was found within {time_limit_s:g} s; use the plan 'steiner'")
+        _, values, proven = whole
+    parent = {model.arcs[place][0]: model.arcs[place][1] for place in np.flatnonzero(values > 0.5)}
+    cost = sum(int(model.costs[place]) for place in np.flatnonzero(values > 0.5))
+    return Optimum(finish(problem, model.layout(parent)), cost, bound * model.unit, proven)
+
+
+class _Model:
+    """The overlay: nodes by name, arcs with their costs and the links that each crosses."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        routes, graph = problem.paths, problem.paths.graph
+        self._capable = set(problem.capable)
+        able = np.zeros(len(graph.names), np.bool_)
+        able[graph.places(problem.capable)] = True
+        self.home = {host: self._overlay_node(host) for host in (*problem.workers, *self._server())}
+        top = problem.server or problem.workers[0]
+        self.root = self.home[top]
+        self.sources = sorted({self.home[worker] for worker in problem.workers} - {self.root})
+        self.arcs: list[tuple[str, str]] = []
+        costs: list[int] = []
+        self._links: list[list[int]] = []
+        cost = np.ascontiguousarray(routes.words[:, 0])
+        ends = defaultdict(list)
+        for node in {*self._capable, self.root}:
+            ends[routes.access(node)].append(node)
+        for node in sorted(self._capable | set(self.sources)):
+            if node == self.root:
+                continue
+            start = graph.index[routes.access(node)]
+            distance, last = direct(graph.starts, graph.heads, cost, able, start)
+            for switch, others in ends.items():
+                for other in others:
+                    reached = int(distance[graph.index[switch]])
+                    # A host reaches the server's host only over a switch that could merge.
+                    if other == node or reached >= FAR or not {node, other} & self._capable:
+                        continue
+                    self.arcs.append((node, other))
+                    costs.append(reached)
+                    self._links.append(_way(graph.tails, last, graph.index[switch], start))
+        self.costs = np.array(costs, np.float64)
+        self.unit = float(self.costs.max(initial=1.0)) or 1.0
+
+    def run(self, *, integer: bool, limits: Ints | None, time_limit_s: float) -> tuple[float, Floats, bool] | None:
+        """Objective in units of the dearest arc, y, and whether it is proven; None when there is no solution."""
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
+        from scipy.sparse import csr_array  # noqa: PLC0415
+
+        count, kinds = len(self.arcs), len(self.sources)
+        size = count * (1 + kinds)
+        rows: list[tuple[int, int, float]] = []
+        low: list[float] = []
+        high: list[float] = []
+
+        def row(entries: "Mapping[int, float]", least: float, most: float) -> None:
+            rows.extend((len(low), column, value) for column, value in entries.items())
+            low.append(least)
+            high.append(most)
+
+        out, into = defaultdict(list), defaultdict(list)
+        for place, (a, b) in enumerate(self.arcs):
+            out[a].append(place)
+            into[b].append(place)
+        for kind, source in enumerate(self.sources):
+            base = count * (1 + kind)
+            for node in {*out, *into}:
+                entries = dict.fromkeys((base + place for place in out[node]), 1.0)
+                entries |= dict.fromkeys((base + place for place in into[node]), -1.0)
+                supply = float(node == source) - float(node == self.root)
+                row(entries, supply, supply)
+            for place in range(count):
+                row({base + place: 1.0, place: -1.0}, -np.inf, 0.0)
+        hanging: Counter[str] = Counter()
+        for worker in self._problem.workers:
+            hanging[self.home[worker]] += 1
+        for node in {*out, *into}:
+            row(dict.fromkeys(out[node], 1.0), 0.0, 1.0)
+            room = MAX_CHILDREN - hanging[node] if node in self._capable else 1
+            if len(into[node]) > room:
+                row(dict.fromkeys(into[node], 1.0), 0.0, float(max(0, room)))
+        if limits is not None:
+            users = defaultdict(list)
+            for place, links in enumerate(self._links):
+                for link in links:
+                    users[link].append(place)
+            for link, places in users.items():
+                if len(places) > limits[link]:
+                    row(dict.fromkeys(places, 1.0), 0.0, float(limits[link]))
+        at = np.array(rows, np.float64).reshape(-1, 3)
+        matrix = csr_array((at[:, 2], (at[:, 0].astype(np.int64), at[:, 1].astype(np.int64))), shape=(len(low), size))
+        objective = np.concatenate([self.costs / self.unit, np.zeros(size - count)])
+        whole = np.concatenate([np.full(count, int(integer)), np.zeros(size - count)])
+        found = milp(
+            objective,
+            integrality=whole,
+            bounds=Bounds(0, 1),
+            constraints=LinearConstraint(matrix, low, high),
+            options={"time_limit": time_limit_s},
+        )
+        if found.x is None:
+            return None
+        return float(found.fun), np.asarray(found.x[:count], np.float64), found.status == 0
+
+    def layout(self, parent: Mapping[str, str]) -> TreeLayout:
+        """The tree of an overlay's parents; its root is the server's switch (or the first worker's), or that above."""
+        problem = self._problem
+        above = dict(parent)
+        root = self.root
+        if root not in self._capable:
+            below = [node for node, other in above.items() if other == root]
+            root = next((node for node in below if node in self._capable), root)
+            above.pop(root, None)
+        tree = {node: other for node, other in above.items() if node in self._capable}
+        for worker in problem.workers:
+            home = self.home[worker]
+            if home in self._capable:
+                tree[worker] = home
+            else:
+                tree[worker] = above.get(worker, root)
+        if root not in self._capable:
+            root = problem.paths.nearest(problem.workers[0], problem.capable)
+            tree = dict.fromkeys(problem.workers, root)
+        return TreeLayout(root, tree)
+
+    def _server(self) -> tuple[str, ...]:
+        return (self._problem.server,) if self._problem.server else ()
+
+    def _overlay_node(self, host: str) -> str:
+        access = self._problem.paths.access(host)
+        return access if access in self._capable else host
+
+
+def _way(tails: "npt.NDArray[np.int32]", last: "npt.NDArray[np.int32]", node: int, start: int) -> list[int]:
+    """Arcs of a way, backwards."""
+    arcs = []
+    while node != start:
+        arcs.append(int(last[node]))
+        node = int(tails[last[node]])
+    return arcs

@@ -1,0 +1,48 @@
+"""What the trees of a task take of the network: copies of a frame on directed links, and what to reserve."""
+
+from collections import Counter
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans.problem import Layout, RingLayout, TreeLayout
+from p4reduce.control_plane.plans.routes import hops
+from p4reduce.control_plane.scheduling.policy import Decision
+from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import Direction, View
+from p4reduce.topologies import Topology
+
+
+def copies(task: Task, topology: Topology, layout: Layout, direction: Direction) -> dict[Hop, int]:
+    """How often a full frame of one direction crosses each directed link: the bandwidth that a layout consumes.
+
+    Raises
+    ------
+    PlanError
+        When the layout is a ring, or a tree without explicit paths.
+    """
+    if isinstance(layout, RingLayout) or layout.paths is None:
+        raise PlanError(f"task {task.name}: the layout is no tree or star with explicit paths")
+    found: Counter[Hop] = Counter()
+    for (_, destination), path in layout.paths.items():
+        if isinstance(layout, TreeLayout):
+            found.update(hops(topology, path if direction == "upload" else path[::-1]))
+        elif (destination == task.server) == (direction == "upload"):
+            found.update(hops(topology, path))
+    return dict(found)
+
+
+def consumed(decision: Decision, topology: Topology) -> int:
+    """Copies of a frame on links in both directions, hosts' links included: the poster's consumed bandwidth over b."""
+    up = copies(decision.task, topology, decision.upload, "upload")
+    down = copies(decision.task, topology, decision.broadcast, "broadcast")
+    return sum(up.values()) + sum(down.values())
+
+
+def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> Decision:
+    """The decision for these layouts, with what it reserves: nothing for a task without a demand."""
+    task, topology = view.task, view.state.topology
+    demand: Counter[Hop] = Counter()
+    if task.demand_bps:
+        demand.update(copies(task, topology, upload, "upload"))
+        demand.update(copies(task, topology, broadcast, "broadcast"))
+    return Decision(policy, task, upload, broadcast, {hop: times * task.demand_bps for hop, times in demand.items()})

@@ -1,0 +1,16 @@
+"""`overlay-mst`: the poster's flexible scheduler: minimum spanning trees of the terminals."""
+
+from p4reduce.control_plane.plans import mst as plans
+from p4reduce.control_plane.scheduling.admission import decide_trees
+from p4reduce.control_plane.scheduling.policy import Decision, register_policy
+from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import View
+from p4reduce.control_plane.scheduling.weights import Weights
+
+
+@register_policy("overlay-mst")
+def overlay_mst(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
+    """Decide."""
+    view = View(task, state, lanes)
+    return decide_trees("overlay-mst", view, plans.mst, view.words(weights))

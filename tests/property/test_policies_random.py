@@ -1,0 +1,131 @@
+"""Policies on random networks under random, asymmetric load: what they decide can be forwarded and fits."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p4reduce.control_plane.plans import PLANS, TreeLayout, make_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import (
+    NetworkState,
+    Rejection,
+    Task,
+    Weights,
+    copies,
+    plan_requests,
+    policy_named,
+)
+from p4reduce.topologies import TopologyBuilder
+
+NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
+RATE = 10 * 10**9
+
+
+@st.composite
+def situations(draw):
+    """A network, its state, and a task."""
+    builder = TopologyBuilder("random")
+    count = draw(st.integers(1, 9))
+    for number in range(count):
+        builder.switch(f"s{number}", capable=draw(st.integers(0, 3)) > 0)
+    pairs = {(draw(st.integers(0, number - 1)), number) for number in range(1, count)}
+    extra = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).map(sorted).map(tuple)
+    pairs |= {pair for pair in draw(st.sets(extra, max_size=2 * count)) if pair[0] != pair[1]}
+    for a, b in sorted(pairs):
+        builder.link(f"s{a}", f"s{b}", RATE, f"{draw(st.integers(0, 5))}us")
+    hosts = draw(st.integers(2, 8))
+    for number in range(hosts):
+        builder.host(f"h{number}")
+        builder.link(f"h{number}", f"s{draw(st.integers(0, count - 1))}", RATE, "1us")
+    topology = builder.build()
+    used = {}
+    for a, b in sorted(pairs):
+        for x, y in ((a, b), (b, a)):
+            used[(f"s{x}", topology.port(f"s{x}", f"s{y}"))] = draw(st.integers(0, 10)) * 10**9
+    names = draw(st.permutations([f"h{number}" for number in range(hosts)]))
+    workers = tuple(names[1 : 1 + draw(st.integers(1, hosts - 1))])
+    task = Task("t", names[0], workers, 1000, demand_bps=draw(st.integers(0, 4)) * 10**9)
+    return NetworkState(topology, background_bps=used), task
+
+
+def check_forwarding(plan):
+    """By destination, child and parent over the same links, every sender known by port and address."""
+    onward = {}
+    for (source, destination), path in plan.paths.items():
+        assert (path[0], path[-1]) == (source, destination)
+        for at, following in pairwise(path[1:]):
+            assert onward.setdefault((at, destination), following) == following
+    for aggregator in plan.aggregators:
+        assert plan.topology.node(aggregator.name).capable
+        ends = [(child.address.port, child.address.ip) for child in aggregator.children]
+        ends.append((aggregator.parent.port, aggregator.parent.ip))
+        assert len(set(ends)) == len(ends)
+    if plan.in_network:
+        assert plan.workers_below(plan.root) == plan.workers
+        assert plan.aggregators[0].parent.name == plan.server
+        assert all(plan.paths[pair] == plan.paths[pair[::-1]][::-1] for pair in plan.paths)
+
+
+@settings(max_examples=150, deadline=None)
+@given(situations(), st.sampled_from(NAMES))
+def test_decisions_can_be_forwarded_and_fit(situation, name):
+    state, task = situation
+    try:
+        decision = policy_named(name)(task, state)
+    except Rejection:
+        return
+    resources = Resources()
+    plans = [make_plan(state.topology, request, resources) for request in plan_requests(decision, job=1)]
+    assert len(plans) == 1 + (not decision.together)
+    for plan in plans:
+        check_forwarding(plan)
+    total = {}
+    for layout, direction in ((decision.upload, "upload"), (decision.broadcast, "broadcast")):
+        crossed = copies(task, state.topology, layout, direction)
+        for hop, times in crossed.items():
+            assert state.residual_bps(hop) >= max(1, times * task.demand_bps)
+            total[hop] = total.get(hop, 0) + times * task.demand_bps
+        # Every worker's frames reach the server, and the server's every worker, over links of that direction.
+        assert crossed[(task.server, 1) if direction == "broadcast" else _down(state, task)] >= 1
+        if isinstance(layout, TreeLayout):
+            assert crossed[(task.server, 1) if direction == "broadcast" else _down(state, task)] == 1
+    assert decision.demand_bps == {hop: bps for hop, bps in total.items() if bps}
+
+
+def _down(state, task):
+    switch = state.topology.neighbours(task.server)[0]
+    return (switch, state.topology.port(switch, task.server))
+
+
+@settings(max_examples=60, deadline=None)
+@given(situations())
+def test_where_shortest_paths_with_aggregation_fit_so_does_the_search(situation):
+    state, task = situation
+    try:
+        policy_named("spt")(task, state)
+    except Rejection:
+        return
+    assert policy_named("steiner")(task, state)
+
+
+@settings(max_examples=60, deadline=None)
+@given(situations())
+def test_an_unloaded_network_gets_the_tree_of_the_plan(situation):
+    """With bandwidth alone and nothing used, weights are hops: the policy's tree costs what the planner's does."""
+    state, task = situation
+    idle = NetworkState(state.topology)
+    task = Task(task.name, task.server, task.workers, task.elements)
+    try:
+        decision = policy_named("steiner")(task, idle, weights=Weights(bandwidth=1.0))
+    except Rejection:
+        assert not any(switch.capable for switch in state.topology.switches)
+        return
+    assert decision.together
+    request = plan_requests(decision, job=1)[0]
+    ours = make_plan(state.topology, request, Resources())
+    server, workers = task.server, task.workers
+    theirs = make_plan(state.topology, type(request)("exact", workers=workers, server=server), Resources())
+    assert "exact" in PLANS
+    links = [sum(len(plan.paths[edge]) - 1 for edge in plan.edges) for plan in (ours, theirs)]
+    assert links[1] <= links[0] <= 1.25 * links[1]

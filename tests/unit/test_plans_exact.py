@@ -1,0 +1,103 @@
+"""The optimum by mixed-integer programming, and how near the heuristic comes."""
+
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans import PLANS, PlanRequest, Problem, make_plan
+from p4reduce.control_plane.plans.exact import solve
+from p4reduce.control_plane.plans.graph import switch_graph
+from p4reduce.control_plane.plans.overlay import cost
+from p4reduce.control_plane.resources import Resources
+from p4reduce.topologies import leaf_spine, load, star, with_capable
+
+
+def problems(topology, workers, count, seed=1):
+    rng = Random(seed)
+    hosts = [host.name for host in topology.workers]
+    for _ in range(count):
+        server, *others = rng.sample(hosts, workers + 1)
+        yield Problem(topology, tuple(others), server)
+
+
+def between_switches(problem, layout):
+    """Cost without the hosts' own links."""
+    return cost(problem, layout) - len(problem.workers) - 1
+
+
+def by_enumeration(problem):
+    """The cheapest of all sets of aggregating switches."""
+    return min(
+        _price(problem, chosen)
+        for size in range(1, len(problem.workers) + 1)
+        for chosen in combinations(problem.capable, size)
+    )
+
+
+def _price(problem, chosen):
+    inside, total = {chosen[0]}, 0
+    while len(inside) < len(chosen):
+        step, name = min((problem.paths.distance(a, b), b) for a in inside for b in chosen if b not in inside)
+        inside.add(name)
+        total += step
+    ends = [problem.paths.access(host) for host in (*problem.workers, problem.server)]
+    return total + sum(min(problem.paths.distance(end, switch) for switch in chosen) for end in ends)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_nothing_is_cheaper(share):
+    rng = Random(4)
+    topology = load("wan:graph=topozoo/Abilene")
+    if share < 1:
+        topology = with_capable(topology, [switch.name for switch in topology.switches if rng.random() < share])
+    for problem in problems(topology, 4, 5):
+        optimum = solve(problem)
+        assert optimum.proven
+        assert optimum.cost == by_enumeration(problem) == between_switches(problem, optimum.layout)
+        assert optimum.bound <= optimum.cost + 1e-6
+
+
+# Links between switches, without those of hosts.
+@pytest.mark.parametrize(
+    ("network", "workers", "count"),
+    [("nobel-us", 6, 10), ("germany50", 3, 10), ("germany50", 15, 4), ("fat-tree:k=4", 15, 4), ("fat-tree:k=8", 15, 2)],
+)
+def test_the_heuristic_is_within_five_percent(network, workers, count):
+    exact = found = bound = 0
+    for problem in problems(load(network), workers, count):
+        optimum = solve(problem)
+        exact += optimum.cost
+        bound += optimum.bound
+        found += between_switches(problem, PLANS["steiner"](problem))
+        assert between_switches(problem, optimum.layout) == optimum.cost
+    assert exact <= found <= 1.05 * exact
+    assert 0.9 * exact <= bound <= exact + 1e-6
+
+
+def test_without_a_server_the_root_is_free():
+    topology = leaf_spine(3, 2, 2)
+    plan = make_plan(topology, PlanRequest("exact"), Resources())
+    other = make_plan(topology, PlanRequest("steiner"), Resources())
+    links = [sum(len(plan.paths[edge]) - 1 for edge in plan.edges) for plan in (plan, other)]
+    assert links[0] == links[1] == 6 + 3
+
+
+def test_few_copies_fit_on_a_link():
+    """Four workers behind a plain leaf: four copies climb, unless the links have no room for that."""
+    topology = leaf_spine(2, 2, 2, capable=["spine*"], servers=1)
+    problem = Problem(topology, ("h1", "h2", "h3", "h4"), "server1")
+    graph = switch_graph(topology)
+    free = solve(problem)
+    assert free.cost == 5
+    two = solve(problem, limits=np.full(len(graph.heads), 2, np.int64))
+    assert two.cost == 5
+    with pytest.raises(PlanError, match="no tree connects the workers"):
+        solve(problem, limits=np.zeros(len(graph.heads), np.int64))
+
+
+def test_a_fan_in_beyond_the_bitmap_has_no_tree():
+    with pytest.raises(PlanError, match="bitmap"):
+        make_plan(star(33), PlanRequest("exact"), Resources())

@@ -1,0 +1,139 @@
+"""The compiled graph algorithms against networkx."""
+
+import random
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from p4reduce.control_plane.plans.graph import same_both_ways, switch_graph
+from p4reduce.control_plane.plans.kernels.jit import FAR
+from p4reduce.control_plane.plans.kernels.shortest import along
+from p4reduce.control_plane.plans.kernels.spanning import arborescence, minimum_tree, with_one_more
+from p4reduce.control_plane.plans.paths import unique_words
+from p4reduce.control_plane.plans.routes import Routes
+from p4reduce.topologies import fat_tree, load, star
+
+
+def weighted(topology, seed, closed=0.0):
+    """Routes with random weights, another in each direction, some arcs closed; and the same for networkx."""
+    graph, rng = switch_graph(topology), np.random.default_rng(seed)
+    main = rng.integers(1, 50, len(graph.heads))
+    main[rng.random(len(main)) < closed] = -1
+    words = unique_words(graph, main, np.zeros(len(main), np.int64))
+    theirs = nx.DiGraph()
+    theirs.add_nodes_from(range(len(graph.names)))
+    for arc, cost in enumerate(main):
+        if cost >= 0:
+            theirs.add_edge(int(graph.tails[arc]), int(graph.heads[arc]), weight=int(cost))
+    return Routes(topology, graph, words), theirs
+
+
+@pytest.mark.parametrize("closed", [0.0, 0.3])
+@pytest.mark.parametrize("network", ["germany50", "fat-tree:k=4"])
+def test_shortest_ways_from_and_to_a_switch(network, closed):
+    routes, theirs = weighted(load(network), 1, closed)
+    assert not routes.symmetric
+    for switch in range(0, len(routes.graph.names), 7):
+        for row, way in ((routes.away(switch), theirs), (routes.towards(switch), theirs.reverse())):
+            expected = nx.single_source_dijkstra_path_length(way, switch)
+            assert {node: int(cost) for node, cost in enumerate(row.costs) if cost < FAR} == expected
+            assert ((row.arcs >= 0) == [node in expected and node != switch for node in range(len(row.arcs))]).all()
+
+
+def test_paths_follow_their_distances():
+    routes, theirs = weighted(load("germany50"), 2)
+    names = routes.graph.names
+    for a, b in ((3, 40), (40, 3), (11, 12)):
+        path = [routes.graph.index[name] for name in routes.path(names[a], names[b])]
+        assert nx.path_weight(theirs, path, "weight") == routes.distance(names[a], names[b])
+
+
+def test_a_twin_knows_the_same_the_other_way():
+    topology = load("nobel-us")
+    routes, _ = weighted(topology, 3)
+    graph = routes.graph
+    turned_words = np.ascontiguousarray(routes.words[graph.reverse])
+    alone, twin = Routes(topology, graph, turned_words), Routes(topology, graph, turned_words, routes)
+    for switch in range(len(graph.names)):
+        routes.away(switch)
+        assert (twin.towards(switch).costs == alone.towards(switch).costs).all()
+        assert (twin.towards(switch).arcs == alone.towards(switch).arcs).all()
+        assert (twin.away(switch).arcs == alone.away(switch).arcs).all()
+
+
+def test_sums_along_the_ways():
+    routes, _ = weighted(load("germany50"), 4)
+    row = routes.towards(5)
+    assert (along(row.arcs, routes.graph.heads, np.ascontiguousarray(routes.words[:, 0])) == row.costs).all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_arborescences_are_the_cheapest(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 10))
+    matrix, root = rng.integers(1, 9, (size, size)), int(rng.integers(size))
+    total, parent = arborescence(matrix, root)
+    graph = nx.DiGraph()
+    edges = ((j, i, int(matrix[i, j])) for i in range(size) for j in range(size) if i not in (j, root))
+    graph.add_weighted_edges_from(edges)
+    assert total == nx.minimum_spanning_arborescence(graph).size(weight="weight")
+    for node in range(size):
+        steps = 0
+        while node != root:
+            node, steps = parent[node], steps + 1  # noqa: PLW2901
+            assert steps < size
+    assert parent[root] == -1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_one_node_more_costs_what_a_new_tree_does(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 9))
+    points = rng.integers(0, 20, (size + 2, 2))
+    matrix = np.abs(points[:, None] - points[None]).sum(-1)
+    inner = np.ascontiguousarray(matrix[:size, :size])
+    before, parent = minimum_tree(inner, 0)
+    # A host hangs on the second new node, three times.
+    reach = np.ascontiguousarray(matrix[size + 1 :])
+    attached = np.array([matrix[size + 1, :size].min()])
+    star_ = np.ascontiguousarray(matrix[:size])
+    candidates = np.array([size, size + 1], np.int32)
+    prices = with_one_more(inner, parent, star_, candidates, reach, attached, np.array([3]))
+    for place, node in enumerate(candidates):
+        keep = [*range(size), int(node)]
+        after, _ = minimum_tree(np.ascontiguousarray(matrix[np.ix_(keep, keep)]), 0)
+        assert prices[place] == after + 3 * min(attached[0], matrix[size + 1, node])
+    assert before == nx.minimum_spanning_tree(nx.from_numpy_array(inner + 1)).size(weight="weight") - (size - 1)
+
+
+def test_arrays_of_a_topology_are_made_once_and_forgotten_with_it():
+    topology = fat_tree(4)
+    graph = switch_graph(topology)
+    assert switch_graph(topology) is graph
+    assert switch_graph(fat_tree(4)) is not graph
+    for arc in range(0, len(graph.heads), 5):
+        name, port = graph.hop(arc)
+        assert topology.neighbour(name, port) == graph.names[graph.heads[arc]]
+        back = graph.hop(int(graph.reverse[arc]))
+        assert topology.link_at(*back) is topology.link_at(name, port)
+        assert graph.arcs[(name, port)] == arc
+        assert graph.rate_bps[arc] == topology.link_at(name, port).rate_bps
+    assert same_both_ways(graph, graph.delay_ps)
+
+
+def test_a_single_switch_has_no_arcs():
+    topology = star(3)
+    routes, _ = weighted(topology, 1)
+    assert routes.path("h1", "h3") == ("h1", "s1", "h3")
+    assert routes.graph.by_arc({("h1", 1): 7}).shape == (0,)
+
+
+def test_values_of_links_find_their_arcs():
+    topology = load("nobel-us")
+    graph, rng = switch_graph(topology), random.Random(1)
+    values = {graph.hop(arc): rng.randrange(100) for arc in range(0, len(graph.heads), 3)}
+    hosts = {(host.name, 1): 55 for host in topology.hosts}
+    found = graph.by_arc(values | hosts)
+    assert found.sum() == sum(values.values())
+    assert all(found[graph.arcs[hop]] == value for hop, value in values.items())
