@@ -10,6 +10,7 @@ from p4reduce.cluster.communicator import FloatArray
 from p4reduce.cluster.errors import ClusterError, CollectiveError
 from p4reduce.cluster.experiment import Experiment
 from p4reduce.cluster.jobs import Job, add_endpoints
+from p4reduce.cluster.operations import COLLECTIVES, as_carried, part
 from p4reduce.cluster.programs import P4Files
 from p4reduce.cluster.rendezvous import Call
 from p4reduce.cluster.result import CollectiveRecord
@@ -33,13 +34,6 @@ MAIN_JOB = 1
 SERVED_JOB = 2
 FIRST_BROADCAST_JOB = 16
 """Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
-_COLLECTIVES = {
-    "all_reduce": Collective.ALL_REDUCE,
-    "push": Collective.PUSH,
-    "pull": Collective.PULL,
-    "push_pull": Collective.PUSH_PULL,
-    "barrier": Collective.BARRIER,
-}
 
 
 class Carrier:
@@ -98,7 +92,7 @@ class Carrier:
             first.done_ps = max(first.start_ps, self.network.now)
             return
         job = self._job_for(first.operation, first.root)
-        operation = _as_carried(first.operation, job)
+        operation = as_carried(first.operation, ring=bool(job.plan.ring))
         expected = self._expect(job, calls)
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
@@ -178,14 +172,15 @@ class Carrier:
 
     def _post(self, job: Job, operation: str, calls: list[Call]) -> None:
         """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
-        collective = _COLLECTIVES[operation]
+        collective = COLLECTIVES[operation]
         for call in sorted(calls, key=lambda one: one.start_ps):
             if call.start_ps > self.network.now:
                 self._advance(call.start_ps)
             index = self._endpoint(job, call)
             if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
                 self._post_host_server(job, collective, call)
-            self._endpoints.post(index, _part(collective, call, serves=index == job.server))
+            given = part(collective, call.array, call.iteration, call.learning_rate, serves=index == job.server)
+            self._endpoints.post(index, given)
             self.network.start(index)
 
     def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
@@ -264,28 +259,6 @@ class Carrier:
                 error_bound=bound,
             )
         )
-
-
-def _as_carried(operation: str, job: Job) -> str:
-    """A broadcast pulls from its root; a ring's barrier is an all-reduce of one element."""
-    if operation == "broadcast":
-        return "pull"
-    return "all_reduce" if operation == "barrier" and job.plan.ring else operation
-
-
-def _part(collective: Collective, call: Call, *, serves: bool) -> Operation:
-    """What one participant gives and gets (workers/operation.py has the table)."""
-    source: FloatArray | None = None
-    target: FloatArray | None = None
-    if collective is Collective.ALL_REDUCE:
-        source = target = call.array
-    elif collective is Collective.PUSH:
-        source, target = (None, call.array) if serves else (call.array, None)
-    elif collective is Collective.PULL:
-        source, target = (call.array, None) if serves else (None, call.array)
-    elif collective is Collective.PUSH_PULL:
-        source, target = (None, call.array) if serves else (call.array, call.array)
-    return Operation(collective, source, target, call.iteration, call.learning_rate)
 
 
 def _result_of(calls: list[Call]) -> FloatArray:

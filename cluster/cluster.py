@@ -34,6 +34,8 @@ class Cluster:
     """
 
     def __init__(self, experiment: Experiment, *, capture: Path | None = None) -> None:
+        if experiment.time == "real":
+            raise ExperimentError("time: real is not for this command; 'p4reduce run', 'compare' and 'confirm' know it")
         self.experiment = experiment
         self.topology = build_topology(experiment)
         self.program = program_of(experiment)

@@ -1,12 +1,23 @@
 """A run as a user describes it: by flags, by one YAML file, or in Python."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 PlanName = str
 Collective = Literal["all_reduce", "broadcast", "push", "pull", "push_pull"]
+REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
+"""What has a meaning in real time only; a run in virtual time is described without them."""
 
 
 class FaultOptions(BaseModel):
@@ -21,7 +32,7 @@ class FaultOptions(BaseModel):
 
 
 class Experiment(BaseModel):
-    """Everything that decides a run. The same values give the same result file, byte for byte."""
+    """Everything that decides a run. In virtual time the same values give the same result file, byte for byte."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,6 +68,16 @@ class Experiment(BaseModel):
     p4_json: Path | None = None
     """The user's own program (p4c's JSON); the bundled one for ``lanes`` if absent."""
     p4_info: Path | None = None
+    target: Literal["embedded", "bmv2"] = "embedded"
+    """Who executes the P4 program: this package, or BMv2's simple_switch_grpc (real time only)."""
+    time: Literal["virtual", "real"] = "virtual"
+    """A discrete-event network, or processes with sockets; ``real`` where the target is bmv2 and nothing is said."""
+    links: Literal["veth", "udp"] = "veth"
+    """Real time: veth pairs between network namespaces, or datagrams on the loopback interface (no root)."""
+    unshaped: bool = False
+    """Real time with veth: links are as fast as the machine, whatever rates the topology has."""
+    budget_s: float = Field(120.0, gt=0, allow_inf_nan=False)
+    """Real time: wall-clock seconds after which a run that has not ended is ended."""
 
     @field_validator("plan")
     @classmethod
@@ -76,12 +97,31 @@ class Experiment(BaseModel):
             (parse_rate if info.field_name == "rate" else parse_delay)(text)
         return text
 
+    @model_validator(mode="before")
+    @classmethod
+    def _time_of_target(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("target") == "bmv2":
+            return {"time": "real", **given}
+        return given
+
+    @model_serializer(mode="wrap")
+    def _described(self, describe: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = describe(self)
+        if self.time == "virtual":
+            for field in REAL_TIME_FIELDS:
+                found.pop(field, None)
+        return found
+
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.numbers == "fixed" and self.scale is None:
             raise ValueError("numbers: fixed needs scale (units of int32 per 1.0)")
         if (self.p4_json is None) != (self.p4_info is None):
             raise ValueError("p4_json and p4_info belong together: give both or neither")
+        if self.target == "bmv2" and self.time == "virtual":
+            raise ValueError("target: bmv2 knows no virtual time; leave time away, or choose the embedded target")
+        if self.target == "bmv2" and self.links == "udp":
+            raise ValueError("links: bmv2's ports are interfaces; choose veth, or the embedded target for udp")
         return self
 
 

@@ -25,8 +25,10 @@ class FramingError(ValueError):
     """The other end does not speak this protocol."""
 
 
-def send(connection: socket.socket, header: dict[str, Any], array: FloatArray | None = None) -> None:
-    """Send one message; ``array`` is 1-D, C-contiguous float32.
+def send(
+    connection: socket.socket, header: dict[str, Any], array: FloatArray | None = None, *, limit: int = MAX_HEADER
+) -> None:
+    """Send one message; ``array`` is 1-D, C-contiguous float32. The header has at most ``limit`` bytes.
 
     Raises ``ValueError`` when it is too large, ``OSError`` when the other end is gone.
     """
@@ -35,15 +37,15 @@ def send(connection: socket.socket, header: dict[str, Any], array: FloatArray | 
             raise ValueError(f"an array of {array.size} elements is too large: the limit is {MAX_FLOATS}")
         header = {**header, "floats": array.size}
     text = json.dumps(header).encode()
-    if len(text) > MAX_HEADER:
-        raise ValueError(f"a message header of {len(text)} bytes is too large: the limit is {MAX_HEADER}")
+    if len(text) > limit:
+        raise ValueError(f"a message header of {len(text)} bytes is too large: the limit is {limit}")
     connection.sendall(_LENGTH.pack(len(text)) + text)
     if array is not None:
         connection.sendall(array.data.cast("B"))
 
 
 def receive(
-    connection: socket.socket, into: FloatArray | None = None
+    connection: socket.socket, into: FloatArray | None = None, *, limit: int = MAX_HEADER
 ) -> tuple[dict[str, Any], FloatArray | None] | None:
     """One message: its header and its array; None when the other end has closed the connection.
 
@@ -54,8 +56,8 @@ def receive(
     if not _fill(connection, memoryview(prefix), may_end=True):
         return None
     (length,) = _LENGTH.unpack(prefix)
-    if length > MAX_HEADER:
-        raise FramingError(f"a message header of {length} bytes: the limit is {MAX_HEADER}")
+    if length > limit:
+        raise FramingError(f"a message header of {length} bytes: the limit is {limit}")
     text = bytearray(length)
     _fill(connection, memoryview(text))
     header = _parse(text)

@@ -10,7 +10,7 @@ from p4reduce.control_plane.predict import Hop, Operation, Traffic, add, predict
 from p4reduce.topologies import Topology
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat, Numbers
-from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, HostAddress, Timing
+from p4reduce.workers.settings import FIXED, PS_PER_MS, PS_PER_US, Congestion, HostAddress, Timing
 
 PATIENCE_PS = 60 * 1000 * PS_PER_MS
 """Virtual time without any answer after which a worker gives up: others may compute for as long."""
@@ -58,11 +58,19 @@ class Job:
 
 
 def add_endpoints(
-    job: Job, topology: Topology, endpoints: Endpoints, place: Place, *, queue_frames: int, first_seq: int = 0
+    job: Job,
+    topology: Topology,
+    endpoints: Endpoints,
+    place: Place,
+    *,
+    queue_frames: int,
+    first_seq: int = 0,
+    timing: Timing | None = None,
+    congestion: Congestion = FIXED,
 ) -> None:
-    """Give every host of the job's plan its endpoint."""
+    """Give every host of the job's plan its endpoint. timing: that of the plan's links if absent."""
     plan = job.plan
-    maker = _Maker(job, topology, endpoints, queue_frames, first_seq)
+    maker = _Maker(job, topology, endpoints, queue_frames, first_seq, timing or timing_of(plan), congestion)
     for worker in plan.workers:
         if plan.ring:
             index = maker.ring(worker)
@@ -77,7 +85,7 @@ def add_endpoints(
         place(plan.server, job.server)
 
 
-def timing(plan: Plan) -> Timing:
+def timing_of(plan: Plan) -> Timing:
     """Time-outs for a plan: a few round trips, but never below what queues behind a window may add.
 
     They grow little: who waits for a worker that still computes asks again now and then, and goes on at once when it
@@ -100,6 +108,8 @@ class _Maker:
     endpoints: Endpoints
     queue_frames: int
     first_seq: int
+    timing: Timing
+    congestion: Congestion
 
     @property
     def _common(self) -> Mapping[str, int]:
@@ -115,12 +125,13 @@ class _Maker:
         assert self.job.numbers is not None  # noqa: S101
         return self.endpoints.add_worker(
             self._link(host),
-            _host_address(plan.up(host)),
+            host_address(plan.up(host)),
             slots=plan.slots,
             members=len(plan.workers),
             numbers=self.job.numbers,
             lead=plan.window,
-            timing=timing(plan),
+            timing=self.timing,
+            congestion=self.congestion,
             **self._common,
         )
 
@@ -130,7 +141,7 @@ class _Maker:
         assert plan.server is not None  # noqa: S101
         return self.endpoints.add_server(
             self._link(plan.server),
-            _host_address(plan.address(plan.server, plan.root)),
+            host_address(plan.address(plan.server, plan.root)),
             slots=plan.slots,
             members=len(plan.workers),
             numbers=self.job.numbers,
@@ -145,13 +156,14 @@ class _Maker:
         own = self._link(host)
         return self.endpoints.add_ring(
             own,
-            own if size == 1 else _host_address(plan.address(host, following)),
-            own if size == 1 else _host_address(plan.address(host, before)),
+            own if size == 1 else host_address(plan.address(host, following)),
+            own if size == 1 else host_address(plan.address(host, before)),
             rank=place,
             size=size,
             window=max(plan.window, ACK_EVERY + 1),
             ack_every=ACK_EVERY,
-            timing=timing(plan),
+            timing=self.timing,
+            congestion=self.congestion,
             **self._common,
         )
 
@@ -164,21 +176,23 @@ class _Maker:
         plan = self.job.plan
         return self.endpoints.add_ps_worker(
             self._link(host),
-            _host_address(plan.up(host)),
+            host_address(plan.up(host)),
             window=self._ps_window(),
             members=len(plan.workers),
-            timing=timing(plan),
+            timing=self.timing,
+            congestion=self.congestion,
             **self._common,
         )
 
     def ps_server(self) -> int:
         plan = self.job.plan
         assert plan.server is not None  # noqa: S101
-        members = [_host_address(plan.address(plan.server, worker)) for worker in plan.workers]
+        members = [host_address(plan.address(plan.server, worker)) for worker in plan.workers]
         # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
         remembered = DRIFT * self._ps_window()
         return self.endpoints.add_ps_server(self._link(plan.server), members, window=remembered, **self._common)
 
 
-def _host_address(address: Address) -> HostAddress:
+def host_address(address: Address) -> HostAddress:
+    """Where an endpoint sends its frames."""
     return HostAddress(address.mac, address.ip, address.udp)

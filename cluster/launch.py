@@ -10,25 +10,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from p4reduce.cluster import remote
 from p4reduce.cluster.communicator import Backend
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.processes import Emit, RankProcess
+from p4reduce.cluster.signals import handling, raise_exit
 
 GRACE_S: Final = 3.0
 """between asking a process to end and ending it"""
 DEFAULT_TIMEOUT_S: Final = 24 * 3600.0
 _MAX_SOCKET_PATH: Final = 107
 """bytes that ``sockaddr_un`` has for a path (unix(7)), without the closing zero"""
-
-_Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @dataclass(frozen=True)
@@ -68,12 +65,12 @@ def launch(
     Raises ``ClusterError`` when the command cannot be started or ``timeout_s`` ran out, ``KeyboardInterrupt``, and
     ``SystemExit`` at SIGTERM or SIGHUP.
     """
-    with _handling(_raise_exit, signal.SIGTERM, signal.SIGHUP):
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
         coordinator = _Coordinator(seats, waiting)
         try:
             return coordinator.run(script_command(command), workers, server=server, emit=emit, timeout_s=timeout_s)
         finally:
-            with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 coordinator.close()
 
 
@@ -207,23 +204,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
-
-
-def _raise_exit(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
-
-
-@contextmanager
-def _handling(
-    handler: Callable[[int, FrameType | None], None] | signal.Handlers, *numbers: signal.Signals
-) -> Iterator[None]:
-    """Handle some signals differently for a while. Only the main thread can: elsewhere nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)

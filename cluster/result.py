@@ -1,4 +1,8 @@
-"""What a run leaves behind. ``network`` is the same on every machine; ``training`` may differ where BLAS does."""
+"""What a run leaves behind.
+
+In virtual time ``network`` is the same on every machine; ``training`` may differ where BLAS does. A run in real time
+has ``real``: its times are of this machine's clock, its counts and bytes as exact as ever.
+"""
 
 import dataclasses
 import json
@@ -58,7 +62,7 @@ class CollectiveRecord:
 
 @dataclass(frozen=True)
 class NetworkResult:
-    """What the network did, in virtual time: exact, and equal on every machine."""
+    """What the network did. In virtual time exact, and equal on every machine; else times are of the wall clock."""
 
     plan: str
     topology: str
@@ -119,6 +123,28 @@ class TrainingResult:
 
 
 @dataclass(frozen=True)
+class RealRun:
+    """What only a run in real time has: figures of one machine at one time, good for ratios within one run."""
+
+    target: str
+    links: str
+    shaping: str
+    """What holds links to their rates."""
+    goodput_bps: float
+    """Payload of one worker over the median time of a collective."""
+    packets_per_s: float
+    """Frames that came into switches over the time of all collectives."""
+    cpu_s: dict[str, float]
+    """CPU seconds during the collectives: ``workers``, ``switches``, and ``session`` with all its threads."""
+    lost: int
+    """Frames that were lost on links on purpose."""
+    kernel_drops: int
+    """Frames that were lost by accident: no room in the kernel at a worker or an embedded switch."""
+    workers: dict[str, dict[str, int]]
+    """For each host: ``resends``, ``congested`` (frames with an ECN mark), ``window_ps`` … as its endpoint ended."""
+
+
+@dataclass(frozen=True)
 class RunResult:
     """The result file of one run."""
 
@@ -129,10 +155,19 @@ class RunResult:
     training: TrainingResult | None
     topology: dict[str, Any]
     """``nodes`` (name, kind, capable) and ``links`` (a, b, rate_bps, delay_ps), for drawing."""
+    real: RealRun | None = None
+    """Only of a run in real time."""
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data. A run in virtual time has no key ``real``."""
+        data = dataclasses.asdict(self)
+        if self.real is None:
+            del data["real"]
+        return data
 
     def to_json(self) -> str:
-        """Stable JSON: the same run gives the same bytes."""
-        return json.dumps(dataclasses.asdict(self), indent=1, sort_keys=True) + "\n"
+        """Stable JSON: the same run in virtual time gives the same bytes."""
+        return json.dumps(self.plain(), indent=1, sort_keys=True) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "RunResult":
@@ -142,7 +177,7 @@ class RunResult:
             network = data["network"]
             network["collectives"] = [CollectiveRecord(**record) for record in network["collectives"]]
             network["links"] = [LinkLoad(**load) for load in network["links"]]
-            training = data["training"]
+            training, real = data["training"], data.get("real")
             if training is not None:
                 training["points"] = [TrainingPoint(**point) for point in training["points"]]
             return RunResult(
@@ -151,6 +186,7 @@ class RunResult:
                 network=NetworkResult(**network),
                 training=None if training is None else TrainingResult(**training),
                 topology=data["topology"],
+                real=None if real is None else RealRun(**real),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"not a result file of p4reduce: {error}") from error

@@ -4,15 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from p4reduce.cluster.cluster import Cluster, Progress
-from p4reduce.cluster.communicator import Communicator, FloatArray
+from p4reduce.cluster.communicator import Communicator
 from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.provenance import provenance
 from p4reduce.cluster.rendezvous import PS_PER_SECOND, Figure
 from p4reduce.cluster.result import NetworkResult, RunResult, TrainingPoint, TrainingResult
 from p4reduce.cluster.summary import describe_topology, network_result
+from p4reduce.cluster.tensors import tensor
 from p4reduce.cluster.training import train_digits
 from p4reduce.workers.training.loops import ACCURACY
 
@@ -82,16 +81,6 @@ def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
                 progress(f"{experiment.plan}: {operation}", turn + 1, experiment.repeat)
 
     cluster.run_threads(participate, server=served)
-
-
-def tensor(seed: int, rank: int, turn: int, elements: int) -> FloatArray:
-    """Gradient-like values, float32 of shape (elements,): normal, with a scale that differs from block to block."""
-    random = np.random.Generator(np.random.Philox(key=[seed, rank << 32 | turn]))
-    values = random.standard_normal(elements, dtype=np.float32)
-    blocks = -(-elements // 4096)
-    scales = np.exp2(random.integers(-12, 4, blocks)).astype(np.float32)
-    values *= np.repeat(scales, 4096)[:elements]
-    return values
 
 
 def _without_values(network: NetworkResult) -> NetworkResult:

@@ -5,6 +5,16 @@ import time
 
 from p4reduce.cluster.experiment import Experiment
 from p4reduce.cluster.runner import run_experiment
+from p4reduce.control_plane.plans import PlanRequest, make_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import POLICIES, NetworkState, Task
+from p4reduce.fabric.real.relay import Relays
+from p4reduce.topologies import load
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.udp.driver import Driver
+from p4reduce.workers.udp.libc import SUPPORTED
+from p4reduce.workers.udp.port import Port
 
 
 def warm() -> None:
@@ -13,6 +23,30 @@ def warm() -> None:
         run_experiment(Experiment(topology="leaf-spine-8", plan="steiner", lanes=lanes, elements=lanes))
     for plan in ("ring", "ps"):
         run_experiment(Experiment(topology="leaf-spine-8", plan=plan, elements=256))
+    _warm_planners()
+    if SUPPORTED:
+        _warm_real_time()
+
+
+def _warm_planners() -> None:
+    """Every policy on one small task, and the exact planner on a whole network."""
+    network = load("leaf-spine-8")
+    hosts = [host.name for host in network.hosts]
+    task = Task("warm", hosts[0], tuple(hosts[1:4]), elements=1, demand_bps=1)
+    for policy in POLICIES.values():
+        policy(task, NetworkState(network))
+    make_plan(network, PlanRequest("exact"), Resources())
+
+
+def _warm_real_time() -> None:
+    """The loops of workers and of switches on sockets: a driver and relays that carry nothing."""
+    address = HostAddress(0, 0x7F000001)
+    endpoints = Endpoints()
+    endpoints.add_ps_worker(address, address, job=1, epoch=0, lanes=64, window=1, members=1)
+    with Port(address, 64, local=("127.0.0.1", 0)) as port:
+        Driver(endpoints, port).close()
+    with Relays([]):
+        pass  # stopping waits for the compiler
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""The side of orchestrated tasks where hosts are: in this process, or in one of its own."""

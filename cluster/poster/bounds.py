@@ -1,0 +1,166 @@
+"""The least time that a round can take on a plan's trees: serialization on the busiest link, and depth.
+
+Written S for the time that a model's C full frames take on a host's link (S/b), the bound of a round without
+aggregation is n * S at the global model's link and the way there and back; with aggregation S on a worker's link (k * S
+on a link that k edges of the tree cross) and the way there and back. Nothing else is assumed: frames may come in any
+order, hosts and switches take no time, queues are as long as needed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_time_ps
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.predict import Hop, Operation
+
+Edge = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A link in one direction of a round: how many edges of the tree cross it, and how far it is from both ends."""
+
+    copies: int
+    head_ps: int
+    """from the phase's start until the first frame has crossed the link"""
+    tail_ps: int
+    """from the last frame's crossing to the phase's end"""
+    time_ps: int
+    """of a frame on the link"""
+
+    def lasts(self, chunks: int) -> int:
+        """The phase takes at least so long for so many chunks."""
+        return self.head_ps + (self.copies * chunks - 1) * self.time_ps + self.tail_ps
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One direction of a round."""
+
+    spans: Mapping[Hop, Span]
+    one_ps: int
+    """what a chunk alone takes"""
+
+    def lasts(self, chunks: int) -> int:
+        """Least time for so many chunks."""
+        return max(span.lasts(chunks) for span in self.spans.values())
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan's trees allow."""
+
+    bound_ps: int
+    """lower bound of a round"""
+    chunk_ps: int
+    """by how much it grows with one more chunk: what that takes on the busiest link"""
+
+
+def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
+    """The least time from the workers' start to the last worker's result, picoseconds.
+
+    U_1 and U_C: one chunk and all chunks from every worker to the server; D_1 and D_C: down to every worker. The last
+    chunk goes down after it came up, and nothing goes down before the first came up: T >= max(U_C + D_1, U_1 + D_C).
+    A link that carries both ways in one direction (edges of an overlay that double back) carries their sum.
+    """
+    count = chunks(elements, plan.lanes)
+    up = _up(plan, HEADER_BYTES if operation is Operation.PULL else plan.frame_bytes)
+    down = _down(plan, HEADER_BYTES if operation is Operation.PUSH else plan.frame_bytes)
+    times = [up.lasts(count) + down.one_ps, up.one_ps + down.lasts(count)]
+    for hop in up.spans.keys() & down.spans.keys():
+        there, back = up.spans[hop], down.spans[hop]
+        busy = count * (there.copies * there.time_ps + back.copies * back.time_ps)
+        first = min(there.time_ps, back.time_ps)
+        tail = min(there.tail_ps + down.one_ps, back.tail_ps)
+        times.append(min(there.head_ps, up.one_ps + back.head_ps) - first + busy + tail)
+    per_chunk: Counter[Hop] = Counter()
+    for phase in (up, down):
+        for hop, span in phase.spans.items():
+            per_chunk[hop] += span.copies * span.time_ps
+    return Limits(max(times), max(per_chunk.values()))
+
+
+class _Edges:
+    """Times along the edges of a plan, one direction; all picoseconds for frames of one length."""
+
+    def __init__(self, plan: Plan, edges: Iterable[Edge], length: int) -> None:
+        self.time: dict[Hop, int] = {}
+        self.latency: dict[Edge, int] = {}
+        self.crossing: dict[Hop, list[tuple[Edge, int, int]]] = {}
+        """for each link the edges that cross it: until a frame has crossed it, and from there to the edge's end"""
+        for edge in edges:
+            hops = plan.path_hops(*edge)
+            passed = 0
+            reached = []
+            for hop in hops:
+                link = plan.topology.link_at(*hop)
+                if hop not in self.time:
+                    self.time[hop] = frame_time_ps(length, link.rate_bps)
+                passed += self.time[hop] + link.delay_ps
+                reached.append(passed)
+            self.latency[edge] = passed
+            for hop, before in zip(hops, reached, strict=True):
+                self.crossing.setdefault(hop, []).append((edge, before, passed - before))
+
+
+def _up(plan: Plan, length: int) -> Phase:
+    """From the workers to the server. An aggregator sends a chunk when it has it from all its children."""
+    edges = _Edges(plan, plan.edges, length)
+    above = dict(plan.edges)
+    below = _children(plan)
+    ready: dict[str, int] = dict.fromkeys(plan.workers, 0)
+    onward: dict[str, int] = {}
+
+    def when(node: str) -> int:
+        if node not in ready:
+            ready[node] = max(when(child) + edges.latency[child, node] for child in below[node])
+        return ready[node]
+
+    def to_top(node: str) -> int:
+        if node not in onward:
+            parent = above.get(node)
+            onward[node] = 0 if parent is None else edges.latency[node, parent] + to_top(parent)
+        return onward[node]
+
+    spans = {}
+    for hop, crossing in edges.crossing.items():
+        head = min(when(child) + before for (child, _), before, _ in crossing)
+        tail = min(after + to_top(parent) for (_, parent), _, after in crossing)
+        spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
+    return Phase(spans, when(plan.server or plan.root))
+
+
+def _down(plan: Plan, length: int) -> Phase:
+    """From the server to all workers."""
+    edges = _Edges(plan, [(parent, child) for child, parent in plan.edges], length)
+    above = dict(plan.edges)
+    below = _children(plan)
+    arrived: dict[str, int] = {}
+    farthest: dict[str, int] = {}
+
+    def when(node: str) -> int:
+        if node not in arrived:
+            parent = above.get(node)
+            arrived[node] = 0 if parent is None else when(parent) + edges.latency[parent, node]
+        return arrived[node]
+
+    def to_last(node: str) -> int:
+        if node not in farthest:
+            children = below.get(node, ())
+            farthest[node] = max((edges.latency[node, child] + to_last(child) for child in children), default=0)
+        return farthest[node]
+
+    spans = {}
+    for hop, crossing in edges.crossing.items():
+        head = min(when(parent) + before for (parent, _), before, _ in crossing)
+        tail = min(after + to_last(child) for (_, child), _, after in crossing)
+        spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
+    return Phase(spans, max(*(span.lasts(1) for span in spans.values()), *(when(worker) for worker in plan.workers)))
+
+
+def _children(plan: Plan) -> dict[str, list[str]]:
+    below: dict[str, list[str]] = {}
+    for child, parent in plan.edges:
+        below.setdefault(parent, []).append(child)
+    return below

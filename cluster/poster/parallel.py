@@ -1,0 +1,79 @@
+"""Pieces of work over cores, or over machines that a Dask scheduler knows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import joblib
+
+from p4reduce.cluster.errors import ClusterError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Progress = Callable[[str, int, int], None]
+"""told (label, done, total)"""
+
+_CONNECT_S = "10s"
+
+
+def in_parallel(
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    jobs: int = 1,
+    dask: str | None = None,
+    progress: Progress | None = None,
+    label: str = "",
+) -> list[Result]:
+    """``[work(item) for item in items]``, in this order, with progress as pieces finish.
+
+    Parameters
+    ----------
+    work, items : function and its arguments
+        Both must be picklable; the function is found by its name, so other machines need the same package.
+    jobs : int
+        Processes on this machine, -1: one for each core.
+    dask : str or None
+        Address of a Dask scheduler ('tcp://host:8786'): its workers do the work, ``jobs`` does not matter.
+    progress, label : function and str
+        Told (label, done, total) as pieces finish.
+    """
+    results: dict[int, Result] = {}
+    numbered = [joblib.delayed(_numbered)(work, number, item) for number, item in enumerate(items)]
+    with _backend(dask):
+        # A worker of Dask takes one piece at a time; its cores are its own business.
+        parallel = joblib.Parallel(
+            n_jobs=-1 if dask else jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="all"
+        )
+        for done, (number, result) in enumerate(parallel(numbered), 1):
+            results[number] = result
+            if progress is not None:
+                progress(label, done, len(items))
+    return [results[number] for number in range(len(items))]
+
+
+def _numbered(work: Callable[[Item], Result], number: int, item: Item) -> tuple[int, Result]:
+    return number, work(item)
+
+
+@contextmanager
+def _backend(dask: str | None) -> Iterator[None]:
+    if dask is None:
+        yield
+        return
+    try:
+        from distributed import Client  # noqa: PLC0415  (an optional extra)
+    except ImportError:
+        raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
+    connect: Any = Client
+    try:
+        client = connect(dask, timeout=_CONNECT_S)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"--dask {dask}: no scheduler answers: {error}") from None
+    try:
+        if not client.scheduler_info()["workers"]:
+            raise ClusterError(f"--dask {dask}: the scheduler has no workers; start some with 'dask worker {dask}'")
+        with joblib.parallel_config("dask"):
+            yield
+    finally:
+        client.close()

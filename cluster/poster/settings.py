@@ -1,0 +1,152 @@
+"""What the experiment is: scenarios, policies, sizes, seeds. Everything that decides a figure is here."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from p4reduce.cluster.errors import ClusterError
+from p4reduce.topologies import Topology, load
+
+POSTER_SPFF_MS: Final = 2.3
+"""total latency of the fixed scheduler at 15 local models, as the poster says"""
+POSTER_FLEXIBLE_MS: Final = 1.9
+"""and of its flexible scheduler"""
+POSTER_SAVING: Final = 1 - POSTER_FLEXIBLE_MS / POSTER_SPFF_MS
+"""17.4 %"""
+LENET_5: Final = 61_706
+"""parameters of LeNet-5 on 32 x 32 images (LeCun et al. 1998, with full connections between S2 and C3)"""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A network with its traffic.
+
+    Attributes
+    ----------
+    name : str
+        How figures call it.
+    topology : str
+        For :func:`p4reduce.topologies.load`.
+    load : float
+        Background traffic: share of the busiest host link that it uses on average (gravity matrix); 0: none.
+    says : str
+        Capacities in words.
+    """
+
+    name: str
+    topology: str
+    load: float = 0.0
+    says: str = ""
+
+    def build(self) -> Topology:
+        """The topology."""
+        return load(self.topology)
+
+
+_WAN: Final = "rate=100G,access_rate=40G,delay=1us"
+_WAN_SAYS: Final = "100 Gb/s between cities, 40 Gb/s to hosts, 1 us a link (a laboratory's fibres, as in the poster)"
+SCENARIOS: Final = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("nobel-us", f"wan:graph=nobel-us,hosts=2,{_WAN}", says=f"28 hosts, {_WAN_SAYS}"),
+        Scenario("germany50", f"wan:graph=germany50,{_WAN}", says=f"50 hosts, {_WAN_SAYS}"),
+        Scenario("geant", f"wan:graph=geant,{_WAN}", says=f"22 hosts, {_WAN_SAYS}"),
+        Scenario(
+            "leaf-spine",
+            "leaf-spine:leaves=8,spines=4,hosts=4,rate=40G,oversubscription=2,delay=1us",
+            load=0.3,
+            says="32 hosts at 40 Gb/s, 2 : 1 (20 Gb/s uplinks), gravity background that uses the busiest host's link "
+            "to 30 %, 1 us a link",
+        ),
+        Scenario("fat-tree", "fat-tree:k=4,rate=40G,delay=1us", says="k = 4, 16 hosts, all links 40 Gb/s, 1 us a link"),
+    )
+}
+"""The five networks of the experiment."""
+
+SPFF: Final = "spff"
+ECMP: Final = "spff-ecmp"
+ROUTES_ONLY: Final = "mst-routes"
+POLICIES: Final = (SPFF, ECMP, ROUTES_ONLY, "spff-ina", "spt", "overlay-mst", "steiner", "exact")
+"""In the order of figures: no aggregation, then with."""
+
+
+@dataclass(frozen=True)
+class PosterSettings:
+    """Every parameter of the experiment.
+
+    Attributes
+    ----------
+    scenarios : tuple of Scenario
+        Networks.
+    policies : tuple of str
+        Scheduling policies; ``spff`` must be among them, all others are compared with it.
+    sizes : tuple of int
+        Numbers of local models.
+    tasks : int
+        AI tasks that share the network, in each seed.
+    seeds : tuple of int
+        Of tasks, tensors and background traffic.
+    exact_seeds : int
+        The exact policy is asked for the first so many seeds only: a MILP for each task takes longer than its packets.
+    elements, lanes : int
+        Model size in float32, and lanes of a packet.
+    demand_bps : int
+        What a task reserves on each link for each copy of its model.
+    shares : tuple of float
+        Shares of capable switches that are tried in the reference scenario with the most local models.
+    share_seeds : int
+        The first so many seeds are used for them.
+    flow_factor : int
+        The flow-level model is held against packets of a model so many times as large; 0: no flow-level model.
+    selection_seeds : int
+        The first so many seeds are used for choosing local models under a bandwidth budget; 0: not done.
+    reference : str
+        Scenario in which the training time is calibrated.
+    target_ms : float
+        Total latency of spff there with the most local models.
+    """
+
+    scenarios: tuple[Scenario, ...] = tuple(SCENARIOS.values())
+    policies: tuple[str, ...] = POLICIES
+    sizes: tuple[int, ...] = (3, 6, 9, 12, 15)
+    tasks: int = 30
+    seeds: tuple[int, ...] = tuple(range(10))
+    exact_seeds: int = 3
+    elements: int = LENET_5
+    lanes: int = 256
+    demand_bps: int = 250_000_000
+    shares: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75)
+    share_seeds: int = 3
+    flow_factor: int = 4
+    selection_seeds: int = 3
+    reference: str = "germany50"
+    target_ms: float = POSTER_SPFF_MS
+
+    def __post_init__(self) -> None:
+        if SPFF not in self.policies:
+            raise ClusterError(f"policies: {SPFF} is what all others are compared with; name it too")
+        for field, values in (("scenarios", self.scenarios), ("sizes", self.sizes), ("seeds", self.seeds)):
+            if not values or len(set(values)) != len(values):
+                raise ClusterError(f"{field}: give at least one, and each once")
+        if any(not 0 < share < 1 for share in self.shares):
+            raise ClusterError(f"shares: {self.shares}: each must lie between 0 and 1")
+        if self.tasks < 1 or min(self.sizes) < 1:
+            raise ClusterError(f"tasks: {self.tasks}, sizes: {self.sizes}: need at least 1")
+
+    @property
+    def calibrated_in(self) -> Scenario:
+        """The scenario of the calibration: the reference, or the first one where that is not run."""
+        return next((one for one in self.scenarios if one.name == self.reference), self.scenarios[0])
+
+
+QUICK: Final = PosterSettings(
+    scenarios=tuple(SCENARIOS[name] for name in ("germany50", "fat-tree")),
+    policies=(SPFF, "overlay-mst", "steiner"),
+    sizes=(3, 15),
+    tasks=6,
+    seeds=(0,),
+    exact_seeds=0,
+    shares=(),
+    flow_factor=0,
+    selection_seeds=0,
+)
+"""`make poster-quick`: the same on a sample."""

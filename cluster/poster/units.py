@@ -1,0 +1,197 @@
+"""One piece of the experiment that can run anywhere: a scenario under one seed, every size and policy."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p4reduce.cluster.errors import ClusterError
+from p4reduce.cluster.poster.measured import Measured
+from p4reduce.cluster.poster.packets import TaskNetwork
+from p4reduce.cluster.poster.policies import POLICIES
+from p4reduce.cluster.poster.settings import PosterSettings, Scenario
+from p4reduce.cluster.poster.tasks import draw_tasks
+from p4reduce.cluster.programs import bundled
+from p4reduce.control_plane.plans.problem import Layout, TreeLayout
+from p4reduce.control_plane.scheduling.policy import Decision, Policy, Rejection
+from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies import Topology, with_capable
+
+FINISHED = "finished"
+REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task under one policy: a line of runs.csv."""
+
+    scenario: str
+    capable: float
+    """share of switches that can aggregate"""
+    size: int
+    """local models"""
+    seed: int
+    task: str
+    policy: str
+    status: str
+    reason: str
+    """why it was rejected"""
+    together: bool
+    """one tree for upload and broadcast"""
+    communication_ps: int
+    bound_ps: int
+    bytes: int
+    first_bytes: int
+    predicted_bytes: int
+    resend_bytes: int
+    dropped: int
+    aggregators: int
+    chunk_ps: int
+    """what one more chunk takes on the busiest link of the trees"""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one process does."""
+
+    settings: PosterSettings
+    scenario: Scenario
+    seed: int
+    sizes: tuple[int, ...]
+    policies: tuple[str, ...]
+    capable: float = 1.0
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """What came of it."""
+
+    rows: tuple[Row, ...]
+    differences: tuple[str, ...]
+    """where counted first transmissions are not what was predicted, on links or in the P4 program's counters"""
+    background: Mapping[Hop, int]
+    """measured background traffic, bit/s"""
+
+
+_COUNTED = tuple(field.name for field in dataclasses.fields(Measured) if field.name != "differences")
+
+
+def units_of(settings: PosterSettings) -> list[Unit]:
+    """The whole sweep; long pieces first."""
+    made = [
+        Unit(settings, scenario, seed, settings.sizes, _policies(settings, seed))
+        for seed in settings.seeds
+        for scenario in settings.scenarios
+    ]
+    return sorted(made, key=lambda unit: -len(unit.policies))
+
+
+def run_unit(unit: Unit) -> UnitResult:
+    """Decide and measure every task of a unit.
+
+    Tasks come one after the other; each is planned on what those before it left (``NetworkState``: reserved and
+    background traffic). Where several policies give a task the same trees, its packets are sent once, and count for
+    all of them: the network is deterministic, and tasks take turns.
+    """
+    settings, scenario = unit.settings, unit.scenario
+    topology = _with_share(scenario.build(), unit.capable, unit.seed)
+    rows: list[Row] = []
+    differences: list[str] = []
+    with TaskNetwork(
+        topology,
+        bundled(settings.lanes),
+        elements=settings.elements,
+        lanes=settings.lanes,
+        load=scenario.load,
+        seed=unit.seed,
+    ) as network:
+        background = network.background()
+        for size in unit.sizes:
+            tasks = draw_tasks(topology, settings, unit.seed, size)
+            decided = {
+                name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
+                for name in unit.policies
+            }
+            measured = _measure(network, decided.values())
+            for name, answers in decided.items():
+                for task, answer in zip(tasks, answers, strict=True):
+                    found = None if isinstance(answer, Rejection) else measured[_key(answer)]
+                    rows.append(_row(unit, size, task, name, answer, found))
+            differences += [
+                f"{scenario.name}, seed {unit.seed}, {size} local models: {text}"
+                for one in measured.values()
+                for text in one.differences
+            ]
+        differences += [f"{scenario.name}, seed {unit.seed}: {text}" for text in network.check_counters()]
+    return UnitResult(tuple(rows), tuple(differences), background)
+
+
+def decide_all(policy: Policy, tasks: Sequence[Task], state: NetworkState, lanes: int) -> list[Decision | Rejection]:
+    """Admit tasks one after the other; changes ``state``."""
+    answers: list[Decision | Rejection] = []
+    for task in tasks:
+        try:
+            decision = policy(task, state, lanes=lanes)
+        except Rejection as rejection:
+            answers.append(rejection)
+            continue
+        state.reserve(decision.demand_bps)
+        answers.append(decision)
+    return answers
+
+
+def _measure(network: TaskNetwork, decided: Iterable[Sequence[Decision | Rejection]]) -> dict[Any, Measured]:
+    once: dict[Any, Decision] = {}
+    for answers in decided:
+        for answer in answers:
+            if isinstance(answer, Decision):
+                once.setdefault(_key(answer), answer)
+    return dict(zip(once, network.run(list(once.values())), strict=True))
+
+
+def _policies(settings: PosterSettings, seed: int) -> tuple[str, ...]:
+    if seed in settings.seeds[: settings.exact_seeds]:
+        return settings.policies
+    return tuple(name for name in settings.policies if name != "exact")
+
+
+def _with_share(topology: Topology, share: float, seed: int) -> Topology:
+    """The topology with only a share of its switches capable: the first of a random order, the same for every share."""
+    if share >= 1:
+        return topology
+    names = [switch.name for switch in topology.switches]
+    order = np.random.Generator(np.random.Philox(key=[seed, 0xCA])).permutation(len(names))
+    chosen = [names[place] for place in order[: round(share * len(names))]]
+    if not chosen:
+        raise ClusterError(f"capable: a share of {share} of {len(names)} switches is none; use policy spff")
+    return with_capable(topology, chosen)
+
+
+def _key(decision: Decision) -> Any:
+    """Equal for the same task with the same trees, whoever decided them."""
+    return decision.task.name, _layout_key(decision.upload), _layout_key(decision.broadcast)
+
+
+def _layout_key(layout: Layout) -> Any:
+    paths = tuple(sorted((layout.paths or {}).items()))
+    if isinstance(layout, TreeLayout):
+        return layout.root, layout.spread, tuple(sorted(layout.parent.items())), paths
+    return type(layout).__name__, paths
+
+
+def _row(unit: Unit, size: int, task: Task, policy: str, answer: Decision | Rejection, found: Measured | None) -> Row:
+    return Row(
+        scenario=unit.scenario.name,
+        capable=unit.capable,
+        size=size,
+        seed=unit.seed,
+        task=task.name,
+        policy=policy,
+        status=FINISHED if found else REJECTED,
+        reason=str(answer) if isinstance(answer, Rejection) else "",
+        together=isinstance(answer, Decision) and answer.together,
+        **{name: 0 if found is None else getattr(found, name) for name in _COUNTED},
+    )

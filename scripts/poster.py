@@ -1,0 +1,153 @@
+"""The poster's experiment on packets: AI tasks under every scheduling policy.
+
+    python scripts/poster.py --out out/poster                       all of it (make poster)
+    python scripts/poster.py --quick --out out/poster-quick         a sample (make poster-quick)
+    python scripts/poster.py --scenarios germany50 --sizes 3,15 --seeds 0..4 --policies spff,steiner
+    python scripts/poster.py --dask tcp://scheduler:8786            over the machines of a Dask cluster
+
+Writes runs.csv (a row for each task), points.csv, selection.csv, result.json, figures/ and report.html. The
+exit code is 1 when something that must hold does not.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from p4reduce.cli.failures import BadInput
+from p4reduce.cli.lists import floats, integers, texts
+from p4reduce.cli.output import Output
+from p4reduce.cli.progress import progress_bar
+from p4reduce.cli.report.poster import HEADLINE_COLUMNS, headline_rows, write_poster_report
+from p4reduce.cluster.errors import ClusterError
+from p4reduce.cluster.poster.experiment import PosterResult, run_poster
+from p4reduce.cluster.poster.files import write_files
+from p4reduce.cluster.poster.policies import POLICIES
+from p4reduce.cluster.poster.settings import QUICK, SCENARIOS, PosterSettings, Scenario
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.topologies import TopologyError
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every parameter as a flag; what is not given is as in ``make poster``, or with --quick as in the sample."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--quick", action="store_true", help="begin with the sample's parameters")
+    made.add_argument("--scenarios", help=f"networks: {','.join(SCENARIOS)}")
+    made.add_argument(
+        "--scenario",
+        action="append",
+        metavar="NAME=TOPOLOGY[@LOAD]",
+        help="a network of your own, for example metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2; may be repeated",
+    )
+    made.add_argument("--policies", help=f"of {','.join(sorted(POLICIES))}; spff is always needed")
+    made.add_argument("--sizes", help="numbers of local models: 3,6,9 or 3..5")
+    made.add_argument("--tasks", type=int, help="AI tasks in each seed")
+    made.add_argument("--seeds", help="0..9 or 1,2,3")
+    made.add_argument("--exact-seeds", type=int, help="seeds for which the exact policy is asked")
+    made.add_argument("--elements", type=int, help="model size, float32")
+    made.add_argument("--lanes", type=int, choices=(64, 256), help="of a packet")
+    made.add_argument("--demand-bps", type=int, help="bandwidth that a task reserves on a link for a copy of its model")
+    made.add_argument("--shares", help="shares of capable switches: 0.25,0.5; 'none'")
+    made.add_argument("--share-seeds", type=int, help="seeds used for them")
+    made.add_argument("--flow-factor", type=int, help="size of the model that checks the flow-level model; 0: none")
+    made.add_argument("--selection-seeds", type=int, help="seeds for choosing local models under a budget; 0: none")
+    made.add_argument("--reference", help="network in which the training time is calibrated")
+    made.add_argument("--target-ms", type=float, help="total latency of spff there")
+    made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
+    made.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
+    made.add_argument("--out", type=Path, default=Path("out/poster"), help="folder for the results")
+    made.add_argument("--json", action="store_true", help="print the result as JSON")
+    return made
+
+
+def settings_of(given: argparse.Namespace) -> PosterSettings:
+    """The settings that the flags ask for. Raises ``BadInput`` and ``ClusterError``, which name the flag or field."""
+    base = QUICK if given.quick else PosterSettings()
+    changes: dict[str, object] = {
+        name: value
+        for name in (
+            "tasks",
+            "exact_seeds",
+            "elements",
+            "lanes",
+            "demand_bps",
+            "share_seeds",
+            "flow_factor",
+            "selection_seeds",
+            "reference",
+            "target_ms",
+        )
+        if (value := getattr(given, name)) is not None
+    }
+    if given.scenarios or given.scenario:
+        named = texts(given.scenarios, "--scenarios") if given.scenarios else []
+        if unknown := [name for name in named if name not in SCENARIOS]:
+            raise BadInput(
+                f"--scenarios: {unknown[0]!r} is none of {', '.join(SCENARIOS)}; use --scenario for your own"
+            )
+        own = [_scenario(text) for text in given.scenario or ()]
+        changes["scenarios"] = (*(SCENARIOS[name] for name in named), *own)
+    if given.policies:
+        changes["policies"] = tuple(texts(given.policies, "--policies"))
+        if unknown := [name for name in texts(given.policies, "--policies") if name not in POLICIES]:
+            raise BadInput(f"--policies: {unknown[0]!r} is none of {', '.join(sorted(POLICIES))}")
+    for field, flag, text in (("sizes", "--sizes", given.sizes), ("seeds", "--seeds", given.seeds)):
+        if text:
+            changes[field] = tuple(integers(text, flag))
+    if given.shares:
+        changes["shares"] = () if given.shares == "none" else tuple(floats(given.shares, "--shares"))
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def _scenario(text: str) -> Scenario:
+    name, equals, rest = text.partition("=")
+    topology, _, load = rest.partition("@")
+    if not equals or not topology:
+        raise BadInput(f"--scenario: {text!r} is not NAME=TOPOLOGY[@LOAD]")
+    try:
+        share = float(load) if load else 0.0
+    except ValueError:
+        raise BadInput(f"--scenario: load {load!r} is no number") from None
+    return Scenario(name, topology, share, says=topology)
+
+
+def show(result: PosterResult, output: Output) -> None:
+    """The headline, the flow-level model's error, and what must hold."""
+    output.table(list(HEADLINE_COLUMNS), [list(row) for row in headline_rows(result)])
+    for model in result.flow:
+        output.note(
+            f"flow-level model, {model.policy}: factor {model.factor:.4f}; error against packets of "
+            f"{model.checked_elements:,} parameters: mean {100 * model.mean_error:.2f} %, worst "
+            f"{100 * model.worst_error:.2f} %"
+        )
+    for claim in result.claims:
+        output.note(f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text}: {claim.measured}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    given = parser().parse_args(arguments)
+    output = Output(as_json=given.json)
+    began = time.monotonic()
+    try:
+        settings = settings_of(given)
+        with progress_bar(output) as open_bar:
+            result = run_poster(settings, jobs=given.jobs, dask=given.dask, progress=open_bar("poster"))
+    except (BadInput, ClusterError, PlanError, TopologyError) as error:
+        print(f"poster: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("poster: stopped", file=sys.stderr)
+        return 130
+    files, figures = write_files(result, given.out)
+    page = write_poster_report(given.out / "report.html", result, figures)
+    output.data(result.as_data())
+    show(result, output)
+    output.note(f"wrote {', '.join(str(path) for path in [*files, page])} and {len(figures)} figures")
+    output.note(f"{time.monotonic() - began:.0f} s")
+    return 0 if all(claim.holds for claim in result.claims) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

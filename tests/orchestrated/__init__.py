@@ -1,0 +1,1 @@
+"""An orchestrator, a network and tasks on one bench, for tests."""

@@ -1,0 +1,136 @@
+"""A world that stays, and orchestrators that come and go."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from p4reduce.cluster.orchestrated.world import World
+from p4reduce.cluster.programs import bundled
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.orchestrator import Executor, Options, Orchestrator, Phase, Store, TaskState
+from p4reduce.control_plane.orchestrator.inventory import Inventory
+from p4reduce.control_plane.orchestrator.states import ENDED
+from p4reduce.control_plane.scheduling import Policy, Task, policy_named
+from p4reduce.topologies import Topology, leaf_spine
+
+PS_PER_US = 10**6
+PS_PER_MS = 10**9
+LANES = 64
+PROGRAM = bundled(LANES)
+OPTIONS = Options(lanes=LANES, control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS)
+
+
+class Killed(BaseException):
+    """The orchestrator ends here, as if by kill -9: nothing of it runs any more."""
+
+
+class KillAt:
+    """Ends the orchestrator at its ``number``-th step of that name (any name: None)."""
+
+    def __init__(self, number: int, step: str | None = None) -> None:
+        self.left, self.step = number, step
+        self.seen: list[str] = []
+
+    def __call__(self, step: str) -> None:
+        self.seen.append(step)
+        if self.step in (None, step):
+            self.left -= 1
+            if self.left == 0:
+                raise Killed(step)
+
+
+def nothing(step: str) -> None:
+    """A step that goes on."""
+
+
+def two_spines() -> Topology:
+    """Two ways between any two leaves, so that a tree can be swapped."""
+    return leaf_spine(leaves=3, spines=2, hosts=2, servers=1)
+
+
+def some_tasks(elements: int = 4000, rounds: int = 3) -> list[Task]:
+    """Two tasks that share switches and a host, one after the other."""
+    return [
+        Task("first", "server1", ("h1", "h3", "h5"), elements, rounds, 20 * PS_PER_US, 10**9),
+        Task("second", "h6", ("h2", "h4", "h5"), elements, rounds, 10 * PS_PER_US, 10**9, arrival_ps=30 * PS_PER_US),
+    ]
+
+
+@contextmanager
+def orchestrating(
+    world: World,
+    store: Store,
+    *,
+    policy: str | Policy = "steiner",
+    options: Options = OPTIONS,
+    checkpoint: Callable[[str], None] = nothing,
+    executor: Executor | None = None,
+) -> Iterator[Orchestrator]:
+    """An orchestrator with a controller of its own, as a new process would have."""
+    term = store.take_charge()
+    targets = world.switches.targets()
+    with Controller(world.topology, targets, PROGRAM.p4info, PROGRAM.json, election_id=term, keep=True) as controller:
+        chosen = policy_named(policy) if isinstance(policy, str) else policy
+        name = policy if isinstance(policy, str) else "own"
+        yield Orchestrator(
+            store, controller, executor or world, chosen, name=name, options=options, checkpoint=checkpoint
+        )
+
+
+def open_store(path: Path) -> Store:
+    """A database that need not survive a crash of the machine: tests would wait for the disk."""
+    return Store(path, synchronous=False)
+
+
+def run_killed(world: World, path: Path, kills: list[KillAt], **options: object) -> list[str]:
+    """Run until all tasks have ended, with a new orchestrator after each kill; the steps that were taken."""
+    steps: list[str] = []
+    for kill in [*kills, KillAt(0)]:
+        with open_store(path) as store:
+            try:
+                with orchestrating(world, store, checkpoint=kill, **options) as orchestrator:  # type: ignore[arg-type]
+                    orchestrator.run()
+            except Killed:
+                steps += kill.seen
+                continue
+            steps += kill.seen
+            break
+    return steps
+
+
+def digests(store: Store) -> dict[str, str | None]:
+    """What the tasks computed, by name."""
+    return {row.name: row.digest for row in store.tasks()}
+
+
+def undisturbed(
+    tmp_path: Path, tasks: list[Task], topology: Topology, policy: str = "steiner"
+) -> dict[str, str | None]:
+    """The digests of a run in which nothing goes wrong."""
+    with World(topology, PROGRAM) as world, open_store(tmp_path / "undisturbed.sqlite") as store:
+        store.submit(tasks)
+        with orchestrating(world, store, policy=policy) as orchestrator:
+            orchestrator.run()
+        assert {row.state for row in store.tasks()} <= {TaskState.FINISHED, TaskState.RESCHEDULED}
+        return digests(store)
+
+
+def check_end(world: World, store: Store) -> None:
+    """All tasks have ended with a reason where one is due, switches are empty, keys were used once."""
+    for row in store.tasks():
+        assert row.state in ENDED, row
+        assert row.state is TaskState.FINISHED or row.reason, row
+    plans = store.plans(tuple(Phase))
+    assert all(plan.phase is Phase.REMOVED for plan in plans)
+    assert len({(plan.job, plan.epoch) for plan in plans}) == len({plan.generation for plan in plans}) == len(plans)
+    targets = world.switches.targets()
+    with Controller(
+        world.topology, targets, PROGRAM.p4info, PROGRAM.json, election_id=store.take_charge(), keep=True
+    ) as controller:
+        assert Inventory.read(controller).strangers([]) == {}
+
+
+def rounds_of(store: Store, tasks: Mapping[str, int]) -> None:
+    """Every round of these tasks is in the database once."""
+    for name, rounds in tasks.items():
+        assert [row["round"] for row in store.history.rounds(name)] == list(range(rounds))

@@ -1,0 +1,1 @@
+"""What tests of runs in real time share."""
