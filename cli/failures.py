@@ -62,13 +62,14 @@ def exit_code(error: Exception) -> int | None:
     from p4reduce.control_plane.errors import ControllerError, PlanError  # noqa: PLC0415
     from p4reduce.dataplane.model.errors import ProgramError  # noqa: PLC0415
     from p4reduce.fabric.errors import FabricError  # noqa: PLC0415
+    from p4reduce.fabric.real.errors import RealError  # noqa: PLC0415
     from p4reduce.topologies.model import TopologyError  # noqa: PLC0415
     from p4reduce.workers.training.digits import DataError  # noqa: PLC0415
 
     described = ExperimentError | TopologyError | PlanError | ProgramError | FabricError
     if isinstance(error, BadInput | DataError | described):
         return EXIT_BAD_INPUT
-    if isinstance(error, Failed | ClusterError | ControllerError | OSError | MemoryError):
+    if isinstance(error, Failed | ClusterError | ControllerError | RealError | OSError | MemoryError):
         return EXIT_FAILED
     return None
 

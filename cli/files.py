@@ -53,7 +53,7 @@ def results_json(results: Sequence[RunResult]) -> str:
     """Stable JSON of one run or of several: the same runs give the same bytes."""
     if len(results) == 1:
         return results[0].to_json()
-    runs = [dataclasses.asdict(result) for result in results]
+    runs = [result.plain() for result in results]
     return json.dumps({"runs": runs}, indent=1, sort_keys=True) + "\n"
 
 

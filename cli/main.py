@@ -6,7 +6,25 @@ from typing import Annotated, Any, Final
 import typer
 
 from p4reduce import __version__
-from p4reduce.cli.commands import compare, demo, doctor, lab, launch, plan, report, run, sweep, switch, topo, trace
+from p4reduce.cli.commands import (
+    clean,
+    compare,
+    confirm,
+    demo,
+    doctor,
+    lab,
+    launch,
+    net,
+    orchestrate,
+    plan,
+    report,
+    run,
+    sweep,
+    switch,
+    tasks,
+    topo,
+    trace,
+)
 from p4reduce.cli.examples import epilog, help_of
 
 app = typer.Typer(
@@ -48,11 +66,16 @@ _add("demo", demo.demo, demo.EXAMPLES)
 _add("run", run.run, run.EXAMPLES)
 _add("launch", launch.launch, launch.EXAMPLES, context_settings=PASS_ON)
 _add("compare", compare.compare, compare.EXAMPLES)
+_add("confirm", confirm.confirm, confirm.EXAMPLES)
 _add("sweep", sweep.sweep, sweep.EXAMPLES)
 app.add_typer(topo.app, name="topo")
 app.add_typer(plan.app, name="plan")
 _add("trace", trace.trace, trace.EXAMPLES)
 _add("switch", switch.switch, switch.EXAMPLES)
+app.add_typer(net.app, name="net")
+app.add_typer(tasks.app, name="tasks")
+_add("orchestrate", orchestrate.orchestrate, orchestrate.EXAMPLES)
 app.add_typer(lab.app, name="lab")
 _add("report", report.report, report.EXAMPLES)
+_add("clean", clean.clean, clean.EXAMPLES)
 _add("doctor", doctor.doctor, doctor.EXAMPLES)

@@ -8,7 +8,7 @@ from p4reduce.cli.files import write_results
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.report.page import write_report
-from p4reduce.cli.summary import faults_of, print_table
+from p4reduce.cli.summary import faults_of, print_real, print_table
 from p4reduce.cluster.experiment import Experiment
 from p4reduce.cluster.result import RunResult
 
@@ -17,19 +17,22 @@ def run_all(
     experiments: Sequence[Experiment], output: Output, *, capture: Path | None = None, verb: str = "run"
 ) -> list[RunResult]:
     """Run one experiment after the other, with a bar for each. ``capture`` is a pcap file for the first."""
-    from p4reduce.cluster.runner import run_experiment  # noqa: PLC0415  (slow to import)
+    from p4reduce.cluster.real.run import run_real  # noqa: PLC0415  (slow to import)
+    from p4reduce.cluster.runner import run_experiment  # noqa: PLC0415
 
     results = []
     with progress_bar(output) as open_bar:
         for number, experiment in enumerate(experiments):
             bar = open_bar(f"{verb} {experiment.plan}")
-            results.append(run_experiment(experiment, progress=bar, capture=None if number else capture))
+            run = run_real if experiment.time == "real" else run_experiment
+            results.append(run(experiment, progress=bar, capture=None if number else capture))
     return results
 
 
 def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, title: str) -> None:
     """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed."""
     print_table(output, results, title)
+    print_real(output, results)
     if out is not None:
         paths = [*write_results(out, results), write_report(out / "report.html", results, title=title)]
         output.note("wrote " + ", ".join(str(path) for path in paths))

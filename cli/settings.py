@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from p4reduce.cli.failures import BadInput
-from p4reduce.cluster.experiment import Experiment
+from p4reduce.cluster.experiment import REAL_TIME_FIELDS, Experiment
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Flag:
 
 
 NETWORK, WORK, NUMBERS, FAULTS, PROGRAM = "Network", "Work", "Numbers and window", "Faults on every link", "P4 program"
+REAL_TIME: Final = "Real time"
 
 FLAGS: Final = (
     Flag("topology", str, NETWORK, "File, bundled name ('p4reduce topo list') or builder with parameters.", "-t"),
@@ -78,6 +79,11 @@ FLAGS: Final = (
     Flag("faults.corrupt", float, FAULTS, "Probability that a frame arrives damaged (and is dropped)."),
     Flag("p4_json", Path, PROGRAM, "Your own program (p4c's JSON) in place of the bundled one."),
     Flag("p4_info", Path, PROGRAM, "P4Info of your own program."),
+    Flag("target", str, REAL_TIME, "Who executes the P4 program; bmv2 means real time.", None, "embedded|bmv2"),
+    Flag("time", str, REAL_TIME, "An exact simulation, or processes with sockets.", None, "virtual|real"),
+    Flag("links", str, REAL_TIME, "Pairs of interfaces, or datagrams on loopback (no root).", None, "veth|udp"),
+    Flag("unshaped", bool, REAL_TIME, "Links as fast as the machine, not at the topology's rates."),
+    Flag("budget_s", float, REAL_TIME, "Wall-clock seconds after which the run is ended."),
 )
 BY_FIELD: Final = {flag.field: flag for flag in FLAGS}
 
@@ -125,12 +131,15 @@ class Settings:
         return f"{where}{message}{shown}"
 
 
-def experiment_options(*, omit: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def experiment_options(
+    *, omit: tuple[str, ...] = (), real_time: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of commands: replaces their parameter ``settings`` by ``--config`` and a flag for every field.
 
-    ``omit`` names fields for which the command has flags of its own.
+    ``omit`` names fields for which the command has flags of its own; ``real_time`` adds those of real time.
     """
-    flags = [flag for flag in FLAGS if flag.field not in omit]
+    left_out = omit if real_time else (*omit, *REAL_TIME_FIELDS)
+    flags = [flag for flag in FLAGS if flag.field not in left_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [value for name, value in inspect.signature(command).parameters.items() if name != "settings"]

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from p4reduce.cli.output import Output
-from p4reduce.cli.units import PS_PER_US, bytes_text, share_text, small_text, time_text
+from p4reduce.cli.units import PS_PER_US, bytes_text, rate_text, share_text, small_text, time_text
 from p4reduce.cluster.result import RunResult, TrainingResult
 
 
@@ -82,7 +82,7 @@ COLUMNS: Final = tuple(field.name for field in fields(Summary))
 
 
 def summarize(result: RunResult) -> dict[str, Any]:
-    """The row of a run, by column."""
+    """The row of a run, by column; runs in real time have some columns more."""
     network, training, settings = result.network, result.training, result.experiment
     faults = settings.get("faults") or {}
     error, bound = largest_error(result)
@@ -125,13 +125,42 @@ def summarize(result: RunResult) -> dict[str, Any]:
         commit=result.provenance.get("commit", "-"),
         p4_json_sha256=result.provenance.get("p4_json_sha256", "-"),
     )
-    return asdict(summary)
+    if result.real is None:
+        return asdict(summary)
+    real = result.real
+    return {
+        **asdict(summary),
+        "target": real.target,
+        "links": real.links,
+        "goodput_bps": real.goodput_bps,
+        "packets_per_s": real.packets_per_s,
+        "lost": real.lost,
+        "kernel_drops": real.kernel_drops,
+        **{f"cpu_{name}_s": used for name, used in real.cpu_s.items()},
+    }
 
 
 def print_table(output: Output, results: Sequence[RunResult], title: str | None = None) -> None:
     """One line for each run. Columns that no run fills are left out."""
     names, rows = table_of(results)
     output.table(names, rows, title=title)
+
+
+def print_real(output: Output, results: Sequence[RunResult]) -> None:
+    """What the wall clock adds to the table of runs in real time; nothing for others."""
+    rows = []
+    for result in results:
+        real = result.real
+        if real is None:
+            continue
+        windows = [one["window_mean"] for one in real.workers.values()]
+        cells = [result.network.plan, f"{real.target}, {real.links}", real.shaping, rate_text(real.goodput_bps)]
+        cells += [f"{real.packets_per_s:,.0f}", f"{real.cpu_s['switches'] + real.cpu_s['session']:.2f} s"]
+        cells += [f"{real.cpu_s['workers']:.2f} s", f"{real.lost:,}", f"{real.kernel_drops:,}"]
+        rows.append([*cells, f"{min(windows)} to {max(windows)} of {result.network.window}"])
+    if rows:
+        names = ["plan", "ran on", "links shaped by", "goodput", "packets/s", "CPU switches", "CPU workers"]
+        output.table([*names, "lost on purpose", "by the kernel", "mean window"], rows)
 
 
 def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:

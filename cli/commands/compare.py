@@ -25,7 +25,7 @@ EXAMPLES: Final = (
 )
 
 
-@experiment_options(omit=("plan",))
+@experiment_options(omit=("plan",), real_time=True)
 @guarded
 def compare(
     settings: Settings, plans: Plans = DEFAULT_PLANS, out: Out = Path("out/compare"), as_json: Json = False

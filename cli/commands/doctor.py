@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -20,20 +19,23 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else
 NEEDED: Final = (
     "finsy",
     "grpcio",
+    "joblib",
     "llvmlite",
+    "matplotlib",
     "networkx",
     "numba",
     "numpy",
     "pydantic",
+    "pyroute2",
     "rich",
     "scapy",
+    "scipy",
     "topohub",
     "typer",
 )
 TOOLS: Final = (
     ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
-    ("docker", "p4c (and BMv2) without installing them: image p4lang/p4c"),
-    ("simple_switch_grpc", "the reference switch BMv2: 'make bmv2-check'"),
+    ("vagrant", "a virtual machine with p4c, BMv2 and the project: 'vagrant up' (docs/bmv2.md)"),
     ("tshark", "reading captures on the command line (Wireshark for the eye)"),
     ("git", "the commit in every result's provenance"),
 )
@@ -79,8 +81,12 @@ def examine() -> list[Finding]:
         *(Finding(name, _package(name), True, "p4reduce itself") for name in NEEDED),
         _compiled(),
         Finding("scikit-learn", _package("scikit-learn"), False, "the digits of 'demo' (pip install 'p4reduce[demo]')"),
+        Finding("torch", _package("torch"), False, "PyTorch scripts in 'launch', and gloo to compare with"),
         *(Finding(name, _tool(name), False, purpose) for name, purpose in TOOLS),
-        Finding("network namespaces", _namespaces(), False, "BMv2 on virtual links (root, or user namespaces)"),
+        *_docker(),
+        _bmv2(),
+        _namespaces(),
+        _shell(),
     ]
 
 
@@ -115,17 +121,44 @@ def _tool(name: str) -> str | None:
     return next((line for line in lines if any(letter.isdigit() for letter in line)), path)
 
 
-def _namespaces() -> str | None:
-    if os.geteuid() == 0:
-        return "root"
-    limit = Path("/proc/sys/user/max_user_namespaces")
-    unshare = shutil.which("unshare")
-    if unshare is None or not limit.exists() or limit.read_text().strip() == "0":
-        return None
+def _docker() -> list[Finding]:
+    """Docker, and whether the image is here; asks the daemon, which may be off."""
+    from p4reduce.fabric.real.bmv2 import IMAGE, docker_image  # noqa: PLC0415  (slow to import)
+
+    image = docker_image()
+    return [
+        Finding("docker", _tool("docker"), False, f"programs out of the image {IMAGE}"),
+        Finding(f"image {IMAGE}", image and image[:19], False, f"p4c and BMv2, not installed: 'docker pull {IMAGE}'"),
+    ]
+
+
+def _bmv2() -> Finding:
+    """BMv2 without taking it out of an image: looking changes nothing."""
+    from p4reduce.fabric.real.bmv2 import IMAGE, docker_image, find_installed  # noqa: PLC0415  (slow to import)
+    from p4reduce.fabric.real.errors import RealError  # noqa: PLC0415
+
+    purpose = "the reference switch: '--target bmv2', 'make bmv2-demo' (docs/bmv2.md)"
     try:
-        done = subprocess.run(
-            [unshare, "--user", "--map-root-user", "--net", "true"], capture_output=True, timeout=TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return "user namespaces" if done.returncode == 0 else None
+        bmv2 = find_installed()
+    except RealError as error:
+        return Finding("BMv2", None, False, f"{purpose}; {error}")
+    if bmv2 is not None:
+        return Finding("BMv2", f"{bmv2.version() or 'does not say its version'} ({bmv2.origin})", False, purpose)
+    return Finding("BMv2", f"in Docker image {IMAGE}" if docker_image() else None, False, purpose)
+
+
+def _namespaces() -> Finding:
+    from p4reduce.fabric.real.net import why_not  # noqa: PLC0415  (slow to import)
+
+    purpose = "hosts and links of the kernel: '--time real', 'p4reduce net'"
+    reason = why_not()
+    if reason is not None:
+        return Finding("network namespaces", None, False, f"{purpose}; here: {reason}")
+    return Finding("network namespaces", "as root" if os.geteuid() == 0 else "in user namespaces", False, purpose)
+
+
+def _shell() -> Finding:
+    from p4reduce.cli.net import shell  # noqa: PLC0415
+
+    found = str(shell.python()) if shell.is_there() else None
+    return Finding("p4runtime-shell", found, False, "'p4reduce net shell' ('make clients' gets it)")

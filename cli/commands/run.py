@@ -19,11 +19,13 @@ EXAMPLES: Final = (
     "p4reduce run --model digits --plan ring --out out/ring",
     "p4reduce run -t fat-tree-4 -p mst --rate 100G --loss 0.01 --seed 7",
     "p4reduce run --config my.yaml --lanes 64 --pcap run.pcap",
+    "p4reduce run -t star8 --target bmv2 --loss 0.01    # real switches, real sockets (root, BMv2)",
+    "p4reduce run -t star8 --time real --links udp      # real sockets without root",
     "p4reduce run --json | jq .network.ratio_to_bound",
 )
 
 
-@experiment_options()
+@experiment_options(real_time=True)
 @guarded
 def run(settings: Settings, out: Out = None, pcap: Pcap = None, as_json: Json = False) -> None:
     """Run one collective or one training through the switches.

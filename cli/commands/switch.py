@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.failures import BadInput, Failed, guarded
-from p4reduce.cli.switch.addresses import check_address, device_ids, device_port, port_file
+from p4reduce.cli.switch.addresses import check_address, device_ids, device_port, port_file, port_spec
 from p4reduce.dataplane.abi import MAX_PORT
 
 if TYPE_CHECKING:
@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from p4reduce.cli.switch.captures import Arrival
     from p4reduce.cli.switch.process import SwitchProcess
     from p4reduce.dataplane.p4runtime import Tls
+    from p4reduce.fabric.real.io.ports import PortSpec
+    from p4reduce.fabric.real.switches import RealSwitches
+
+REAL_CPU_PORT: Final = 510
+"""of switches with interfaces (fabric/queues.py)"""
 
 EXAMPLES: Final = (
     "p4reduce switch --grpc-addr 127.0.0.1:9559",
     "p4reduce switch --device-id 1-300 --grpc-addr 127.0.0.1:0 --json",
     "p4reduce switch prog.json --pcap-in 1=in.pcap --pcap-out 2=out.pcap --wait-signal --once",
+    "p4reduce switch prog.json -i 1@veth0 -i 2@udp:192.0.2.1:5002:192.0.2.7:5002",
     "p4reduce switch --grpc-addr 0.0.0.0:9559 --tls-cert switch.crt --tls-key switch.key --tls-ca clients.crt",
 )
 
@@ -39,7 +45,12 @@ P4InfoFile = Annotated[
 DeviceIds = Annotated[str, typer.Option("--device-id", help="P4Runtime device ids: 1, 1-300 or 1-3,7.")]
 Address = Annotated[str, typer.Option("--grpc-addr", help="host:port for P4Runtime; port 0 takes a free one.")]
 Interfaces = Annotated[
-    list[str] | None, typer.Option("--interface", "-i", help="PORT@NAME; with --use-files, as in simple_switch.")
+    list[str] | None,
+    typer.Option(
+        "--interface",
+        "-i",
+        help="[DEVICE:]PORT@NAME: a network interface (needs root), or NAME udp:ADDRESS:PORT:ADDRESS:PORT, own first.",
+    ),
 ]
 UseFiles = Annotated[bool, typer.Option("--use-files", help="-i PORT@NAME means NAME_in.pcap and NAME_out.pcap.")]
 PcapIn = Annotated[
@@ -88,12 +99,14 @@ def switch(
 ) -> None:
     """Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.
 
-    Prints the address that it listens on, then serves until Ctrl-C or SIGTERM. Ports are virtual: frames come from pcap
-    files, in the order of their time stamps, and what leaves is written to pcap files. Without a program the
-    frames wait for a controller to set one; to write table entries first, use --wait-signal and 'kill -USR1'.
+    Prints the address that it listens on, then serves until Ctrl-C or SIGTERM. Ports are network interfaces or UDP
+    sockets (-i), or virtual: then frames come from pcap files, in the order of their time stamps, and what leaves is
+    written to pcap files. Without a program the frames wait for a controller to set one (those of interfaces are
+    dropped meanwhile); to write table entries first, use --wait-signal and 'kill -USR1'.
     """
     from p4reduce.cli.switch.captures import Recorder, arrivals  # noqa: PLC0415  (slow to import)
     from p4reduce.cli.switch.process import SwitchProcess  # noqa: PLC0415
+    from p4reduce.fabric.errors import FabricError  # noqa: PLC0415
 
     ids = device_ids(devices)
     tls = _tls(tls_cert, tls_key, tls_ca)
@@ -103,23 +116,39 @@ def switch(
         raise BadInput("--wait-pipeline: the pipeline is set at the start, because a program is given")
     inputs = [port_file("--pcap-in", text, ids) for text in pcap_in or ()]
     outputs = [port_file("--pcap-out", text, ids) for text in pcap_out or ()]
-    for device_id, port, name in _interfaces(interfaces or [], ids, use_files=use_files):
+    ports: dict[int, dict[int, PortSpec]] = {}
+    for device_id, port, name in _interfaces(interfaces or [], ids):
+        if not use_files:
+            if port in ports.setdefault(device_id, {}):
+                raise BadInput(f"-i {port}@{name}: port {port} of device {device_id} is an interface already")
+            ports[device_id][port] = port_spec(name)
+            continue
         inputs += [(device_id, port, path)] if (path := Path(f"{name}_in.pcap")).exists() else []
         outputs.append((device_id, port, Path(f"{name}_out.pcap")))
+    if ports:
+        _check_real(cpu_port=cpu_port, executor=executor, files=bool(inputs or outputs))
     if once and not inputs:
         raise BadInput("--once: nothing is played; give --pcap-in")
     frames, recorder = arrivals(inputs), Recorder(outputs)
     stop, go = Event(), Event()
     if not wait_signal:
         go.set()
-    process = SwitchProcess(address, ids, cpu_port=cpu_port, executor=executor, recorder=recorder, tls=tls)
+    try:
+        process = SwitchProcess(
+            address, ids, cpu_port=cpu_port, executor=executor, recorder=recorder, tls=tls, ports=ports or None
+        )
+    except FabricError as error:
+        raise BadInput(f"-i: {error}") from None
     if config is not None:
         _commit(process, ids, config)
     _handle_signals(stop, go)
     with process:
         say = partial(_say, as_json=as_json)
-        say({"event": "listening", "address": process.server.address, "devices": ids, "tls": tls is not None})
+        real = {} if process.real is None else {"ports": _behind(process.real, ports)}
+        say({"event": "listening", "address": process.server.address, "devices": ids, "tls": tls is not None, **real})
         _serve(process, frames, stop=stop, go=go, once=once, say=say)
+    if process.real is not None:
+        say({"event": "stopped", "ports": _counted(process.real)})
 
 
 def _serve(
@@ -169,6 +198,9 @@ def _say(event: dict[str, object], *, as_json: bool) -> None:
     elif event["event"] == "listening":
         secured = "TLS" if event["tls"] else "no TLS"
         print(f"P4Runtime on {event['address']} ({secured}), devices: {event['devices']}", flush=True)
+    elif event["event"] == "stopped":
+        for port in cast("list[dict[str, object]]", event["ports"]):
+            print("  ".join(f"{name} {value}" for name, value in port.items()), flush=True)
     else:
         print(f"played {event['frames']} frames, {event['dropped']} dropped; sent: {event['sent']}", flush=True)
 
@@ -223,17 +255,46 @@ def _commit(process: "SwitchProcess", ids: list[int], config: "p4r.ForwardingPip
         raise BadInput(error.message) from None
 
 
-def _interfaces(texts: list[str], ids: list[int], *, use_files: bool) -> list[tuple[int, int, str]]:
+def _interfaces(texts: list[str], ids: list[int]) -> list[tuple[int, int, str]]:
     """(device id, port, name) of each -i PORT@NAME."""
     found = []
     for text in texts:
         port, at, name = text.partition("@")
         if not at or not name:
             raise BadInput(f"-i {text}: expected PORT@NAME")
-        if not use_files:
-            raise BadInput(
-                f"-i {text}: this switch has no network interfaces; with --use-files, {name}_in.pcap is played and "
-                f"{name}_out.pcap is written"
-            )
         found.append((*device_port("-i", port, ids), name))
     return found
+
+
+def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
+    if files:
+        raise BadInput("-i: pcap files and interfaces do not go together; --use-files makes files of -i, too")
+    if executor != "compiled":
+        raise BadInput("--executor interpreted: interfaces need machine code; leave it out, or play pcap files")
+    if cpu_port != REAL_CPU_PORT:
+        raise BadInput(f"--cpu-port {cpu_port}: with interfaces it is {REAL_CPU_PORT}")
+
+
+def _behind(real: "RealSwitches", ports: "dict[int, dict[int, PortSpec]]") -> list[dict[str, object]]:
+    """What is behind every port: an interface, or the address at which a UDP port listens."""
+    found: list[dict[str, object]] = []
+    for device_id, own in ports.items():
+        for port, spec in own.items():
+            udp = str(spec).startswith("udp:")
+            at = "{}:{}".format(*real.address(f"switch{device_id}", port)) if udp else str(spec)
+            found.append({"device": device_id, "port": port, "at": at})
+    return found
+
+
+def _counted(real: "RealSwitches") -> list[dict[str, object]]:
+    """What every port counted."""
+    return [
+        {
+            "device": int(name.removeprefix("switch")),
+            "port": port,
+            "received": seen.received_frames,
+            "sent": seen.sent.delivered,
+            "dropped": seen.sent.queue_drops + seen.send_failures + seen.overrun + seen.oversize + seen.unprogrammed,
+        }
+        for (name, port), seen in real.port_counters().items()
+    ]

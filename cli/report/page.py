@@ -77,7 +77,8 @@ def _lead(results: Sequence[RunResult]) -> str:
     return (
         f"{what}: {network.workers} workers on {network.topology}, {network.elements:,} float32 "
         f"({bytes_text(4 * network.elements)}) for each worker and iteration, {network.lanes} lanes a packet. "
-        "Every figure comes from frames that passed the P4 program; times are virtual and exact."
+        "Every figure comes from frames that passed the P4 program; times are "
+        + ("of the wall clock of one machine." if first.real else "virtual and exact.")
     )
 
 

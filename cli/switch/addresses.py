@@ -3,10 +3,13 @@
 import ipaddress
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from p4reduce.cli.failures import BadInput
 from p4reduce.dataplane.abi import MAX_PORT
+
+if TYPE_CHECKING:
+    from p4reduce.fabric.real.io.ports import PortSpec
 
 MAX_DEVICES: Final = 4096
 """Devices of one process; a guard against a slip in a range."""
@@ -80,3 +83,30 @@ def device_port(option: str, text: str, devices: list[int]) -> tuple[int, int]:
     if not device.isascii() or not device.isdigit() or int(device) not in devices:
         raise BadInput(f"{option} {text}: there is no device {device!r}; see --device-id")
     return int(device), int(port)
+
+
+_UDP: Final = re.compile(
+    r"udp:(?P<local>[^:\[\]]+|\[[^\]]+\]):(?P<port>\d+):(?P<remote>[^:\[\]]+|\[[^\]]+\]):(?P<to>\d+)"
+)
+
+
+def port_spec(text: str) -> "PortSpec":
+    """What is behind a port: "veth0", or "udp:127.0.0.1:5001:192.0.2.7:5001" (own address, the other's).
+
+    IPv6 addresses stand in brackets. Raises BadInput.
+    """
+    from p4reduce.fabric.real.io.ports import Udp, Veth  # noqa: PLC0415  (slow to import)
+
+    if not text.startswith("udp:"):
+        return Veth(text, shaped=True)  # whatever the user has put on the interface
+    found = _UDP.fullmatch(text)
+    if found is None or max(int(found["port"]), int(found["to"])) > 65535:
+        raise BadInput(f"-i …@{text}: expected udp:ADDRESS:PORT:ADDRESS:PORT, own address first")
+    return Udp((_ip(text, found["local"]), int(found["port"])), (_ip(text, found["remote"]), int(found["to"])))
+
+
+def _ip(text: str, address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address.strip("[]")))
+    except ValueError:
+        raise BadInput(f"-i …@{text}: {address} is no IP address") from None

@@ -1,0 +1,177 @@
+"""``p4reduce orchestrate``: runs the tasks of a database."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from p4reduce.cli.commands.run import Json
+from p4reduce.cli.commands.tasks import DATABASE, Database, open_store, task_data, task_table
+from p4reduce.cli.failures import BadInput, Failed, guarded
+from p4reduce.cli.output import Output
+from p4reduce.cli.progress import progress_bar
+from p4reduce.cli.units import time_text
+from p4reduce.topologies import load, parse_delay, to_yaml
+
+if TYPE_CHECKING:
+    from p4reduce.cluster.orchestrated.client import RemoteExecutor
+    from p4reduce.control_plane.orchestrator import Orchestrator, Store
+
+Topo = Annotated[
+    str | None, typer.Option("--topology", "-t", help="File, bundled name or builder; not needed where it runs.")
+]
+PolicyName = Annotated[str, typer.Option("--policy", "-p", help="steiner, overlay-mst, spt, exact, spff-ina, spff.")]
+Lanes = Annotated[int, typer.Option("--lanes", "-l", help="int32 lanes of a full packet: 64 or 256.")]
+Threshold = Annotated[
+    float, typer.Option("--threshold", help="Swap a running task's trees if that saves so many times its cost.", min=0)
+]
+Forced = Annotated[bool, typer.Option("--only-forced", help="Never swap trees to save bandwidth.")]
+Latency = Annotated[str, typer.Option("--control-latency", help="Virtual time from a decision to its effect.")]
+Measure = Annotated[str, typer.Option("--measure", help="Virtual time between readings of all counters.")]
+Links = Annotated[list[str] | None, typer.Option("--cut", help="Cut a link: 'leaf1,spine1@5ms'; may be repeated.")]
+Mended = Annotated[list[str] | None, typer.Option("--mend", help="The same to mend it.")]
+SocketPath = Annotated[
+    Path | None, typer.Option("--socket", help="Where the network's process listens.", show_default="beside the file")
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the network's process running at the end.")]
+EXAMPLES: Final = (
+    "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
+    "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
+    "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
+)
+
+
+@guarded
+def orchestrate(
+    *,
+    database: Database = DATABASE,
+    topology: Topo = None,
+    policy: PolicyName = "steiner",
+    lanes: Lanes = 256,
+    threshold: Threshold = 1.0,
+    only_forced: Forced = False,
+    control_latency: Latency = "1ms",
+    measure: Measure = "10ms",
+    cut: Links = None,
+    mend: Mended = None,
+    socket: SocketPath = None,
+    keep: Keep = False,
+    as_json: Json = False,
+) -> None:
+    """Run the tasks of a database until all have ended.
+
+    Hosts, links and switches run in a process of their own, which this command starts where none listens at the
+    socket, and ends when all is done. Killed at any moment, the command goes on where it was when it is called again.
+    """
+    from p4reduce.cluster.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
+    from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
+
+    output = Output(as_json=as_json)
+    policy_named(policy)
+    if lanes not in (64, 256):
+        raise BadInput(f"--lanes: {lanes}: the bundled programs have 64 or 256")
+    options = Options(
+        lanes=lanes,
+        control_latency_ps=_delay(control_latency, "--control-latency", least=0),
+        measure_every_ps=_delay(measure, "--measure", least=1),
+        threshold=None if only_forced else threshold,
+    )
+    changes = [*_link_changes(cut, "--cut", up=False), *_link_changes(mend, "--mend", up=True)]
+    socket = socket or database.with_name(database.name + ".socket")
+    with open_store(database) as store, handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
+        executor = _network(socket, topology, lanes)
+        try:
+            for a, b, up, at_ps in changes:
+                executor.change_link(a, b, up=up, at_ps=at_ps)
+            _run(store, executor, policy, options, output)
+        finally:
+            if keep:
+                executor.close()
+            else:
+                executor.end()
+                _drop_empty(socket.with_name(socket.name + ".log"))
+        rows = store.tasks()
+    output.data([task_data(row) for row in rows])
+    task_table(output, rows)
+    failed = [row.name for row in rows if row.state != "finished"]
+    if failed:
+        raise Failed(f"{len(failed)} of {len(rows)} tasks did not finish: {', '.join(failed[:8])}; see 'tasks show'")
+
+
+def _network(socket: Path, topology: str | None, lanes: int) -> "RemoteExecutor":
+    """The network's process, started if there is none."""
+    from p4reduce.cluster.errors import ClusterError  # noqa: PLC0415  (slow to import)
+    from p4reduce.cluster.orchestrated.client import RemoteExecutor  # noqa: PLC0415
+    from p4reduce.cluster.orchestrated.process import start_network  # noqa: PLC0415
+    from p4reduce.cluster.programs import bundled  # noqa: PLC0415
+
+    try:
+        executor = RemoteExecutor(socket)
+    except ClusterError:
+        if topology is None:
+            raise BadInput(f"--topology: no network runs at {socket}; say which to start") from None
+        load(topology)  # a mistake in it is named at once
+        start_network(socket, topology, lanes=lanes)
+        return RemoteExecutor(socket)
+    if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):
+        executor.close()
+        raise BadInput(f"--topology: the network at {socket} is {executor.topology.name!r}, another one")
+    if executor.program != bundled(lanes).sha256:
+        executor.close()
+        raise BadInput(f"--lanes: the switches at {socket} run another program than that for {lanes}")
+    return executor
+
+
+def _run(store: "Store", executor: "RemoteExecutor", policy: str, options: Any, output: Output) -> None:
+    from p4reduce.cluster.programs import bundled  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.controller import Controller  # noqa: PLC0415
+    from p4reduce.control_plane.orchestrator import Orchestrator  # noqa: PLC0415
+    from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
+
+    program = bundled(options.lanes)
+    term = store.take_charge()
+    with Controller(
+        executor.topology, executor.targets, program.p4info, program.json, election_id=term, keep=True
+    ) as controller:
+        orchestrator = Orchestrator(store, controller, executor, policy_named(policy), name=policy, options=options)
+        _follow(orchestrator, output)
+
+
+def _follow(orchestrator: "Orchestrator", output: Output) -> None:
+    from p4reduce.control_plane.orchestrator.states import ENDED  # noqa: PLC0415  (slow to import)
+
+    with progress_bar(output) as open_bar:
+        bar = open_bar("tasks")
+        while orchestrator.step():
+            rows = orchestrator.store.tasks()
+            ended = sum(row.state in ENDED for row in rows)
+            bar(f"{ended} of {len(rows)} at {time_text(orchestrator.executor.now())}", ended, len(rows))
+
+
+def _drop_empty(log: Path) -> None:
+    """What the network wrote to standard error stays, if it wrote anything."""
+    if log.is_file() and not log.stat().st_size:
+        log.unlink()
+
+
+def _delay(text: str, flag: str, least: int) -> int:
+    try:
+        found = parse_delay(text)
+    except ValueError as error:
+        raise BadInput(f"{flag}: {error}") from None
+    if found < least:
+        raise BadInput(f"{flag}: {text} is too short")
+    return found
+
+
+def _link_changes(texts: list[str] | None, flag: str, *, up: bool) -> list[tuple[str, str, bool, int]]:
+    found = []
+    for text in texts or []:
+        ends, at, time = text.partition("@")
+        names = ends.split(",")
+        if not at or len(names) != 2:
+            raise BadInput(f"{flag}: {text!r}: expected two nodes and a time, as in 'leaf1,spine1@5ms'")
+        found.append((names[0].strip(), names[1].strip(), up, _delay(time.strip(), flag, least=0)))
+    return found

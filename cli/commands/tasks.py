@@ -1,0 +1,169 @@
+"""``p4reduce tasks``: AI tasks in a database."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from p4reduce.cli.commands.run import Json
+from p4reduce.cli.examples import epilog
+from p4reduce.cli.failures import BadInput, Failed, guarded
+from p4reduce.cli.output import Output
+from p4reduce.cli.units import time_text
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.orchestrator import Store, TaskRow
+
+app = typer.Typer(help="AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.", no_args_is_help=True)
+Database = Annotated[Path, typer.Option("--database", "-d", help="SQLite file of tasks, plans and measurements.")]
+DATABASE: Final = Path("tasks.sqlite")
+Name = Annotated[str, typer.Argument(help="The task's name.", show_default=False)]
+Traces = Annotated[list[Path], typer.Argument(help="Files with tasks: YAML, or CSV.", show_default=False)]
+EXAMPLES: Final = (
+    "p4reduce tasks submit tasks.yaml",
+    "p4reduce orchestrate --topology wan:graph=nobel-us,servers=1 --policy steiner",
+    "p4reduce tasks list --json",
+    "p4reduce tasks show task1",
+)
+
+
+@contextmanager
+def open_store(path: Path, *, new: bool = False) -> "Iterator[Store]":
+    """The database; what is wrong with it or with a task in it is the user's to mend."""
+    from p4reduce.control_plane.orchestrator import Store, StoreError, TaskError  # noqa: PLC0415  (slow to import)
+
+    if not new and not path.is_file():
+        raise BadInput(f"--database: {path}: there is no such file; 'p4reduce tasks submit' makes one")
+    try:
+        with Store(path) as store:
+            yield store
+    except TaskError as error:
+        raise BadInput(str(error)) from None
+    except StoreError as error:
+        raise Failed(str(error)) from None
+
+
+@app.command("submit", epilog=epilog(*EXAMPLES))
+@guarded
+def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False) -> None:
+    """Queue the tasks of files, all of them or none.
+
+    A YAML file has a list 'tasks', a CSV file a line for each task: name, server, workers (in CSV separated by
+    spaces), elements; if wanted rounds, training, demand, arrival, deadline, priority ('20us', '1G').
+    """
+    from p4reduce.control_plane.orchestrator import read_trace  # noqa: PLC0415  (slow to import)
+
+    output = Output(as_json=as_json)
+    with open_store(database, new=True) as store:
+        tasks = [task for trace in traces for task in read_trace(trace)]
+        store.submit(tasks)
+    output.data([task.name for task in tasks])
+    output.note(f"{len(tasks)} tasks queued in {database}; 'p4reduce orchestrate --topology …' runs them")
+
+
+@app.command("list")
+@guarded
+def list_tasks(database: Database = DATABASE, as_json: Json = False) -> None:
+    """List all tasks with their states."""
+    output = Output(as_json=as_json)
+    with open_store(database) as store:
+        rows = store.tasks()
+    output.data([task_data(row) for row in rows])
+    task_table(output, rows)
+
+
+@app.command("show")
+@guarded
+def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> None:
+    """Show a task: the states it went through, its rounds, its plans, and every decision with its reasons."""
+    output = Output(as_json=as_json)
+    with open_store(database) as store:
+        from p4reduce.control_plane.orchestrator import Phase  # noqa: PLC0415  (slow to import)
+
+        row, history = store.task(name), store.history
+        changes, rounds, decisions = history.changes(name), history.rounds(name), history.decisions(name)
+        plans = [
+            {"role": plan.role, "job": plan.job, "epoch": plan.epoch, "phase": plan.phase}
+            for plan in store.plans(tuple(Phase), name)
+        ]
+    output.data({**task_data(row), "changes": changes, "rounds": rounds, "plans": plans, "decisions": decisions})
+    task_table(output, [row])
+    times = ("training_ps", "upload_ps", "aggregation_ps", "broadcast_ps", "total_ps")
+    cells = [[str(one["round"]), *(time_text(one[field]) for field in times)] for one in rounds]
+    output.table(["round", "training", "upload", "aggregation", "broadcast", "total"], cells)
+    output.table(["plan", "job", "epoch", "phase"], [[str(cell) for cell in plan.values()] for plan in plans])
+    output.table(["at", "state", "reason"], [[time_text(one["at_ps"]), one["after"], one["reason"]] for one in changes])
+    output.table(
+        ["at", "decision", "why"],
+        [[time_text(one["at_ps"]), one["what"], _why(one["why"])] for one in decisions],
+    )
+
+
+@app.command("swaps")
+@guarded
+def swaps(database: Database = DATABASE, as_json: Json = False) -> None:
+    """List every swap of a running task's tree: what it saved, and what the interruption cost."""
+    output = Output(as_json=as_json)
+    with open_store(database) as store:
+        rows = store.history.swaps()
+    output.data(rows)
+    fields = ("task", "role", "cause", "saving_bytes", "cost_bytes", "in_flight", "resent_bytes", "late_frames")
+    cells = [
+        [
+            time_text(row["at_ps"]),
+            *("-" if row[field] is None else str(row[field]) for field in fields),
+            "-" if row["duration_ps"] is None else time_text(row["duration_ps"]),
+        ]
+        for row in rows
+    ]
+    output.table(["at", *(field.replace("_", " ") for field in fields), "duration"], cells)
+
+
+@app.command("cancel")
+@guarded
+def cancel(name: Name, database: Database = DATABASE) -> None:
+    """Ask the orchestrator to give a task up."""
+    with open_store(database) as store:
+        store.request_cancel(name)
+    Output().note(f"task {name} will be given up as soon as the orchestrator looks")
+
+
+def task_data(row: "TaskRow") -> dict[str, Any]:
+    """A task for JSON."""
+    return {
+        "name": row.name,
+        "state": row.state,
+        "reason": row.reason,
+        "server": row.task.server,
+        "workers": list(row.task.workers),
+        "elements": row.task.elements,
+        "rounds": row.task.rounds,
+        "arrival_ps": row.task.arrival_ps,
+        "started_ps": row.started_ps,
+        "finished_ps": row.finished_ps,
+        "digest": row.digest,
+    }
+
+
+def task_table(output: Output, rows: "list[TaskRow]") -> None:
+    """Tasks for people."""
+    cells = [
+        [
+            row.name,
+            row.state,
+            str(len(row.task.workers)),
+            str(row.task.elements),
+            *("-" if at is None else time_text(at) for at in (row.task.arrival_ps, row.started_ps, row.finished_ps)),
+            row.reason,
+        ]
+        for row in rows
+    ]
+    output.table(["task", "state", "models", "elements", "arrival", "started", "ended", "reason"], cells)
+
+
+def _why(why: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in why.items()
+    )

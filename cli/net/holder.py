@@ -1,0 +1,173 @@
+"""The process that holds a standing network: ``python -m p4reduce.cli.net.holder``, in namespaces of its own.
+
+Reads a line of JSON (:class:`~p4reduce.cli.net.wanted.Wanted`), builds the network, says ``{"ready": name}`` or
+``{"failed": why}`` on its output, and stays until it is told to end (SIGTERM). What it says later goes to its log.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from p4reduce.cli.net.wanted import Wanted
+from p4reduce.cluster.programs import bundled
+from p4reduce.cluster.real.wires import RELAYED_FROM_PS
+from p4reduce.control_plane.connection import Target
+from p4reduce.control_plane.controller import Controller
+from p4reduce.fabric.errors import FabricError
+from p4reduce.fabric.faults import Faults
+from p4reduce.fabric.real.bmv2 import Bmv2Switches
+from p4reduce.fabric.real.errors import RealError
+from p4reduce.fabric.real.net import RealNetwork
+from p4reduce.fabric.real.net.state import RunFolder
+from p4reduce.fabric.real.relay import Relays
+from p4reduce.topologies import Topology, load
+
+CONTROL_DEADLINE_S: Final = 60.0
+ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LOOK_S: Final = 1.0
+"""How often the switches are looked at."""
+
+
+class Switches(Protocol):
+    """Switches that run; the same for BMv2 and the embedded switch."""
+
+    @property
+    def targets(self) -> list[tuple[str, str, int]]:
+        """(switch, address, device id) of each."""
+
+    def check(self) -> None:
+        """Raise when one has ended."""
+
+
+@contextlib.contextmanager
+def open_switches(wanted: Wanted, topology: Topology, network: RealNetwork, logs: Path) -> Iterator[Switches]:
+    """The switches of the wanted target, without a program."""
+    if wanted.target == "bmv2":
+        level = "trace" if wanted.trace else "warn"
+        with Bmv2Switches(topology, network.switch_interfaces, logs, log_level=level) as bmv2:
+            yield bmv2
+    else:
+        from p4reduce.cli.net.embedded import EmbeddedSwitches  # noqa: PLC0415  (slow to import)
+
+        with EmbeddedSwitches(topology, network.switch_interfaces, shaped=wanted.shape) as embedded:
+            yield embedded
+
+
+def hold(wanted: Wanted, say: IO[str]) -> None:
+    """Build the network, say that it is ready, and keep it until a signal ends this process."""
+    topology = load(wanted.topology)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(RunFolder(wanted.name, kind="net"))
+        os.environ.update(folder.environment)
+        _log_to(folder.logs / "net.log")
+        relayed = _needs_relays(wanted, topology)
+        network = stack.enter_context(RealNetwork(topology, name=folder.name, shape=wanted.shape, relayed=relayed))
+        checks = [stack.enter_context(_relays(wanted, network)).check] if relayed else []
+        switches = stack.enter_context(open_switches(wanted, topology, network, folder.logs))
+        if wanted.lanes is not None:
+            _program(topology, switches, wanted.lanes)
+        folder.note(**describe(wanted, topology, network, switches))
+        json.dump({"ready": folder.name}, say)
+        say.write("\n")
+        say.close()
+        _watch([*checks, switches.check], folder)
+
+
+def _needs_relays(wanted: Wanted, topology: Topology) -> bool:
+    """Whether links do more than the kernel's shaping: faults, or a delay beyond what processes add anyway."""
+    late = max(link.delay_ps for link in topology.links) >= RELAYED_FROM_PS
+    return late or max(wanted.loss, wanted.duplicate, wanted.reorder) > 0
+
+
+def _relays(wanted: Wanted, network: RealNetwork) -> Relays:
+    return Relays(
+        [(relay.a_interface, relay.b_interface) for relay in network.relays],
+        faults=Faults(loss=wanted.loss, duplication=wanted.duplicate, reordering=wanted.reorder),
+        delay_ps=[relay.link.delay_ps for relay in network.relays],
+        seed=wanted.seed,
+    )
+
+
+def _watch(checks: Sequence[Callable[[], None]], folder: RunFolder) -> None:
+    """Stay. When a switch ends, the rest stands on, with its logs: others read there what happened."""
+    while True:
+        time.sleep(LOOK_S)
+        try:
+            for check in checks:
+                check()
+        except (RealError, FabricError) as error:
+            print(error, flush=True)
+            folder.note(broken=str(error))
+            signal.pause()
+
+
+def describe(wanted: Wanted, topology: Topology, network: RealNetwork, switches: Switches) -> dict[str, Any]:
+    """What others need to know of the network, as JSON holds it."""
+    return {
+        "topology": topology.name,
+        "target": wanted.target,
+        "program": None if wanted.lanes is None else f"p4reduce-{wanted.lanes}",
+        "since": int(time.time()),
+        "shaped": network.shaping.shaped > 0,
+        "relayed": len(network.relays) > 0,
+        "hosts": {host.name: {"ip": host.ip_text, "net": network.namespace(host.name)} for host in topology.hosts},
+        "switches": {
+            name: {
+                "address": address,
+                "device_id": device_id,
+                "interfaces": {str(port): interface for port, interface in network.switch_interfaces[name].items()},
+            }
+            for name, address, device_id in switches.targets
+        },
+        "net": f"/proc/{os.getpid()}/ns/net",
+        "user": f"/proc/{os.getpid()}/ns/user",
+    }
+
+
+def _program(topology: Topology, switches: Switches, lanes: int) -> None:
+    """The bundled program and its routes; then the controller leaves, and others may take its place."""
+    files = bundled(lanes)
+    targets = [Target(*target) for target in switches.targets]
+    with Controller(topology, targets, files.p4info, files.json, deadline_s=CONTROL_DEADLINE_S):
+        switches.check()
+
+
+def _log_to(log: Path) -> None:
+    """From now on, everything that this process prints goes to its log."""
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+
+
+def _end(number: int, frame: object) -> None:
+    for again in ENDING:
+        signal.signal(again, signal.SIG_IGN)  # what follows is cleaning up
+    raise SystemExit(0)
+
+
+def main() -> int:
+    """See the module."""
+    for number in ENDING:
+        signal.signal(number, _end)
+    wanted = Wanted.from_line(sys.stdin.readline())
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as say:
+        try:
+            hold(wanted, say)
+        except Exception as error:
+            traceback.print_exc()
+            if not say.closed:
+                json.dump({"failed": str(error) or type(error).__name__}, say)
+                say.write("\n")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

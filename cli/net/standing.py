@@ -1,0 +1,129 @@
+"""Standing networks as commands see them: started, found by name, entered, ended."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, NoReturn
+
+from p4reduce.cli.failures import BadInput, Failed
+from p4reduce.fabric.real.net import enter_command, join_command, state, why_not
+from p4reduce.fabric.real.net.children import last_lines
+from p4reduce.fabric.real.net.enter import ENTERED, identity
+from p4reduce.fabric.real.net.state import Run
+
+UP_DEADLINE_S: Final = 300.0
+"""for compiling a program and starting many switches on a slow machine"""
+DOWN_GRACE_S: Final = 20.0
+ADDRESS: Final = "P4RUNTIME_ADDRESS"
+DEVICE_ID: Final = "P4RUNTIME_DEVICE_ID"
+
+
+def bring_up(line: str) -> Run:
+    """Start a holder with the line that it reads; the network when it stands. Raises ``Failed`` when it does not."""
+    reason = why_not()
+    if reason is not None:
+        raise Failed(f"no network can be built here: {reason}")
+    command = enter_command([sys.executable, "-m", "p4reduce.cli.net.holder"], outlive=True)
+    with tempfile.NamedTemporaryFile(prefix="p4reduce-net-") as errors:
+        holder = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+        try:
+            answer = _answer(holder, line)
+        except BaseException:
+            _stop(holder)
+            raise
+        if "ready" in answer and (run := state.read(answer["ready"])) is not None:
+            return run
+        _stop(holder)
+        raise Failed(answer.get("failed") or f"the network did not come up:\n{last_lines(Path(errors.name))}")
+
+
+def _answer(holder: "subprocess.Popen[bytes]", line: str) -> dict[str, Any]:
+    """What the holder says; nothing when it ended without a word."""
+    assert holder.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+    assert holder.stdout is not None  # noqa: S101
+    with holder.stdin as pipe:
+        _write(pipe, line)
+    if not select.select([holder.stdout], [], [], UP_DEADLINE_S)[0]:
+        raise Failed(f"the network did not come up in {UP_DEADLINE_S:g} s")
+    with holder.stdout as pipe:
+        said = pipe.readline()
+    return dict(json.loads(said)) if said else {}
+
+
+def _write(pipe: IO[bytes], line: str) -> None:
+    try:
+        pipe.write(line.encode())
+        pipe.flush()
+    except BrokenPipeError:
+        return  # it has ended; what it said to standard error tells why
+
+
+def _stop(holder: "subprocess.Popen[bytes]") -> None:
+    holder.terminate()
+    try:
+        holder.wait(DOWN_GRACE_S)
+    except subprocess.TimeoutExpired:
+        holder.kill()
+        holder.wait()
+
+
+def standing() -> list[Run]:
+    """All standing networks of this user, dead ones too, by name."""
+    return [run for run in state.all_runs() if run.kind == "net"]
+
+
+def find(name: str | None) -> Run:
+    """The network of that name, or the only one that stands. Raises ``BadInput``."""
+    runs = [run for run in standing() if run.alive]
+    if not runs:
+        raise BadInput("no network stands; 'p4reduce net up' builds one")
+    names = ", ".join(run.name for run in runs)
+    if name is None:
+        if len(runs) > 1:
+            raise BadInput(f"--name: say which network: {names}")
+        return runs[0]
+    for run in runs:
+        if run.name == name:
+            return run
+    raise BadInput(f"--name: no network {name!r} stands; there are: {names}")
+
+
+def place(run: Run, node: str) -> tuple[str, dict[str, str]]:
+    """Where a node lives (a path for :func:`join`), and variables for what runs there.
+
+    A switch lives with all others in one namespace, where their P4Runtime servers are. Raises ``BadInput``.
+    """
+    if node in run.info["hosts"]:
+        return run.info["hosts"][node]["net"], {}
+    if node in run.info["switches"]:
+        own = run.info["switches"][node]
+        return run.info["net"], {ADDRESS: own["address"], DEVICE_ID: str(own["device_id"])}
+    nodes = ", ".join([*run.info["hosts"], *run.info["switches"]])
+    raise BadInput(f"network {run.name!r} has no node {node!r}: there are {nodes}")
+
+
+def interface(run: Run, node: str, port: int) -> str:
+    """The interface of a port. Raises ``BadInput``."""
+    own: Mapping[str, str] = {"1": "eth0"} if node in run.info["hosts"] else run.info["switches"][node]["interfaces"]
+    try:
+        return own[str(port)]
+    except KeyError:
+        raise BadInput(f"node {node!r} has no port {port}: its ports are {', '.join(own)}") from None
+
+
+def join(run: Run, net: str, argv: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
+    """Become ``argv`` in a namespace of the network; ``net down`` ends it if it still runs then."""
+    user = run.info["user"]
+    command = join_command(
+        argv, net, user=user if identity(user) != identity("/proc/self/ns/user") else None, outlive=True
+    )
+    environment = {**os.environ, **variables, state.VARIABLE: run.word, ENTERED: identity(net)}
+    sys.stdout.flush()
+    os.execve(command[0], command, environment)  # noqa: S606

@@ -1,0 +1,192 @@
+"""report.html of the poster's experiment: one page with its figures inside, nothing from outside."""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
+from p4reduce.cli.report.svg import Markup, element, join, void
+from p4reduce.cluster.poster.experiment import PosterResult
+from p4reduce.cluster.poster.settings import POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, SPFF
+from p4reduce.cluster.poster.statistics import Point
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+TITLE: Final = "Flexible scheduling of AI tasks: the poster on packets"
+SAYS: Final = {
+    "fig3a-latency": "Total latency against number of local models; error bars: 95 % confidence.",
+    "fig3b-bandwidth": "Bytes on all links, counted on packets; error bars: 95 % confidence.",
+    "communication": "Communication alone against each policy's lower bound.",
+    "ablation": "What routing gains alone, what aggregation gains alone, and both.",
+    "optimum": "Bytes over those of the exact tree.",
+    "capable": "When only some switches can aggregate.",
+    "selection": "Choosing useful local models under a bandwidth budget: accuracy on non-IID digits.",
+    "flow-level": "Larger models, by a flow-level model that was calibrated on packets.",
+}
+IMAGE_STYLE: Final = "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
+
+
+def write_poster_report(path: Path, result: PosterResult, figures: Mapping[str, Path]) -> Path:
+    """Write the page; ``figures`` are PNG files by name. Returns ``path``."""
+    path.write_text(poster_page(result, figures), "utf-8")
+    return path
+
+
+def poster_page(result: PosterResult, figures: Mapping[str, Path]) -> str:
+    """The page as text. The same result and figures give the same bytes."""
+    head = element(
+        "head",
+        void("meta", charset="utf-8"),
+        void("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", TITLE),
+        element("style", Markup(PALETTE + DRAWINGS + PAGE + IMAGE_STYLE)),
+    )
+    body = element(
+        "main",
+        element("h1", TITLE),
+        element("p", _lead(result), class_="soft"),
+        *(element("p", text, class_="fault", role="alert") for text in result.differences[:20]),
+        element("h2", "What must hold"),
+        _table(
+            ("claim", "measured", "holds"),
+            [(claim.text, claim.measured, "yes" if claim.holds else "NO") for claim in result.claims],
+            plain=True,
+        ),
+        element("h2", f"{max(result.settings.sizes)} local models: ours, the poster's, the bound"),
+        _headline(result),
+        *_figures(figures),
+        *_background(result),
+        element("h2", "Every point"),
+        _table(POINT_COLUMNS, [point_cells(point) for point in result.points]),
+        *_provenance(result),
+    )
+    return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
+
+
+POINT_COLUMNS: Final = (
+    "scenario",
+    "policy",
+    "local models",
+    "tasks",
+    "rejected",
+    "total, ms",
+    "communication, ms",
+    "bound, ms",
+    "x bound",
+    "MB on links",
+    "latency saved",
+    "bytes saved",
+    "x exact",
+)
+
+
+def point_cells(point: Point) -> tuple[str, ...]:
+    """A point as text, in the order of ``POINT_COLUMNS``."""
+    return (
+        point.scenario,
+        point.policy,
+        str(point.size),
+        str(point.tasks),
+        str(point.rejected),
+        f"{point.total_ms:.3f} ± {point.total_ci_ms:.3f}",
+        f"{point.communication_ms:.4f}",
+        f"{point.bound_ms:.4f}",
+        f"{point.ratio_to_bound:.3f}",
+        f"{point.megabytes:.2f} ± {point.megabytes_ci:.2f}",
+        _share(point.total_saving),
+        _share(point.bytes_saving),
+        "-" if point.over_exact is None else f"{point.over_exact:.3f}",
+    )
+
+
+def headline_rows(result: PosterResult) -> list[tuple[str, ...]]:
+    """The table of the poster's numbers, ours and the bound, with the most local models."""
+    most = max(result.settings.sizes)
+    training = result.training_ps / 1e9
+    rows: list[tuple[str, ...]] = [
+        ("the poster", "fixed (spff)", f"{POSTER_SPFF_MS:.2f}", "-", "-", "-", "-"),
+        ("the poster", "flexible", f"{POSTER_FLEXIBLE_MS:.2f}", "-", f"{-100 * POSTER_SAVING:.1f} %", "-", "-"),
+    ]
+    return rows + [
+        (
+            point.scenario,
+            point.policy,
+            f"{point.total_ms:.3f}",
+            f"{training + point.bound_ms:.3f}",
+            "-" if point.policy == SPFF else _share(point.total_saving),
+            f"{point.megabytes:.2f}",
+            "-" if point.policy == SPFF else _share(point.bytes_saving),
+        )
+        for point in result.points
+        if point.size == most
+    ]
+
+
+HEADLINE_COLUMNS: Final = (
+    "network",
+    "policy",
+    "total, ms",
+    "training + bound, ms",
+    "against spff",
+    "MB on links",
+    "against spff ",
+)
+
+
+def _headline(result: PosterResult) -> Markup:
+    return _table(HEADLINE_COLUMNS, headline_rows(result))
+
+
+def _share(saving: float | None) -> str:
+    return "-" if saving is None else f"{-100 * saving:+.1f} %"
+
+
+def _lead(result: PosterResult) -> str:
+    settings = result.settings
+    least, most = min(settings.sizes), max(settings.sizes)
+    return (
+        f"{settings.tasks} tasks in each of {len(settings.seeds)} seeds, {least} to {most} local models, "
+        f"{settings.elements:,} float32 parameters, {settings.lanes} lanes a packet. Every time and every byte comes "
+        f"from frames through the P4 program, in virtual time. Training time: {result.training_ps / 1e9:.3f} ms, "
+        f"calibrated once so that spff takes {settings.target_ms} ms with {most} local models on "
+        f"{settings.calibrated_in.name}, then the same for every policy, size and network."
+    )
+
+
+def _figures(figures: Mapping[str, Path]) -> list[Markup]:
+    parts = []
+    for name, path in figures.items():
+        data = base64.b64encode(path.read_bytes()).decode()
+        says = SAYS.get(name, name)
+        parts += [
+            element("h2", says),
+            element("div", void("img", src=f"data:image/png;base64,{data}", alt=says), class_="card"),
+        ]
+    return parts
+
+
+def _background(result: PosterResult) -> list[Markup]:
+    rows = [(scenario.name, scenario.says) for scenario in result.settings.scenarios]
+    found = [
+        (name, f"links between switches: mean {100 * shares['mean']:.0f} %, busiest {100 * shares['largest']:.0f} %")
+        for name, shares in result.background.items()
+    ]
+    parts = [element("h2", "Networks"), _table(("network", "capacities"), rows, plain=True)]
+    if found:
+        parts += [element("h3", "Background traffic as measured"), _table(("network", "used"), found, plain=True)]
+    return parts
+
+
+def _provenance(result: PosterResult) -> list[Markup]:
+    rows = [(key, value) for key, value in result.provenance.items()]
+    rows += [(name, str(value)) for name, value in vars(result.settings).items() if name != "scenarios"]
+    rows += [(scenario.name, scenario.topology) for scenario in result.settings.scenarios]
+    return [element("h2", "Where the figures come from"), _table(("what", "value"), rows, plain=True)]
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, plain: bool = False) -> Markup:
+    head = element("tr", *(element("th", column, scope="col") for column in columns))
+    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    table = element("table", element("thead", head), element("tbody", join(body)), class_="plain" if plain else None)
+    return element("div", table, class_="scroll")
