@@ -17,7 +17,7 @@ CASES ?= 50
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
 
-.PHONY: help install demo test lint types p4 soak bench bench-dataplane bench-fabric bmv2-check images clean clients conformance fuzz-bmv2
+.PHONY: help install demo test lint types p4 soak bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,8 +51,47 @@ bench-dataplane: $(WARM)  ## the embedded switch: ns a packet, tables, memory; B
 bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
 	@$(BIN)/python -m p4reduce.fabric.bench $(BENCH)
 
-bmv2-check: $(WARM)  ## the programs on BMv2 (needs simple_switch_grpc and root)
+bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
+	@$(BIN)/python -m p4reduce.control_plane.bench $(BENCH)
+
+bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
+	@$(BIN)/python -m p4reduce.fabric.real.bench $(BENCH)
+
+poster: $(WARM)  ## the scheduling experiment on packets: figures, tables and raw data in out/poster
+	@$(BIN)/python scripts/poster.py --jobs $(JOBS) --out out/poster
+
+poster-quick: $(WARM)  ## a small part of it
+	@$(BIN)/python scripts/poster.py --quick --jobs $(JOBS) --out out/poster-quick
+
+# Real time: what to run, by flags of make.
+TOPO ?= star:hosts=4,servers=1
+PLAN ?= steiner,ring,ps
+WORKERS ?=
+LANES ?= 256
+LOSS ?= 0
+REAL = -t '$(TOPO)' --plans '$(PLAN)' --lanes $(LANES) --loss $(LOSS) $(if $(WORKERS),--workers $(WORKERS))
+
+bmv2-demo: $(WARM)  ## the same sums on real BMv2 as in virtual time: TOPO= PLAN= WORKERS= LANES= LOSS=
+	@$(BIN)/p4reduce confirm --targets bmv2 $(REAL)
+
+netns-demo: $(WARM)  ## the same on the embedded switch between network namespaces: TOPO= PLAN= WORKERS= LANES= LOSS=
+	@$(BIN)/p4reduce confirm --targets embedded $(REAL)
+
+bmv2-test: $(WARM)  ## every plan on BMv2, embedded and virtual, with and without loss; or one choice: PLAN= TOPO= …
+ifneq ($(filter command% environment%,$(origin TOPO) $(origin PLAN) $(origin WORKERS) $(origin LANES) $(origin LOSS)),)
+	@$(BIN)/p4reduce confirm --targets bmv2,embedded $(REAL)
+else
 	$(BIN)/pytest -m bmv2 -rs
+endif
+
+bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES='64 256' LOSS= GLOO_PYTHON=
+	@$(BIN)/python -m p4reduce.cluster.real.bench --topology '$(TOPO)' --loss $(LOSS) \
+	  --plan $(if $(filter command% environment%,$(origin PLAN)),'$(PLAN)',steiner) \
+	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64 256) \
+	  $(if $(WORKERS),--workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
+
+real-soak: $(WARM)  ## 100 runs and 20 kills leave nothing: SOAK='--target bmv2 --links veth'
+	$(BIN)/python -m tests.real.soak --runs 100 --kills 20 $(SOAK)
 
 clients: $(INSTALLED)  ## environments of P4Runtime clients that the server is tested with (needs PyPI)
 	$(BIN)/python -m tests.clients.install
@@ -74,6 +113,7 @@ clean:  ## remove the virtual environment, caches and out/
 # The environment, once; again when pyproject.toml changes.
 $(INSTALLED): pyproject.toml
 	@$(CHECK_PYTHON)
+	@$(MEND_LINKS)
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 	@echo "installing into $(VENV) (once, about half a minute) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
@@ -84,6 +124,15 @@ $(INSTALLED): pyproject.toml
 $(WARM): $(INSTALLED)
 	@$(BIN)/python -m p4reduce.cluster.warm
 	@touch $@
+
+# Archives and Git with core.symlinks=false leave small files with the target's name in place of symbolic links.
+define MEND_LINKS
+for link in src/p4reduce/*; do \
+	if [ -s "$$link" ] && [ ! -L "$$link" ] && [ -d "src/p4reduce/$$(head -n 1 "$$link")" ]; then \
+		ln -sfn "$$(head -n 1 "$$link")" "$$link" && echo "$$link: made a symbolic link again"; \
+	fi; \
+done
+endef
 
 define CHECK_PYTHON
 if [ -z "$(PYTHON)" ]; then \

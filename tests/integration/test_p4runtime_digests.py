@@ -9,6 +9,8 @@ from tests.p4runtime.client import RawClient
 from tests.p4runtime.configs import config, json_path, p4info_path, schema
 
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
+from p4reduce.fabric import VirtualNetwork
+from p4reduce.topologies import TopologyBuilder
 
 SCHEMA = schema("control")
 
@@ -60,6 +62,22 @@ def test_digests_that_wait_are_sent_when_time_is_looked_at(server, primary):
     learn(server, 5)
     server.report_idle()
     assert primary.receive().digest.list_id == 1
+
+
+def test_digests_of_the_virtual_fabric_reach_the_primary(server, primary):
+    configure(primary, max_list_size=2, max_timeout_ns=1 << 60)
+    builder = TopologyBuilder("one")
+    builder.host("h1")
+    builder.switch("leaf1")
+    builder.link("h1", "leaf1", "10G", "1us")
+    network = VirtualNetwork(builder.build(), {"leaf1": server.device(1)})
+    for key in (5, 6):
+        network.send("h1", bytes([6, 7]) + key.to_bytes(2, "big") + bytes(50))
+    network.run()
+    for _, digest in network.digests("leaf1"):
+        server.learn(1, digest)
+    keys = [sample.struct.members[0].bitstring for sample in primary.receive().digest.data]
+    assert keys == [b"\x05", b"\x06"]
 
 
 def test_wrong_acknowledgements_are_answered(server, primary):

@@ -27,10 +27,10 @@ def fine(*arguments):
 
 def test_every_command_explains_itself():
     overview = fine("--help").stdout
-    for command in ("demo", "run", "launch", "compare", "sweep", "topo", "plan", "report", "doctor"):
+    for command in ("demo", "run", "launch", "compare", "confirm", "sweep", "topo", "plan", "report", "doctor"):
         assert command in overview
-    for command in (["demo"], ["run"], ["launch"], ["compare"], ["sweep"], ["topo", "list"], ["topo", "show"],
-                    ["plan", "show"], ["report"], ["doctor"]):  # fmt: skip
+    for command in (["demo"], ["run"], ["launch"], ["compare"], ["confirm"], ["sweep"], ["topo", "list"],
+                    ["topo", "show"], ["plan", "show"], ["report"], ["doctor"]):  # fmt: skip
         text = fine(*command, "--help").stdout
         assert "--json" in text
         assert command == ["topo", "list"] or "Examples" in text

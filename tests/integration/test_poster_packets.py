@@ -1,0 +1,103 @@
+"""Rounds of tasks on packets: what is counted, what is predicted, and the bounds."""
+
+from dataclasses import replace
+
+import pytest
+
+from p4reduce.cluster.poster.packets import TaskNetwork
+from p4reduce.cluster.poster.policies import POLICIES
+from p4reduce.cluster.poster.settings import PosterSettings, Scenario
+from p4reduce.cluster.poster.tasks import draw_tasks
+from p4reduce.cluster.poster.units import FINISHED, Unit, decide_all, run_unit
+from p4reduce.cluster.programs import bundled
+from p4reduce.control_plane.scheduling.state import NetworkState
+
+RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
+LOADED = Scenario("loaded", RACKS.topology, load=0.3)
+SETTINGS = PosterSettings(
+    scenarios=(RACKS,), sizes=(3, 6), tasks=4, seeds=(0,), exact_seeds=1, elements=64 * 40, lanes=64, demand_bps=10**7
+)
+TREES = ("spff-ina", "spt", "overlay-mst", "steiner", "exact")
+
+
+def unit(scenario=RACKS, **changes):
+    settings = replace(SETTINGS, scenarios=(scenario,))
+    return Unit(settings, scenario, 0, settings.sizes, settings.policies, **changes)
+
+
+def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_bound():
+    result = run_unit(unit())
+    assert result.differences == ()
+    assert len(result.rows) == len(SETTINGS.policies) * len(SETTINGS.sizes) * SETTINGS.tasks
+    for row in result.rows:
+        assert row.status == FINISHED
+        assert row.first_bytes == row.predicted_bytes == row.bytes > 0
+        assert row.bound_ps <= row.communication_ps
+        assert (row.aggregators > 0) == (row.policy in TREES)
+    by_policy = {
+        name: sum(row.bytes for row in result.rows if row.policy == name and row.size == 6)
+        for name in SETTINGS.policies
+    }
+    assert by_policy["exact"] <= by_policy["steiner"] < by_policy["spff"]
+    assert by_policy["overlay-mst"] < by_policy["spff"] <= by_policy["mst-routes"]
+
+
+def test_background_traffic_is_measured_and_slows_rounds_down_but_no_byte_is_off():
+    calm, loaded = run_unit(unit()), run_unit(unit(LOADED))
+    assert calm.background == {}
+    assert max(loaded.background.values()) > 10**9
+    assert loaded.differences == ()
+    slow, fast = (sum(row.communication_ps for row in result.rows if row.policy == "spff") for result in (loaded, calm))
+    assert slow > fast
+
+
+def test_the_same_unit_gives_the_same_rows():
+    assert run_unit(unit(LOADED)) == run_unit(unit(LOADED))
+
+
+def test_two_trees_push_first_and_pull_then():
+    """On links that weigh differently in the two directions upload and broadcast may take different trees."""
+    topology = RACKS.build()
+    (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
+    one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
+    other = POLICIES["overlay-mst"](task, NetworkState(topology), lanes=64)
+    both = replace(one, broadcast=other.broadcast)
+    assert not both.together
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+        together, apart = network.run([one, both])
+        assert network.check_counters() == []
+    assert together.differences == apart.differences == ()
+    assert apart.first_bytes == apart.predicted_bytes
+    assert apart.bound_ps <= apart.communication_ps
+    assert apart.communication_ps > together.communication_ps
+
+
+def test_fewer_capable_switches_cost_bytes():
+    rows = {share: run_unit(unit(capable=share)).rows for share in (0.34, 1.0)}
+    few, all_ = (sum(row.bytes for row in rows[share] if row.policy == "steiner") for share in (0.34, 1.0))
+    assert few > all_
+    assert {row.capable for row in rows[0.34]} == {0.34}
+
+
+def test_what_does_not_fit_is_rejected_with_the_reason():
+    topology = RACKS.build()
+    tasks = draw_tasks(topology, replace(SETTINGS, demand_bps=2 * 10**9), 0, 6)
+    answers = decide_all(POLICIES["spff"], tasks, NetworkState(topology), 64)
+    assert any("link" in str(answer) for answer in answers if isinstance(answer, Exception))
+    crowded = replace(unit(), settings=replace(SETTINGS, demand_bps=2 * 10**9), policies=("spff",))
+    rejected = [row for row in run_unit(crowded).rows if row.status != FINISHED]
+    assert rejected
+    assert all(row.reason and row.bytes == 0 for row in rejected)
+
+
+@pytest.mark.parametrize("policy", ["spff", "overlay-mst"])
+def test_many_tasks_take_turns_in_one_network(policy):
+    """More tasks than a switch has slots for at a time."""
+    topology = RACKS.build()
+    tasks = draw_tasks(topology, replace(SETTINGS, tasks=20), 1, 3)
+    decisions = [POLICIES[policy](task, NetworkState(topology), lanes=64) for task in tasks]
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+        measured = list(network.run(decisions))
+        again = list(network.run(decisions[:1]))
+    assert len(measured) == 20
+    assert again == measured[:1]
