@@ -14,10 +14,10 @@ from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.programs import P4Files, bundled, from_files
 from p4reduce.cluster.rendezvous import Figure, Rendezvous
+from p4reduce.cluster.signals import SEEN_S
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
 
 T = TypeVar("T")
-_SIGNALS_SEEN_S = 0.05
 Progress = Callable[[str, int, int], None]
 """(what is going on, how much is done, of how much)"""
 
@@ -96,8 +96,7 @@ class Cluster:
         with ThreadPoolExecutor(len(communicators), thread_name_prefix="rank") as pool:
             try:
                 futures = [pool.submit(run, communicator) for communicator in communicators]
-                # In slices: a signal that comes just before a wait without end would not be seen until it ends.
-                while wait(futures, timeout=_SIGNALS_SEEN_S).not_done:
+                while wait(futures, timeout=SEEN_S).not_done:
                     pass
             except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
                 self._rendezvous.fail(ClusterError("interrupted"))

@@ -19,7 +19,7 @@ from p4reduce.cluster import remote
 from p4reduce.cluster.communicator import Backend
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.processes import Emit, RankProcess
-from p4reduce.cluster.signals import handling, raise_exit
+from p4reduce.cluster.signals import SEEN_S, handling, raise_exit
 
 GRACE_S: Final = 3.0
 """between asking a process to end and ending it"""
@@ -104,8 +104,10 @@ class _Coordinator:
         left = {process.rank for process in self._processes}
         while left:
             try:
-                event = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
+                event = self._events.get(timeout=SEEN_S)
             except queue.Empty:
+                if time.monotonic() < deadline:
+                    continue
                 names = ", ".join(map(str, sorted(left)))
                 late = f"the run took longer than {timeout_s:g} s; still running: rank {names}"
                 raise ClusterError("; ".join(filter(None, (late, self._waiting())))) from None

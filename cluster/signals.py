@@ -5,6 +5,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+SEEN_S: Final = 0.05
+"""A main thread waits in slices of at most this many seconds: a signal that comes just before a wait without end is not
+seen until that wait ends."""
 
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 

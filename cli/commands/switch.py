@@ -13,6 +13,7 @@ import typer
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.switch.addresses import check_address, device_ids, device_port, port_file, port_spec
+from p4reduce.cluster.signals import SEEN_S
 from p4reduce.dataplane.abi import MAX_PORT
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ TlsCert = Annotated[Path | None, typer.Option("--tls-cert", help="Certificate of
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="Its private key (PEM).")]
 TlsCa = Annotated[Path | None, typer.Option("--tls-ca", help="Who signs clients' certificates: they need one (mTLS).")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Listen beyond this machine without TLS.")]
-
-_SIGNALS_SEEN_SECONDS: Final = 0.2
 
 
 @guarded
@@ -184,7 +183,7 @@ def _serve(
 
     thread = in_thread(player) if frames or once else None
     # Python runs signal handlers between bytecodes: one that comes just before a wait without end would never run.
-    while not stop.wait(_SIGNALS_SEEN_SECONDS):
+    while not stop.wait(SEEN_S):
         pass
     if thread is not None:
         thread.join()

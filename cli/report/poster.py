@@ -18,9 +18,10 @@ SAYS: Final = {
     "fig3b-bandwidth": "Bytes on all links, counted on packets; error bars: 95 % confidence.",
     "communication": "Communication alone against each policy's lower bound.",
     "ablation": "What routing gains alone, what aggregation gains alone, and both.",
-    "optimum": "Bytes over those of the exact tree.",
+    "optimum": "Bytes over the certified lower bound; the curve of exact is the optimum.",
     "capable": "When only some switches can aggregate.",
     "selection": "Choosing useful local models under a bandwidth budget: accuracy on non-IID digits.",
+    "swaps": "Interruption against saving: the tree of a running task is swapped by the orchestrator.",
     "flow-level": "Larger models, by a flow-level model that was calibrated on packets.",
 }
 IMAGE_STYLE: Final = "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
@@ -56,6 +57,7 @@ def poster_page(result: PosterResult, figures: Mapping[str, Path]) -> str:
         element("h2", f"{max(result.settings.sizes)} local models: ours, the poster's, the bound"),
         _headline(result),
         *_figures(figures),
+        *_swaps(result),
         *_background(result),
         element("h2", "Every point"),
         _table(POINT_COLUMNS, [point_cells(point) for point in result.points]),
@@ -78,6 +80,8 @@ POINT_COLUMNS: Final = (
     "latency saved",
     "bytes saved",
     "x exact",
+    "lower bound, MB",
+    "x lower bound",
 )
 
 
@@ -97,6 +101,8 @@ def point_cells(point: Point) -> tuple[str, ...]:
         _share(point.total_saving),
         _share(point.bytes_saving),
         "-" if point.over_exact is None else f"{point.over_exact:.3f}",
+        "-" if point.least_megabytes is None else f"{point.least_megabytes:.2f}",
+        "-" if point.over_least is None else f"{point.over_least:.3f}",
     )
 
 
@@ -164,6 +170,51 @@ def _figures(figures: Mapping[str, Path]) -> list[Markup]:
             element("div", void("img", src=f"data:image/png;base64,{data}", alt=says), class_="card"),
         ]
     return parts
+
+
+SWAP_COLUMNS: Final = (
+    "network",
+    "loss",
+    "seed",
+    "detour",
+    "rounds left",
+    "threshold",
+    "decision",
+    "expected saving, MB",
+    "expected cost, MB",
+    "interruption, us",
+    "chunks in flight",
+    "frames resent",
+    "frames late",
+    "counted saving, MB",
+    "finished later, us",
+)
+
+
+def _swaps(result: PosterResult) -> list[Markup]:
+    """Every trial in which the orchestrator had to decide."""
+    rows = [
+        (
+            row.scenario,
+            f"{100 * row.loss:g} %",
+            str(row.seed),
+            f"{100 * row.detour:g} %",
+            str(row.remaining_rounds),
+            f"{row.threshold:g}",
+            row.decision,
+            f"{row.saving_bytes / 1e6:.2f}",
+            f"{row.cost_bytes / 1e6:.2f}",
+            f"{row.interruption_ps / 1e6:.1f}",
+            str(row.in_flight),
+            str(row.resent_frames),
+            str(row.late_frames),
+            f"{row.saved_bytes / 1e6:.2f}",
+            f"{row.later_ps / 1e6:.1f}",
+        )
+        for row in result.swaps
+        if row.threshold is not None
+    ]
+    return [element("h2", "Every swap that was considered"), _table(SWAP_COLUMNS, rows)] if rows else []
 
 
 def _background(result: PosterResult) -> list[Markup]:

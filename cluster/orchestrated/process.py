@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from p4reduce.cluster.errors import ClusterError
+from p4reduce.cluster.signals import SEEN_S
 
 READY: Final = "ready\n"
 """what it prints when its socket listens"""
@@ -62,5 +63,7 @@ def _is_ready(process: subprocess.Popen[bytes], deadline: float) -> bool:
     if process.stdout is None:
         return False
     with process.stdout as output:
-        ready, _, _ = select.select([output], [], [], max(0.0, deadline - time.monotonic()))
+        ready: list[IO[bytes]] = []
+        while not ready and time.monotonic() < deadline:
+            ready = select.select([output], [], [], SEEN_S)[0]
         return bool(ready) and output.readline() == READY.encode()

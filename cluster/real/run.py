@@ -16,7 +16,7 @@ from p4reduce.cluster.cluster import Progress
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.result import RunResult
-from p4reduce.cluster.signals import handling, raise_exit
+from p4reduce.cluster.signals import SEEN_S, handling, raise_exit
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net import enter_command, here_command, why_not
 from p4reduce.fabric.real.net.children import last_lines, start, stop
@@ -110,7 +110,9 @@ def _messages(pipe: IO[bytes], deadline: float) -> Iterator[dict[str, Any]]:
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
+            if not selector.select(SEEN_S):
+                if time.monotonic() < deadline:
+                    continue
                 raise ClusterError("the session neither ended nor failed within its wall-clock time (--budget-s)")
             data = pipe.read1(1 << 16)  # type: ignore[attr-defined]
             if not data:

@@ -29,6 +29,11 @@ TINY = PosterSettings(
     share_seeds=1,
     flow_factor=2,
     selection_seeds=0,
+    swap_networks=(("racks", 0.01),),
+    swap_seeds=1,
+    swap_detours=(0.1,),
+    swap_rounds=(3,),
+    swap_thresholds=(0.0,),
 )
 
 

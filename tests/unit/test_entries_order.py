@@ -27,8 +27,9 @@ class Recorder:
                 raise ControllerError(f"switch {self.name}: no")
             self.log.append((doing, self.name, table))
 
-    async def open(self):
+    async def open(self, *, keep):
         await self._note("open", [])
+        return False  # it runs another program, or none
 
     async def insert(self, entities):
         await self._note("insert", entities)
