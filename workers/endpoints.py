@@ -306,7 +306,9 @@ class Endpoints:
         if kind is Kind.SERVER and len(np.unique(keys)) != len(keys):
             raise ValueError("members: two of them have the same IPv4 address and UDP port")
         index = len(self._records)
-        self._records = np.concatenate([self._records, np.zeros(1, ENDPOINT_DTYPE)])
+        grown = np.zeros(index + 1, ENDPOINT_DTYPE)  # np.concatenate works out the type of 100 fields every time
+        grown[:index] = self._records
+        self._records = grown
         self._memory.append([])
         self._posted.append(None)
         self._numbers.append(RawFloat())

@@ -16,6 +16,9 @@ from p4reduce.workers.udp.driver import Driver, SilenceError
 from p4reduce.workers.udp.port import Port, PortCounts
 
 NS_PER_S: Final = 1_000_000_000
+REST_US: Final = 100
+"""for which frames gather, at workers and embedded switches: several processes share few processors here, and a round
+trip a little longer costs nothing as long as the window covers it"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class RealBackend:
         self._endpoints = Endpoints()
         self._places = {one.job: (one.add_to(self._endpoints), one) for one in spec.endpoints}
         self._began_ns = time.monotonic_ns()
-        self.port = Port(spec.address, spec.lanes, local=spec.socket.local, remote=spec.socket.remote)
+        self.port = Port(spec.address, spec.lanes, local=spec.socket.local, remote=spec.socket.remote, rest_us=REST_US)
         try:
             self._driver = Driver(self._endpoints, self.port)
         except BaseException:

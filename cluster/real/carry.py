@@ -33,7 +33,7 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers
 from p4reduce.workers.settings import PS_PER_MS, Congestion
 
 WORKER: Final = (sys.executable, "-m", "p4reduce.cluster.real.worker")
-ADAPTIVE: Final = Congestion(adaptive=True, initial=8, brake_ps=2 * PS_PER_MS)
+ADAPTIVE: Final = Congestion(adaptive=True, initial=8, brake_ps=10 * PS_PER_MS)
 START_S: Final = 300.0
 """for workers to start, and to compile what is not compiled yet"""
 SETTLE_S: Final = 10.0

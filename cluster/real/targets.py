@@ -9,6 +9,7 @@ from typing import Final, Protocol, Self
 
 from p4reduce.cluster.experiment import Experiment
 from p4reduce.cluster.programs import P4Files
+from p4reduce.cluster.real.backend import REST_US
 from p4reduce.cluster.real.wires import VethWires, Wires, shaped_rates
 from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.connection import Target
@@ -76,6 +77,7 @@ class EmbeddedTarget:
                 rates_bps={end: rate for end, rate in shaped_rates(experiment, topology).items() if end in own},
                 queue_frames=experiment.queue_frames,
                 seed=experiment.seed,
+                rest_us=REST_US,
                 lock=lock,
             )
             self._parts.enter_context(self._switches)

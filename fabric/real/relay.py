@@ -104,6 +104,7 @@ class Relays:
                 max_frame=max_frame,
                 max_replicas=1,
                 spin_us=spin_us,
+                rest_us=0,
                 packet_in_limit=1,
             )
         except BaseException:

@@ -48,6 +48,7 @@ class RealSwitches:
         max_frame: int = 1600,
         max_replicas: int = 512,
         spin_us: int = 0,
+        rest_us: int = 0,
         lock: PausingLock | None = None,
         on_packet_in: PacketInHandler | None = None,
         on_digest: DigestHandler | None = None,
@@ -79,6 +80,8 @@ class RealSwitches:
             Largest multicast group.
         spin_us : int
             Microseconds to look for the next frame before a thread sleeps: less delay for more CPU time.
+        rest_us : int
+            Microseconds for which frames gather after a busy time: more delay for far less CPU time.
         lock : PausingLock
             Whose holders have the switches stand still: that of the P4RuntimeServer.
         on_packet_in : callable
@@ -138,6 +141,7 @@ class RealSwitches:
                     max_frame=max_frame,
                     max_replicas=max_replicas,
                     spin_us=spin_us,
+                    rest_us=rest_us,
                     packet_in_limit=packet_in_limit,
                 )
                 self._paths.append(path)

@@ -34,7 +34,7 @@ PORT: Final[np.dtype[Any]] = np.dtype(
         *_integers("cell", "skipped", "rx_cells", "rx_messages", "rx_names", "rx_iovecs", "rx_controls"),
         *_integers("tx_cells", "tx_messages", "tx_names", "tx_iovecs"),
         # Frames that are made but that the kernel has not taken yet: from tx_head up to tx_tail.
-        *_integers("tx_head", "tx_tail", "polls", "timespec"),
+        *_integers("tx_head", "tx_tail", "polls", "timespec", "rest_ns"),
         # What happened. Bytes are those of Ethernet frames without FCS. unclaimed: for none of the endpoints.
         *_integers("first_frames", "first_bytes", "resend_frames", "resend_bytes", "unclaimed"),
         *_integers("calls", "waits", "blocked", "refused"),

@@ -6,12 +6,13 @@ from p4reduce.fabric.jit import kernel
 from p4reduce.fabric.real.io.records import PAUSE, WRITABLE, poll_at, port_at, time_at
 from p4reduce.fabric.real.io.system import POLLERR, SO_ERROR, SOL_SOCKET, getsockopt, load_shared, read, write
 from p4reduce.fabric.records import NEVER
-from p4reduce.workers.udp.libc import POLLIN, POLLOUT, clock_ns, poll
+from p4reduce.workers.udp.libc import POLLFD, POLLIN, POLLOUT, clock_ns, poll
 
 _LONGEST_NS: Final = 3600 * 1_000_000_000
 """without anything to wait for; a wake-up comes earlier"""
 _PS_PER_NS: Final = 1000
 _WORD: Final = 8
+_POLLFD_BYTES: Final = POLLFD.itemsize
 
 
 @kernel
@@ -47,6 +48,12 @@ def _clear_error(m: Any, fd: int) -> None:
     """Take a socket's pending error, or poll would go on telling of it: of an interface that went down, for one."""
     time_at(m.time, 0).seconds = 4  # bytes of an int; the value goes to the upper half of the timespec
     getsockopt(fd, SOL_SOCKET, SO_ERROR, m.time + _WORD, m.time)
+
+
+@kernel
+def rest(m: Any) -> None:
+    """Let frames gather for a while: moving many at once costs the processor a fraction of moving each as it comes."""
+    poll(m.polls + m.port_count * _POLLFD_BYTES, 1, m.rest_ns, m.time)
 
 
 @kernel

@@ -15,7 +15,7 @@ from p4reduce.fabric.events import remove_first
 from p4reduce.fabric.jit import kernel
 from p4reduce.fabric.loop import first_on_wire, has_space
 from p4reduce.fabric.queues import depart
-from p4reduce.fabric.real.io.clock import asked, clock_ps, hold, poll_ports, signal
+from p4reduce.fabric.real.io.clock import asked, clock_ps, hold, poll_ports, rest, signal
 from p4reduce.fabric.real.io.receive import receive_datagrams, receive_ring, take_pending
 from p4reduce.fabric.real.io.records import FULL, MOVE, MOVED, RING, STOP, STOPPED, WRITABLE, port_at
 from p4reduce.fabric.real.io.send import emit, flush_all, unblock
@@ -112,6 +112,7 @@ def drive(worlds: Any, machines: Any) -> int:
     w = worlds[0]
     m = machines[0]
     busy_until = 0
+    busy = False
     while True:
         hold(m)
         if asked(m, STOP):
@@ -131,6 +132,12 @@ def drive(worlds: Any, machines: Any) -> int:
         if count > 0:
             busy_until = w.now + m.spin_ps
         if count > 0 or w.now < busy_until:
+            busy = True
+            if m.polled > 0:
+                poll_ports(w, m, _NOW)
+        elif busy and m.rest_ns > 0:
+            busy = False
+            rest(m)
             if m.polled > 0:
                 poll_ports(w, m, _NOW)
         else:
