@@ -12,8 +12,10 @@ exit code is 1 when something that must hold does not.
 import argparse
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.lists import floats, integers, texts
@@ -24,7 +26,7 @@ from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.poster.experiment import PosterResult, run_poster
 from p4reduce.cluster.poster.files import write_files
 from p4reduce.cluster.poster.policies import POLICIES
-from p4reduce.cluster.poster.settings import QUICK, SCENARIOS, PosterSettings, Scenario
+from p4reduce.cluster.poster.settings import EXPLAINING, QUICK, SCENARIOS, PosterSettings, Scenario
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.topologies import TopologyError
 
@@ -45,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tasks", type=int, help="AI tasks in each seed")
     made.add_argument("--seeds", help="0..9 or 1,2,3")
     made.add_argument("--exact-seeds", type=int, help="seeds for which the exact policy is asked")
+    made.add_argument("--ablation-seeds", type=int, help=f"seeds for {', '.join(EXPLAINING)}")
     made.add_argument("--elements", type=int, help="model size, float32")
     made.add_argument("--lanes", type=int, choices=(64, 256), help="of a packet")
     made.add_argument("--demand-bps", type=int, help="bandwidth that a task reserves on a link for a copy of its model")
@@ -52,6 +55,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--share-seeds", type=int, help="seeds used for them")
     made.add_argument("--flow-factor", type=int, help="size of the model that checks the flow-level model; 0: none")
     made.add_argument("--selection-seeds", type=int, help="seeds for choosing local models under a budget; 0: none")
+    made.add_argument("--swap-networks", metavar="NAME[@LOSS],..", help="where trees of running tasks are swapped")
+    made.add_argument("--swap-seeds", type=int, help="seeds used for swaps; 0: none")
+    made.add_argument("--swap-detours", help="by how much the first tree is larger than the best: 0.05,0.2")
+    made.add_argument("--swap-rounds", help="rounds of a task whose tree may be swapped in its second: 3,10")
+    made.add_argument("--swap-thresholds", help="a swap must save so many times its cost: 0,0.5,1")
     made.add_argument("--reference", help="network in which the training time is calibrated")
     made.add_argument("--target-ms", type=float, help="total latency of spff there")
     made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
@@ -59,6 +67,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, default=Path("out/poster"), help="folder for the results")
     made.add_argument("--json", action="store_true", help="print the result as JSON")
     return made
+
+
+_LISTS: Final[Mapping[str, Callable[[str, str], Sequence[float]]]] = {
+    "sizes": integers,
+    "seeds": integers,
+    "swap_detours": floats,
+    "swap_rounds": integers,
+    "swap_thresholds": floats,
+}
 
 
 def settings_of(given: argparse.Namespace) -> PosterSettings:
@@ -69,12 +86,14 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
         for name in (
             "tasks",
             "exact_seeds",
+            "ablation_seeds",
             "elements",
             "lanes",
             "demand_bps",
             "share_seeds",
             "flow_factor",
             "selection_seeds",
+            "swap_seeds",
             "reference",
             "target_ms",
         )
@@ -92,12 +111,20 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
         changes["policies"] = tuple(texts(given.policies, "--policies"))
         if unknown := [name for name in texts(given.policies, "--policies") if name not in POLICIES]:
             raise BadInput(f"--policies: {unknown[0]!r} is none of {', '.join(sorted(POLICIES))}")
-    for field, flag, text in (("sizes", "--sizes", given.sizes), ("seeds", "--seeds", given.seeds)):
-        if text:
-            changes[field] = tuple(integers(text, flag))
+    for field, kind in _LISTS.items():
+        flag = f"--{field.replace('_', '-')}"
+        if text := getattr(given, field):
+            changes[field] = tuple(kind(text, flag))
+    if given.swap_networks:
+        changes["swap_networks"] = tuple(_lossy(text) for text in texts(given.swap_networks, "--swap-networks"))
     if given.shares:
         changes["shares"] = () if given.shares == "none" else tuple(floats(given.shares, "--shares"))
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def _lossy(text: str) -> tuple[str, float]:
+    name, _, loss = text.partition("@")
+    return name, floats(loss, "--swap-networks")[0] if loss else 0.0
 
 
 def _scenario(text: str) -> Scenario:

@@ -102,6 +102,16 @@ def _steiner(rows: Iterable[Row], found: Sequence[Point]) -> list[Claim]:
         made.append(
             Claim(f"steiner never takes more bytes than {SPFF}", f"{above} of {len(both)} tasks above", above == 0)
         )
+    bounded = [row for row in rows if row.status == FINISHED and row.least_bytes]
+    if bounded:
+        below = sum(row.first_bytes < row.least_bytes for row in bounded)
+        made.append(
+            Claim(
+                "nobody takes fewer bytes than the certified lower bound (linear program)",
+                f"{below} of {len(bounded)} rounds below",
+                below == 0,
+            )
+        )
     near = [(point.over_exact, point.tasks) for point in found if point.policy == "steiner" and point.over_exact]
     if near:
         mean = sum(ratio for ratio, _ in near) / len(near)

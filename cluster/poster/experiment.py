@@ -11,12 +11,14 @@ from p4reduce.cluster.poster.flow_model import FlowModel, calibrate_flow
 from p4reduce.cluster.poster.parallel import Progress, in_parallel
 from p4reduce.cluster.poster.settings import SPFF, PosterSettings
 from p4reduce.cluster.poster.statistics import Point, calibrate, points
+from p4reduce.cluster.poster.swaps import SwapResult, SwapRow, SwapUnit, run_swaps, swap_units
 from p4reduce.cluster.poster.units import Row, Unit, UnitResult, run_unit, units_of
 from p4reduce.cluster.programs import bundled
 from p4reduce.cluster.provenance import provenance
 from p4reduce.cluster.selection.experiment import SelectionPoint, SelectionResult, SelectionUnit, run_selection
 
-Piece = Unit | SelectionUnit
+Piece = Unit | SelectionUnit | SwapUnit
+Found = UnitResult | SelectionResult | SwapResult
 SHARED_POLICIES = ("overlay-mst", "steiner")
 """whose trees change with the share of capable switches"""
 FLOW_POLICIES = (SPFF, "overlay-mst", "steiner")
@@ -43,6 +45,8 @@ class PosterResult:
     shares: tuple[SharePoint, ...]
     flow: tuple[FlowModel, ...]
     selection: tuple[SelectionPoint, ...]
+    swaps: tuple[SwapRow, ...]
+    """trees of running tasks, swapped or not"""
     background: dict[str, dict[str, float]]
     """measured background traffic by scenario: mean and largest share of a link's rate, over links between switches"""
     differences: tuple[str, ...]
@@ -60,14 +64,16 @@ def run_poster(
     """Run the experiment; the same settings give the same result on every machine, however it is spread."""
     main, shared, large = units_of(settings), _share_units(settings), _flow_units(settings)
     chosen = [SelectionUnit(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
-    pieces: list[Piece] = [*main, *large, *shared, *chosen]
+    # Pieces that take longest come first, so that no core waits for the last one.
+    pieces: list[Piece] = [*swap_units(settings), *main, *large, *shared, *chosen]
     found = in_parallel(_run, pieces, jobs=jobs, dask=dask, progress=progress, label="scenario and seed")
     results = [one for one in found if isinstance(one, UnitResult)]
     rows = [row for one in results[: len(main)] for row in one.rows]
     rows.sort(key=_order(settings))
     training_ps = calibrate(rows, settings)
     summary = points(rows, training_ps)
-    differences = [text for one in results for text in one.differences]
+    swapped = [one for one in found if isinstance(one, SwapResult)]
+    differences = [text for part in (results, swapped) for one in part for text in one.differences]
     share_rows = [row for one in results[len(main) + len(large) :] for row in one.rows]
     large_rows = [row for one in results[len(main) : len(main) + len(large)] for row in one.rows]
     return PosterResult(
@@ -79,13 +85,16 @@ def run_poster(
         shares=tuple(_share_points(settings, rows, share_rows, training_ps)),
         flow=tuple(_flow(settings, rows, large_rows)),
         selection=tuple(point for one in found if isinstance(one, SelectionResult) for point in one.points),
+        swaps=tuple(row for one in swapped for row in one.rows),
         background=_background(main, results),
         differences=tuple(differences),
         claims=tuple(claims(settings, rows, summary, differences)),
     )
 
 
-def _run(piece: Piece) -> UnitResult | SelectionResult:
+def _run(piece: Piece) -> Found:
+    if isinstance(piece, SwapUnit):
+        return run_swaps(piece)
     return run_selection(piece) if isinstance(piece, SelectionUnit) else run_unit(piece)
 
 

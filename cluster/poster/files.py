@@ -10,12 +10,13 @@ from typing import Any
 from p4reduce.cluster.poster.experiment import PosterResult
 from p4reduce.cluster.poster.figures import draw_all
 from p4reduce.cluster.poster.statistics import Point
+from p4reduce.cluster.poster.swaps import SwapRow
 from p4reduce.cluster.poster.units import Row
 from p4reduce.cluster.selection.experiment import SelectionPoint
 
 
 def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[str, Path]]:
-    """Write runs.csv, points.csv, selection.csv, result.json and figures/ into a folder.
+    """Write runs.csv, points.csv, selection.csv, swaps.csv, result.json and figures/ into a folder.
 
     Returns
     -------
@@ -26,6 +27,8 @@ def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[st
     tables = [_table(folder / "runs.csv", Row, result.rows), _table(folder / "points.csv", Point, result.points)]
     if result.selection:
         tables.append(_table(folder / "selection.csv", SelectionPoint, result.selection))
+    if result.swaps:
+        tables.append(_table(folder / "swaps.csv", SwapRow, result.swaps))
     data = folder / "result.json"
     data.write_text(json.dumps(result.as_data(), indent=1, sort_keys=True, default=str) + "\n", "utf-8")
     drawn = draw_all(result, folder / "figures")

@@ -67,6 +67,8 @@ ECMP: Final = "spff-ecmp"
 ROUTES_ONLY: Final = "mst-routes"
 POLICIES: Final = (SPFF, ECMP, ROUTES_ONLY, "spff-ina", "spt", "overlay-mst", "steiner", "exact")
 """In the order of figures: no aggregation, then with."""
+EXPLAINING: Final = (ECMP, ROUTES_ONLY, "spff-ina", "spt")
+"""run for fewer seeds: they tell where the gain comes from"""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class PosterSettings:
         Of tasks, tensors and background traffic.
     exact_seeds : int
         The exact policy is asked for the first so many seeds only: a MILP for each task takes longer than its packets.
+    ablation_seeds : int
+        The first so many seeds run the policies that only explain: all but spff, overlay-mst, steiner and exact.
     elements, lanes : int
         Model size in float32, and lanes of a packet.
     demand_bps : int
@@ -99,6 +103,16 @@ class PosterSettings:
         The flow-level model is held against packets of a model so many times as large; 0: no flow-level model.
     selection_seeds : int
         The first so many seeds are used for choosing local models under a bandwidth budget; 0: not done.
+    swap_networks : tuple of (str, float)
+        Names of scenarios, each with a chance of loss on every link, where trees of running tasks are swapped.
+    swap_seeds : int
+        The first so many seeds are used for that; 0: not done.
+    swap_detours : tuple of float
+        By how much the first tree's bytes exceed the best tree's at least, as a share.
+    swap_rounds : tuple of int
+        Rounds of a task whose tree may be swapped in its second round.
+    swap_thresholds : tuple of float
+        A swap must save so many times what it is expected to cost.
     reference : str
         Scenario in which the training time is calibrated.
     target_ms : float
@@ -111,6 +125,7 @@ class PosterSettings:
     tasks: int = 30
     seeds: tuple[int, ...] = tuple(range(10))
     exact_seeds: int = 3
+    ablation_seeds: int = 3
     elements: int = LENET_5
     lanes: int = 256
     demand_bps: int = 250_000_000
@@ -118,6 +133,11 @@ class PosterSettings:
     share_seeds: int = 3
     flow_factor: int = 4
     selection_seeds: int = 3
+    swap_networks: tuple[tuple[str, float], ...] = (("germany50", 0.0), ("leaf-spine", 0.0), ("leaf-spine", 0.01))
+    swap_seeds: int = 1
+    swap_detours: tuple[float, ...] = (0.05, 0.2)
+    swap_rounds: tuple[int, ...] = (3, 10)
+    swap_thresholds: tuple[float, ...] = (0.0, 0.5, 1.0, 2.5)
     reference: str = "germany50"
     target_ms: float = POSTER_SPFF_MS
 
@@ -131,6 +151,13 @@ class PosterSettings:
             raise ClusterError(f"shares: {self.shares}: each must lie between 0 and 1")
         if self.tasks < 1 or min(self.sizes) < 1:
             raise ClusterError(f"tasks: {self.tasks}, sizes: {self.sizes}: need at least 1")
+        for name, loss in self.swap_networks:
+            if not 0 <= loss < 1:
+                raise ClusterError(f"swap_networks: {name}: a loss of {loss} is outside 0..1")
+        if min(self.swap_rounds, default=2) < 2:
+            raise ClusterError(
+                f"swap_rounds: {self.swap_rounds}: trees are swapped in the second round; need at least 2"
+            )
 
     @property
     def calibrated_in(self) -> Scenario:
@@ -148,5 +175,10 @@ QUICK: Final = PosterSettings(
     shares=(),
     flow_factor=0,
     selection_seeds=0,
+    swap_networks=(("fat-tree", 0.0),),
+    swap_seeds=1,
+    swap_detours=(0.2,),
+    swap_rounds=(4,),
+    swap_thresholds=(0.0, 1.0),
 )
 """`make poster-quick`: the same on a sample."""

@@ -42,6 +42,10 @@ class Point:
     bytes_saving: float | None
     over_exact: float | None
     """mean over tasks of bytes / exact's bytes; None where exact was not asked"""
+    least_megabytes: float | None
+    """mean of the certified lower bound over the same tasks"""
+    over_least: float | None
+    """mean over tasks of bytes / the certified lower bound"""
 
 
 def calibrate(rows: Iterable[Row], settings: PosterSettings) -> int:
@@ -103,6 +107,7 @@ def _point(own: Sequence[Row], spff: Mapping[Key, Row], exact: Mapping[Key, Row]
     sizes = [row.bytes / 1e6 for row in done]
     both = [(row, spff[row.seed, row.task]) for row in done if (row.seed, row.task) in spff]
     nearest = [(row, exact[row.seed, row.task]) for row in done if (row.seed, row.task) in exact]
+    bounded = [row for row in done if row.least_bytes]
     return Point(
         scenario=first.scenario,
         policy=first.policy,
@@ -121,6 +126,8 @@ def _point(own: Sequence[Row], spff: Mapping[Key, Row], exact: Mapping[Key, Row]
         ),
         bytes_saving=_saving([(one.bytes, other.bytes) for one, other in both]),
         over_exact=_mean([one.bytes / other.bytes for one, other in nearest]) if nearest else None,
+        least_megabytes=_mean([row.least_bytes / 1e6 for row in bounded]) if bounded else None,
+        over_least=_mean([row.bytes / row.least_bytes for row in bounded]) if bounded else None,
     )
 
 

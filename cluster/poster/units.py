@@ -2,16 +2,17 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from p4reduce.cluster.errors import ClusterError
+from p4reduce.cluster.poster.least import least_bytes
 from p4reduce.cluster.poster.measured import Measured
 from p4reduce.cluster.poster.packets import TaskNetwork
 from p4reduce.cluster.poster.policies import POLICIES
-from p4reduce.cluster.poster.settings import PosterSettings, Scenario
+from p4reduce.cluster.poster.settings import EXPLAINING, PosterSettings, Scenario
 from p4reduce.cluster.poster.tasks import draw_tasks
 from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.plans.problem import Layout, TreeLayout
@@ -51,6 +52,8 @@ class Row:
     aggregators: int
     chunk_ps: int
     """what one more chunk takes on the busiest link of the trees"""
+    least_bytes: int
+    """certified lower bound of any tree's bytes; 0 where exact was not asked"""
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,11 @@ def run_unit(unit: Unit) -> UnitResult:
                 for name in unit.policies
             }
             measured = _measure(network, decided.values())
+            least = [least_bytes(task, topology, settings.lanes) if "exact" in decided else 0 for task in tasks]
             for name, answers in decided.items():
-                for task, answer in zip(tasks, answers, strict=True):
+                for task, answer, bound in zip(tasks, answers, least, strict=True):
                     found = None if isinstance(answer, Rejection) else measured[_key(answer)]
-                    rows.append(_row(unit, size, task, name, answer, found))
+                    rows.append(replace(_row(unit, size, task, name, answer, found), least_bytes=bound))
             differences += [
                 f"{scenario.name}, seed {unit.seed}, {size} local models: {text}"
                 for one in measured.values()
@@ -153,9 +157,9 @@ def _measure(network: TaskNetwork, decided: Iterable[Sequence[Decision | Rejecti
 
 
 def _policies(settings: PosterSettings, seed: int) -> tuple[str, ...]:
-    if seed in settings.seeds[: settings.exact_seeds]:
-        return settings.policies
-    return tuple(name for name in settings.policies if name != "exact")
+    seeds = {"exact": settings.exact_seeds} | dict.fromkeys(EXPLAINING, settings.ablation_seeds)
+    place = settings.seeds.index(seed)
+    return tuple(name for name in settings.policies if place < seeds.get(name, len(settings.seeds)))
 
 
 def _with_share(topology: Topology, share: float, seed: int) -> Topology:
@@ -193,5 +197,6 @@ def _row(unit: Unit, size: int, task: Task, policy: str, answer: Decision | Reje
         status=FINISHED if found else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
         together=isinstance(answer, Decision) and answer.together,
+        least_bytes=0,
         **{name: 0 if found is None else getattr(found, name) for name in _COUNTED},
     )

@@ -10,7 +10,7 @@ from p4reduce.cluster.poster.flow_model import calibrate_flow
 from p4reduce.cluster.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings
 from p4reduce.cluster.poster.statistics import calibrate, interval, points
 from p4reduce.cluster.poster.tasks import draw_tasks
-from p4reduce.cluster.poster.units import FINISHED, REJECTED, Row
+from p4reduce.cluster.poster.units import FINISHED, REJECTED, Row, units_of
 from p4reduce.topologies import leaf_spine
 
 MS = 10**9
@@ -134,3 +134,33 @@ def test_tasks_of_smaller_sizes_are_parts_of_larger_ones():
 def test_settings_that_make_no_sense_are_refused(changes, message):
     with pytest.raises(ClusterError, match=message):
         replace(SETTINGS, **changes)
+
+
+def test_the_certified_bound_is_a_mean_over_the_tasks_that_have_one():
+    rows = [
+        row("spff", MS, bytes_=3000, least_bytes=1000),
+        row("exact", MS, bytes_=1100, least_bytes=1000),
+        row("exact", MS, bytes_=2600, least_bytes=2000, task="task1"),
+        row("exact", MS, bytes_=9000, task="task2"),
+    ]
+    fixed, exact = points(rows, 0)
+    assert (fixed.over_least, fixed.least_megabytes) == (pytest.approx(3.0), pytest.approx(0.001))
+    assert (exact.over_least, exact.least_megabytes) == (pytest.approx(1.2), pytest.approx(0.0015))
+    assert points([row("spff", MS)], 0)[0].over_least is None
+
+
+@pytest.mark.parametrize(("least", "holds"), [(1000, True), (1001, False)])
+def test_bytes_below_the_certified_bound_are_a_claim_that_does_not_hold(least, holds):
+    rows = [row("spff", MS, bytes_=1000, least_bytes=least)]
+    (claim,) = [one for one in claims(SETTINGS, rows, points(rows, 0), ()) if "certified" in one.text]
+    assert claim.holds is holds
+
+
+def test_policies_that_only_explain_and_exact_run_for_the_first_seeds_alone():
+    settings = replace(SETTINGS, policies=("spff", "mst-routes", "exact"), seeds=(4, 5, 6), exact_seeds=1)
+    units = units_of(replace(settings, ablation_seeds=2))
+    assert {unit.seed: unit.policies for unit in units} == {
+        4: ("spff", "mst-routes", "exact"),
+        5: ("spff", "mst-routes"),
+        6: ("spff",),
+    }
