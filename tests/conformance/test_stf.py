@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.fuzz.shape import read_shape
 from tests.conformance.stf.exceptions import FAILED_BY_BMV2
-from tests.conformance.stf.outcome import play_sample
+from tests.conformance.stf.outcome import Outcome, play_sample
 from tests.conformance.stf.parser import parse_stf
 from tests.conformance.stf.play import Player
 from tests.conformance.stf.samples import Sample, compile_sample, default_cache, find_samples
@@ -46,10 +46,17 @@ def test_all_samples_are_found():
     assert len(plain) >= P4_16_TESTS
 
 
+def skip_without_p4_14(outcome: Outcome) -> None:
+    """p4c of 2026 does not know P4_14 any more, but its tree still has the samples."""
+    if "Illegal language version p4-14" in outcome.reason:
+        pytest.skip("this p4c does not compile P4_14")
+
+
 @pytest.mark.parametrize("executor", ["interpreted", "compiled"])
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name not in FAILED_BY_BMV2], ids=lambda s: s.name)
 def test_sample(p4c, sample, executor):
     outcome = play_sample(p4c, sample, default_cache(), executor)
+    skip_without_p4_14(outcome)
     assert outcome.verdict == "passed", f"{outcome.verdict}: {outcome.reason}"
 
 
@@ -57,7 +64,9 @@ def test_sample(p4c, sample, executor):
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if s.name in FAILED_BY_BMV2], ids=lambda s: s.name)
 def test_sample_that_bmv2_fails(p4c, sample, executor):
     """Ours differs too: what BMv2 does counts, not the test."""
-    assert play_sample(p4c, sample, default_cache(), executor).verdict == "differs", FAILED_BY_BMV2[sample.name]
+    outcome = play_sample(p4c, sample, default_cache(), executor)
+    skip_without_p4_14(outcome)
+    assert outcome.verdict == "differs", FAILED_BY_BMV2[sample.name]
 
 
 @pytest.mark.skipif(find_binaries() is None, reason="needs BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc")

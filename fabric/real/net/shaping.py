@@ -1,8 +1,9 @@
 """Links shaped to their rate by the kernel's token bucket (tbf, tc-tbf(8)) at the sending interface.
 
 A frame is charged as in virtual time: 24 bytes of preamble, frame check sequence and gap on top, and at least 84. The
-bucket holds a millisecond, so that a late timer of a busy machine costs no rate. Delays are not the kernel's: netem
-is not part of every kernel, so our own ports and relays delay frames, in the same way on all of them.
+bucket holds 5 ms, so that a late timer of a busy machine costs no rate (with 1 ms, a tenth of it was lost). Delays are
+not the kernel's: netem is not part of every kernel, so our own ports and relays delay frames, in the same way on all
+of them.
 """
 
 import errno
@@ -23,7 +24,7 @@ LEAST_BYTES: Final = 84
 MAX_RATE_BPS: Final = 8 * (2**32 - 1)
 """A faster link needs no bucket: software does not reach 34 Gb/s on a veth pair."""
 _FRAME_BYTES: Final = MTU + 14
-_BUCKET_NS: Final = 1_000_000
+_BUCKET_NS: Final = 5_000_000
 _LINKLAYER_ETHERNET: Final = 1
 _TICK_SHIFT: Final = 6
 """The kernel counts a bucket in units of 64 ns."""
