@@ -15,6 +15,7 @@ TREES ?= 10000
 SEED ?= 1
 CASES ?= 50
 INSTALLED := $(VENV)/.installed
+WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
 
 .PHONY: help install demo test lint types p4 soak bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
@@ -22,7 +23,7 @@ WARM := $(VENV)/.warm
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(WARM)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
+demo: $(WARM_VIRTUAL)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
 	@$(BIN)/p4reduce demo --out out/demo
 
 test: lint $(WARM)  ## lint, types and all tests that need no other program
@@ -121,8 +122,12 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 # Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
-$(WARM): $(INSTALLED)
-	@$(BIN)/python -m p4reduce.cluster.warm
+$(WARM_VIRTUAL): $(INSTALLED)
+	@$(BIN)/python -m p4reduce.cluster.warm virtual
+	@touch $@
+
+$(WARM): $(WARM_VIRTUAL)
+	@$(BIN)/python -m p4reduce.cluster.warm real planners
 	@touch $@
 
 # Archives and Git with core.symlinks=false leave small files with the target's name in place of symbolic links.

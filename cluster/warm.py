@@ -1,7 +1,12 @@
-"""Compile what is compiled once, so that the first run does not wait for it: ``python -m p4reduce.cluster.warm``."""
+"""Compile what is compiled once, so that the first run does not wait for it.
+
+``python -m p4reduce.cluster.warm [virtual] [planners] [real]``: virtual time, planners of AI tasks, sockets; all three
+if none is named.
+"""
 
 import sys
 import time
+from typing import Final
 
 from p4reduce.cluster.experiment import Experiment
 from p4reduce.cluster.runner import run_experiment
@@ -17,15 +22,12 @@ from p4reduce.workers.udp.libc import SUPPORTED
 from p4reduce.workers.udp.port import Port
 
 
-def warm() -> None:
+def _warm_virtual() -> None:
     """Run each kind of plan once on a tiny tensor; Numba and the P4 compiler keep their machine code on disk."""
     for lanes in (64, 256):
         run_experiment(Experiment(topology="leaf-spine-8", plan="steiner", lanes=lanes, elements=lanes))
     for plan in ("ring", "ps"):
         run_experiment(Experiment(topology="leaf-spine-8", plan=plan, elements=256))
-    _warm_planners()
-    if SUPPORTED:
-        _warm_real_time()
 
 
 def _warm_planners() -> None:
@@ -38,8 +40,10 @@ def _warm_planners() -> None:
     make_plan(network, PlanRequest("exact"), Resources())
 
 
-def _warm_real_time() -> None:
+def _warm_real() -> None:
     """The loops of workers and of switches on sockets: a driver and relays that carry nothing."""
+    if not SUPPORTED:
+        return
     address = HostAddress(0, 0x7F000001)
     endpoints = Endpoints()
     endpoints.add_ps_worker(address, address, job=1, epoch=0, lanes=64, window=1, members=1)
@@ -49,8 +53,22 @@ def _warm_real_time() -> None:
         pass  # stopping waits for the compiler
 
 
-if __name__ == "__main__":
+PARTS: Final = {"virtual": _warm_virtual, "planners": _warm_planners, "real": _warm_real}
+
+
+def main(names: list[str]) -> int:
+    """Compile the named parts. Exit status 2 for an unknown name."""
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        sys.stderr.write(f"{unknown[0]}: choose of {', '.join(PARTS)}\n")
+        return 2
     began = time.monotonic()
     sys.stderr.write("compiling (once) …\n")
-    warm()
+    for name in names or PARTS:
+        PARTS[name]()
     sys.stderr.write(f"compiled in {time.monotonic() - began:.0f} s\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
