@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.plan import Address
 from p4reduce.control_plane.plans.window import ACK_EVERY
@@ -10,7 +11,7 @@ from p4reduce.control_plane.predict import Hop, Operation, Traffic, add, predict
 from p4reduce.topologies import Topology
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat, Numbers
-from p4reduce.workers.settings import FIXED, PS_PER_MS, PS_PER_US, Congestion, HostAddress, Timing
+from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, Congestion, HostAddress, Timing
 
 PATIENCE_PS = 60 * 1000 * PS_PER_MS
 """Virtual time without any answer after which a worker gives up: others may compute for as long."""
@@ -66,10 +67,15 @@ def add_endpoints(
     queue_frames: int,
     first_seq: int = 0,
     timing: Timing | None = None,
-    congestion: Congestion = FIXED,
+    congestion: Congestion | None = None,
 ) -> None:
-    """Give every host of the job's plan its endpoint. timing: that of the plan's links if absent."""
+    """Give every host of the job's plan its endpoint.
+
+    timing: that of the plan's links if absent. congestion: the plan's window, paced as its busiest link, if absent.
+    """
     plan = job.plan
+    if congestion is None:
+        congestion = Congestion(pace_ps=pace_of(plan))
     maker = _Maker(job, topology, endpoints, queue_frames, first_seq, timing or timing_of(plan), congestion)
     for worker in plan.workers:
         if plan.ring:
@@ -99,6 +105,15 @@ def timing_of(plan: Plan) -> Timing:
         max_ps=longest,
         retries=max(16, PATIENCE_PS // longest),
     )
+
+
+def pace_of(plan: Plan) -> int:
+    """Time between chunks for workers whose own links are faster than the plan's busiest one, picoseconds; else 0."""
+    if plan.ring:
+        return 0  # acknowledgements pace it
+    links = (plan.topology.link_at(worker, plan.up(worker).port) for worker in plan.workers)
+    quickest = min(frame_time_ps(plan.frame_bytes, link.rate_bps) for link in links)
+    return plan.chunk_ps if plan.chunk_ps > quickest else 0
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ def set_up(record: Any, congestion: Congestion, least: int) -> None:
     least: chunks below which nothing flows.
     """
     window = int(record["window"])
+    record["pace"] = congestion.pace_ps
     record["adaptive"] = congestion.adaptive
     record["initial"] = max(min(congestion.initial, window), min(least, window)) * CHUNK
     record["floor"] = max(min(congestion.minimum, window), min(least, window)) * CHUNK

@@ -69,14 +69,19 @@ def deadline(eps: Any, i: int) -> Any:
     e = eps[i]
     if e.kind == _SERVER or (e.status != _ACTIVE and not e.lingering):
         return NEVER
-    return e.timer
+    return min(e.timer, e.wake)
 
 
 @kernel
 def expire(eps: Any, i: int, now_ps: int) -> None:
-    """The deadline passed: marks chunks for resending, or gives up. Nothing happens when it has not passed."""
+    """The deadline passed: marks chunks for resending, or gives up. Nothing happens when it has not passed.
+
+    Where the deadline was that of the next new chunk, ``transmit`` has it now.
+    """
     if deadline(eps, i) <= now_ps:
-        time_out(eps[i], now_ps)
+        eps[i].wake = NEVER
+        if eps[i].timer <= now_ps:
+            time_out(eps[i], now_ps)
 
 
 @kernel

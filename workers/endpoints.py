@@ -322,7 +322,7 @@ class Endpoints:
         record["ranks"] = self._keep(index, np.ascontiguousarray(order.astype(np.int64)))
         for name in ("first", "start", "end", "low", "next", "fresh", "epoch_base"):
             record[name] = first_seq
-        record["failed_seq"], record["done_at"], record["timer"] = -1, -1, NEVER
+        record["failed_seq"], record["done_at"], record["timer"], record["wake"] = -1, -1, NEVER, NEVER
         same = (self._records["ip"] == link.ip) & (self._records["udp"] == link.udp)
         self._records["shared"][same] = np.count_nonzero(same) > 1
         return index

@@ -112,6 +112,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "timer", "srtt", "rttvar", "rtt_min", "round_rtt", "sampled_at", "rto", "rto_initial", "rto_min", "rto_max"
         ),
         *_integers("timeouts", "retries", "failed_seq"),
+        # Pacing (pacing.py), picoseconds: between new chunks (0: none), when the next may leave, when to ask again.
+        *_integers("pace", "pace_at", "wake"),
         # Ring: this worker's rank, segment length in chunks, what came in (cells: one byte a seq, held: early frames).
         *_integers("rank", "size", "segment", "rx_low", "rx_start", "rx_end", "rx_high", "reported", "reportable"),
         *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),

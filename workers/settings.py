@@ -69,6 +69,7 @@ class Congestion:
     adaptive: False: as many as the window allows. True: additive increase, multiplicative decrease.
     initial, minimum: chunks to start with, and that are always allowed.
     decrease: what is left of the congestion window after a loss or a congestion mark.
+    pace_ps: least time between two new chunks that carry lanes or ask for them (pacing.py); 0: none.
     brake, brake_ps: it does not grow while a round trip takes more than ``brake`` times the shortest one, plus
     ``brake_ps`` picoseconds (where hosts share processors, their turns are in the round trip too).
     """
@@ -79,6 +80,7 @@ class Congestion:
     decrease: float = 0.5
     brake: float = 2.0
     brake_ps: int = 0
+    pace_ps: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.minimum <= self.initial:
@@ -87,6 +89,8 @@ class Congestion:
             )
         if not 0 < self.decrease < 1:
             raise ValueError(f"decrease: {self.decrease}, must be between 0 and 1")
+        if self.pace_ps < 0:
+            raise ValueError(f"pace_ps: {self.pace_ps}, must be >= 0")
         if not 1 <= self.brake <= MAX_BRAKE or self.brake_ps < 0:
             raise ValueError(f"brake: {self.brake}, must be 1..{MAX_BRAKE}; brake_ps: {self.brake_ps}, must be >= 0")
 

@@ -33,6 +33,7 @@ from p4reduce.workers.jit import kernel
 from p4reduce.workers.kernels import clear_tail, dequantize, quantize, send_raw, take_raw
 from p4reduce.workers.memory import as_double, copy_bytes, load_u8
 from p4reduce.workers.numbers import EXPONENT_BIAS, NumberMode
+from p4reduce.workers.pacing import forget, left, too_early
 from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
 from p4reduce.workers.sender import (
     advance,
@@ -169,13 +170,14 @@ def _send(e: Any, entry: Any, seq: int, now: int, out: Any) -> Any:
 @kernel
 def worker_transmit(e: Any, now: int, out: Any) -> Any:
     """The next frame, what was lost first; 0 when the window is full or there is nothing to send."""
+    forget(e)
     if e.status != _ACTIVE and not e.lingering:
         return 0
     lost = next_lost(e)
     if lost >= 0:
         return _send(e, entry_at(e, lost), lost, now, out) if may_resend(e, lost) else 0
     seq = e.next
-    if seq >= e.end or seq - e.low >= e.window or not has_room(e):
+    if seq >= e.end or seq - e.low >= e.window or not has_room(e) or too_early(e, now):
         return 0
     if seq == e.fresh:
         _open(e, seq)
@@ -184,6 +186,7 @@ def worker_transmit(e: Any, now: int, out: Any) -> Any:
     if not _agree(e, entry, seq):
         return 0
     e.next = seq + 1
+    left(e, entry, now)
     return _send(e, entry, seq, now, out)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.jobs import Job, add_endpoints, host_address
+from p4reduce.cluster.jobs import Job, add_endpoints, host_address, pace_of
 from p4reduce.cluster.orchestrated.task_run import TaskRun
 from p4reduce.cluster.programs import P4Files
 from p4reduce.cluster.switches import ServedSwitches
@@ -284,6 +284,7 @@ class World:
         for worker, index in job.members.items():
             self._endpoints.change_peers(index, self._link(worker), [host_address(plan.up(worker))])
             self._endpoints.change_epoch(index, plan.epoch, restart)
+            records["pace"][index] = pace_of(plan)
         if job.server is not None and plan.server is not None:
             below = [plan.root] if plan.in_network else list(plan.workers)
             peers = [host_address(plan.address(plan.server, name)) for name in below]
