@@ -196,8 +196,8 @@ class Controller:
     def install_idle(self, plans: Sequence[Plan]) -> None:
         """Install several plans at once, of jobs that send nothing yet: far fewer writes than one after the other.
 
-        Counter cells of the jobs go on from whatever they were; priorities are not possible. Errors as of
-        :meth:`install`; after one nothing of the plans is left.
+        Counter cells of the jobs go on from whatever they were. A job with a priority must be new, and in one of the
+        plans only. Errors as of :meth:`install`; after one nothing of the plans is left.
         """
         with self._lock:
             for plan in plans:

@@ -133,7 +133,8 @@ class Fleet:
     async def install_idle(self, plans: Sequence[Plan]) -> None:
         """Install plans of jobs that send nothing yet, with one write for each switch, whatever the order among them.
 
-        Counter cells go on from whatever they were. On failure nothing of the plans is left, as far as switches answer.
+        A job with a priority must be new to its switches, and in one of the plans only. Counter cells go on from
+        whatever they were. On failure nothing of the plans is left, as far as switches answer.
         """
         done: list[tuple[str, Sequence[Entity]]] = []
 
@@ -141,12 +142,19 @@ class Fleet:
             await self._connections[switch].insert(merged[switch])
             done.append((switch, merged[switch]))
 
+        jobs = [plan.job for plan in plans]
+        for plan in plans:
+            known = any((switch, plan.job) in self._priorities for switch in switches_on_paths(plan))
+            if plan.priority is not None and (known or jobs.count(plan.job) > 1):
+                raise ControllerError(f"job {plan.job}: epochs of a job with a priority are installed one by one")
         merged = _merged(plans)
         try:
             await self._each(merged, add)
         except (ControllerError, asyncio.CancelledError):
             await self._undo(done)
             raise
+        for plan in plans:
+            self._count_priority(plan, 1)
 
     async def uninstall_idle(self, plans: Sequence[Plan]) -> None:
         """Remove plans of jobs that send nothing any more, with one write for each switch."""
@@ -156,6 +164,8 @@ class Fleet:
             await self._connections[switch].delete(merged[switch])
 
         await self._each(merged, remove)
+        for plan in plans:
+            self._count_priority(plan, -1)
 
     async def read_counters(self, plans: Sequence[Plan], switches: Iterable[str]) -> dict[str, SwitchCounters]:
         """The counters of some switches, with the cells of the given plans."""
@@ -229,10 +239,10 @@ def _merged(plans: Sequence[Plan]) -> dict[str, list[Entity]]:
     """All entries of several plans by switch."""
     merged: dict[str, list[Entity]] = {}
     for plan in plans:
-        if plan.priority is not None:
-            raise ControllerError(f"job {plan.job}: a plan with a priority is installed by itself")
         for switch, own in plan_entries(plan).items():
             merged.setdefault(switch, []).extend((*own.prepare, *own.activate))
+        for switch in switches_on_paths(plan) if plan.priority is not None else ():
+            merged.setdefault(switch, []).append(priority_entry(plan.job, plan.priority or 0))
     return merged
 
 

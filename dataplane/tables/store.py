@@ -33,7 +33,7 @@ class EntryStore:
     ``rows``: uint64 (capacity, row_words): index of the action among the table's (their number: none), arguments,
     each from a word of its own, least significant word first. ``counters``: uint64 (capacity, 2): packets, bytes.
     ``meters``: uint64 (capacity, METER_WORDS) for a table with a direct meter. All are replaced when they
-    grow.
+    grow; ``addresses`` are those of the three now.
     """
 
     def __init__(self, actions: tuple[Action, ...], meter_words: int = 0) -> None:
@@ -43,6 +43,7 @@ class EntryStore:
         self.rows: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, row_words(actions)), dtype=np.uint64)
         self.counters: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, 2), dtype=np.uint64)
         self.meters: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, meter_words), dtype=np.uint64)
+        self.addresses = self._where()
 
     def allocate(self) -> int:
         """A free row, its counters zero."""
@@ -52,9 +53,13 @@ class EntryStore:
             self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
             self.counters = np.concatenate([self.counters, np.zeros_like(self.counters)])
             self.meters = np.concatenate([self.meters, np.zeros_like(self.meters)])
+            self.addresses = self._where()
         self.counters[ref] = 0
         self.meters[ref] = 0
         return ref
+
+    def _where(self) -> tuple[int, int, int]:
+        return self.rows.ctypes.data, self.counters.ctypes.data, self.meters.ctypes.data
 
     def free(self, ref: int) -> None:
         """Gives a row back."""

@@ -251,7 +251,7 @@ class Table:
 
     def _publish(self) -> None:
         """Tells machine code where things are now."""
-        rows, counters, meters = (a.ctypes.data for a in (self._store.rows, self._store.counters, self._store.meters))
+        rows, counters, meters = self._store.addresses
         self._cells[:] = (rows, counters, *self._index.image(), meters)
 
     def _from_const(self, entry: ConstEntry) -> TableEntry:
@@ -297,10 +297,12 @@ class Table:
                 )
 
 
+_KINDS: Final[dict[str, type[Match]]] = {"exact": Exact, "lpm": Lpm, "ternary": Ternary, "range": Range}
+
+
 def _match_problem(match: Match, key: MatchKey) -> str | None:
     """What is wrong with a match field, None if nothing."""
-    kinds: dict[str, type[Match]] = {"exact": Exact, "lpm": Lpm, "ternary": Ternary, "range": Range}
-    if not isinstance(match, kinds[key.kind]):
+    if not isinstance(match, _KINDS[key.kind]):
         return f"{type(match).__name__} where the key is {key.kind}"
     numbers = (match.low, match.high) if isinstance(match, Range) else (match.value,)
     if any(not 0 <= n < 1 << key.width for n in numbers):
