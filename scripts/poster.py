@@ -39,8 +39,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--scenario",
         action="append",
-        metavar="NAME=TOPOLOGY[@LOAD]",
-        help="a network of your own, for example metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2; may be repeated",
+        metavar="NAME=TOPOLOGY[@LOAD[:QUEUE]]",
+        help="a network of your own, for example metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2; may be repeated; with "
+        "@0.2:7 tasks leave switches by queue 7, before the background traffic",
     )
     made.add_argument("--policies", help=f"of {','.join(sorted(POLICIES))}; spff is always needed")
     made.add_argument("--sizes", help="numbers of local models: 3,6,9 or 3..5")
@@ -53,6 +54,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--demand-bps", type=int, help="bandwidth that a task reserves on a link for a copy of its model")
     made.add_argument("--shares", help="shares of capable switches: 0.25,0.5; 'none'")
     made.add_argument("--share-seeds", type=int, help="seeds used for them")
+    made.add_argument("--overlap-seeds", type=int, help="seeds for tasks that all communicate at once; 0: none")
+    made.add_argument("--overlap-tasks", type=int, help="how many do")
     made.add_argument("--flow-factor", type=int, help="size of the model that checks the flow-level model; 0: none")
     made.add_argument("--selection-seeds", type=int, help="seeds for choosing local models under a budget; 0: none")
     made.add_argument("--swap-networks", metavar="NAME[@LOSS],..", help="where trees of running tasks are swapped")
@@ -91,6 +94,8 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
             "lanes",
             "demand_bps",
             "share_seeds",
+            "overlap_seeds",
+            "overlap_tasks",
             "flow_factor",
             "selection_seeds",
             "swap_seeds",
@@ -129,14 +134,17 @@ def _lossy(text: str) -> tuple[str, float]:
 
 def _scenario(text: str) -> Scenario:
     name, equals, rest = text.partition("=")
-    topology, _, load = rest.partition("@")
+    topology, _, traffic = rest.partition("@")
+    load, colon, queue = traffic.partition(":")
     if not equals or not topology:
-        raise BadInput(f"--scenario: {text!r} is not NAME=TOPOLOGY[@LOAD]")
+        raise BadInput(f"--scenario: {text!r} is not NAME=TOPOLOGY[@LOAD[:QUEUE]]")
     try:
         share = float(load) if load else 0.0
     except ValueError:
         raise BadInput(f"--scenario: load {load!r} is no number") from None
-    return Scenario(name, topology, share, says=topology)
+    if colon and queue not in {str(number) for number in range(8)}:
+        raise BadInput(f"--scenario: queue {queue!r} is none of 0..7")
+    return Scenario(name, topology, share, int(queue) if colon else None, says=topology)
 
 
 def show(result: PosterResult, output: Output) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
 from p4reduce.cli.report.svg import Markup, element, join, void
 from p4reduce.cluster.poster.experiment import PosterResult
+from p4reduce.cluster.poster.overlapping import overlap_points
 from p4reduce.cluster.poster.settings import POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, SPFF
 from p4reduce.cluster.poster.statistics import Point
 
@@ -22,6 +23,7 @@ SAYS: Final = {
     "capable": "When only some switches can aggregate.",
     "selection": "Choosing useful local models under a bandwidth budget: accuracy on non-IID digits.",
     "swaps": "Interruption against saving: the tree of a running task is swapped by the orchestrator.",
+    "overlapping": "Tasks that communicate at the same time, against each alone.",
     "flow-level": "Larger models, by a flow-level model that was calibrated on packets.",
 }
 IMAGE_STYLE: Final = "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
@@ -58,6 +60,7 @@ def poster_page(result: PosterResult, figures: Mapping[str, Path]) -> str:
         _headline(result),
         *_figures(figures),
         *_swaps(result),
+        *_overlapping(result),
         *_background(result),
         element("h2", "Every point"),
         _table(POINT_COLUMNS, [point_cells(point) for point in result.points]),
@@ -215,6 +218,22 @@ def _swaps(result: PosterResult) -> list[Markup]:
         if row.threshold is not None
     ]
     return [element("h2", "Every swap that was considered"), _table(SWAP_COLUMNS, rows)] if rows else []
+
+
+def _overlapping(result: PosterResult) -> list[Markup]:
+    rows = [
+        (
+            point.scenario,
+            point.policy,
+            str(point.tasks),
+            f"{point.alone_ms:.4f}",
+            f"{point.overlapping_ms:.4f}",
+            f"{point.worst_ms:.4f}",
+        )
+        for point in overlap_points(result.overlapping)
+    ]
+    columns = ("network", "policy", "tasks", "alone, ms", "at once, ms", "slowest at once, ms")
+    return [element("h2", "Tasks that communicate at the same time"), _table(columns, rows)] if rows else []
 
 
 def _background(result: PosterResult) -> list[Markup]:

@@ -8,7 +8,14 @@ from typing import Any
 
 from p4reduce.cluster.poster.claims import Claim, claims
 from p4reduce.cluster.poster.flow_model import FlowModel, calibrate_flow
-from p4reduce.cluster.poster.parallel import Progress, in_parallel
+from p4reduce.cluster.poster.overlapping import (
+    OverlapResult,
+    OverlapRow,
+    OverlapUnit,
+    overlap_units,
+    run_overlapping,
+)
+from p4reduce.cluster.poster.parallel import Progress, collect_rarely, in_parallel
 from p4reduce.cluster.poster.settings import SPFF, PosterSettings
 from p4reduce.cluster.poster.statistics import Point, calibrate, points
 from p4reduce.cluster.poster.swaps import SwapResult, SwapRow, SwapUnit, run_swaps, swap_units
@@ -17,8 +24,8 @@ from p4reduce.cluster.programs import bundled
 from p4reduce.cluster.provenance import provenance
 from p4reduce.cluster.selection.experiment import SelectionPoint, SelectionResult, SelectionUnit, run_selection
 
-Piece = Unit | SelectionUnit | SwapUnit
-Found = UnitResult | SelectionResult | SwapResult
+Piece = Unit | SelectionUnit | SwapUnit | OverlapUnit
+Found = UnitResult | SelectionResult | SwapResult | OverlapResult
 SHARED_POLICIES = ("overlay-mst", "steiner")
 """whose trees change with the share of capable switches"""
 FLOW_POLICIES = (SPFF, "overlay-mst", "steiner")
@@ -47,6 +54,8 @@ class PosterResult:
     selection: tuple[SelectionPoint, ...]
     swaps: tuple[SwapRow, ...]
     """trees of running tasks, swapped or not"""
+    overlapping: tuple[OverlapRow, ...]
+    """tasks that communicate at the same time"""
     background: dict[str, dict[str, float]]
     """measured background traffic by scenario: mean and largest share of a link's rate, over links between switches"""
     differences: tuple[str, ...]
@@ -65,7 +74,7 @@ def run_poster(
     main, shared, large = units_of(settings), _share_units(settings), _flow_units(settings)
     chosen = [SelectionUnit(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
     # Pieces that take longest come first, so that no core waits for the last one.
-    pieces: list[Piece] = [*swap_units(settings), *main, *large, *shared, *chosen]
+    pieces: list[Piece] = [*swap_units(settings), *main, *large, *shared, *overlap_units(settings), *chosen]
     found = in_parallel(_run, pieces, jobs=jobs, dask=dask, progress=progress, label="scenario and seed")
     results = [one for one in found if isinstance(one, UnitResult)]
     rows = [row for one in results[: len(main)] for row in one.rows]
@@ -73,7 +82,8 @@ def run_poster(
     training_ps = calibrate(rows, settings)
     summary = points(rows, training_ps)
     swapped = [one for one in found if isinstance(one, SwapResult)]
-    differences = [text for part in (results, swapped) for one in part for text in one.differences]
+    overlapped = [one for one in found if isinstance(one, OverlapResult)]
+    differences = [text for part in (results, swapped, overlapped) for one in part for text in one.differences]
     share_rows = [row for one in results[len(main) + len(large) :] for row in one.rows]
     large_rows = [row for one in results[len(main) : len(main) + len(large)] for row in one.rows]
     return PosterResult(
@@ -86,6 +96,7 @@ def run_poster(
         flow=tuple(_flow(settings, rows, large_rows)),
         selection=tuple(point for one in found if isinstance(one, SelectionResult) for point in one.points),
         swaps=tuple(row for one in swapped for row in one.rows),
+        overlapping=tuple(row for one in overlapped for row in one.rows),
         background=_background(main, results),
         differences=tuple(differences),
         claims=tuple(claims(settings, rows, summary, differences)),
@@ -93,8 +104,11 @@ def run_poster(
 
 
 def _run(piece: Piece) -> Found:
+    collect_rarely()
     if isinstance(piece, SwapUnit):
         return run_swaps(piece)
+    if isinstance(piece, OverlapUnit):
+        return run_overlapping(piece)
     return run_selection(piece) if isinstance(piece, SelectionUnit) else run_unit(piece)
 
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from p4reduce.cluster.poster.experiment import PosterResult
 from p4reduce.cluster.poster.flow_model import MODELS
+from p4reduce.cluster.poster.overlap_figure import draw_overlapping
 from p4reduce.cluster.poster.settings import (
     ECMP,
     POSTER_FLEXIBLE_MS,
@@ -69,6 +70,7 @@ def draw_all(result: PosterResult, folder: Path) -> dict[str, Path]:
         "flow-level": _flow,
         "selection": _selection,
         "swaps": draw_swaps,
+        "overlapping": draw_overlapping,
     }
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from p4reduce.cluster.poster.experiment import PosterResult
 from p4reduce.cluster.poster.figures import draw_all
+from p4reduce.cluster.poster.overlapping import OverlapRow
 from p4reduce.cluster.poster.statistics import Point
 from p4reduce.cluster.poster.swaps import SwapRow
 from p4reduce.cluster.poster.units import Row
@@ -16,7 +17,7 @@ from p4reduce.cluster.selection.experiment import SelectionPoint
 
 
 def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[str, Path]]:
-    """Write runs.csv, points.csv, selection.csv, swaps.csv, result.json and figures/ into a folder.
+    """Write runs.csv, points.csv, selection.csv, swaps.csv, overlapping.csv, result.json and figures/ into a folder.
 
     Returns
     -------
@@ -29,6 +30,8 @@ def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[st
         tables.append(_table(folder / "selection.csv", SelectionPoint, result.selection))
     if result.swaps:
         tables.append(_table(folder / "swaps.csv", SwapRow, result.swaps))
+    if result.overlapping:
+        tables.append(_table(folder / "overlapping.csv", OverlapRow, result.overlapping))
     data = folder / "result.json"
     data.write_text(json.dumps(result.as_data(), indent=1, sort_keys=True, default=str) + "\n", "utf-8")
     drawn = draw_all(result, folder / "figures")

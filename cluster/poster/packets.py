@@ -1,21 +1,19 @@
 """One round of many tasks on packets: their trees installed over P4Runtime, their frames through the P4 program."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-import numpy as np
+from numpy.typing import NDArray
 
 from p4reduce.cluster.communicator import FloatArray
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.jobs import Job, add_endpoints
-from p4reduce.cluster.poster.measured import Measured, count_round, links_since, predict_round
+from p4reduce.cluster.poster.measured import Carried, Measured, count_round, links_since, predict_round
+from p4reduce.cluster.poster.rounds import NUMBERS, Round, drawn_round, given_round
 from p4reduce.cluster.programs import P4Files
 from p4reduce.cluster.switches import EmbeddedSwitches
-from p4reduce.cluster.tensors import tensor
-from p4reduce.cluster.verify import ExpectedSum, expect_sum
 from p4reduce.control_plane.check import compare_counters
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import Plan
@@ -36,38 +34,27 @@ from p4reduce.fabric.background import (
 from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.topologies import Topology
 from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Operation as Post
 from p4reduce.workers.records import Collective, State
 
 QUEUE_FRAMES: Final = 1024
-NUMBERS: Final = FixedScale(2.0**20)
-"""One scale for all: no exponents are agreed ahead, so that what is timed is a model up and a model down"""
 WARM_UP_PS: Final = 200_000_000
 """of background traffic before the first task: 0.2 ms"""
 MEASURED_PS: Final = 2_000_000_000
 """in which utilisation is measured for the scheduler: 2 ms"""
-MOST_TASKS: Final = 16
+MOST_TASKS: Final = 32
 """in one network at a time: what endpoints keep in memory"""
 FIRST_JOB: Final = 1
 DEADLINE_S: Final = 300.0
 """for every answer of a switch: all cores are busy with other pieces of the experiment"""
 
 
-@dataclass
-class _Round:
-    """A task that is installed: its jobs, and what its local models send."""
-
-    jobs: list[Job]
-    inputs: Sequence[FloatArray]
-    expected: ExpectedSum
-
-
 class TaskNetwork:
     """The switches of a scenario, and rounds of tasks on them. Use as a context manager.
 
-    Tasks take turns: each round has the links to itself, but for background traffic, while the trees of the others
-    are installed beside it. So each is held against its own bound, and all policies meet the same conditions.
+    With :meth:`run` tasks take turns: each round has the links to itself, but for background traffic, while the trees
+    of the others are installed beside it. So each is held against its own bound, and all policies meet the same
+    conditions. With :meth:`run_at_once` they all begin at one time.
 
     Parameters
     ----------
@@ -91,7 +78,6 @@ class TaskNetwork:
         hosts = tuple(host.name for host in topology.hosts)
         self._demands: Demands | None = gravity(hosts, seed).at_load(topology, load) if load else None
         self._expected: list[dict[Hop, Traffic]] = []
-        self._targets = np.zeros((len(hosts), elements), np.float32)
         self._switches = EmbeddedSwitches(topology, program, deadline_s=DEADLINE_S)
 
     def __enter__(self) -> Self:
@@ -130,6 +116,49 @@ class TaskNetwork:
                 plans.append((waiting.pop(), made))
             yield from (one for _, one in self._run_installed(plans, None))
 
+    def run_at_once(self, decisions: Sequence[Decision]) -> tuple[list[int], Measured]:
+        """One round of every task, all from the same moment on.
+
+        Returns
+        -------
+        list of int and Measured
+            How long each task took, in their order, picoseconds; what all of them put on links.
+
+        Raises
+        ------
+        PlanError
+            When the switches have too few slots for all of them with whole windows.
+        ClusterError
+            As of :meth:`run`.
+        """
+        plans = self._plan_all(decisions)
+        if len(plans) < len(decisions):
+            self._release(plans)
+            raise PlanError(
+                f"slots for {len(plans)} of {len(decisions)} tasks; run_at_once() takes what fitting() leaves"
+            )
+        every = [plan for _, own in plans for plan in own]
+        self._switches.controller.install_idle(every)
+        network, rounds = self._network(plans, None)
+        with network:
+            if self._demands is not None:
+                self._advance(network, WARM_UP_PS)
+            before, began = network.links.array(), network.now
+            self._carry(network, rounds)
+            for one in rounds:
+                one.check()
+            done = [self._done_at(one.jobs[-1]) - began for one in rounds]
+            carried = [what for one in rounds for what in one.carried]
+            measured = self._count(network, carried, before, max(done))
+        self._switches.controller.uninstall_idle(every)
+        return done, measured
+
+    def fitting(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """Those that switches have slots for, with whole windows, at the same time; the first ones come first."""
+        plans = self._plan_all(decisions)
+        self._release(plans)
+        return [decision for decision, _ in plans]
+
     def add_up(self, decision: Decision, inputs: Sequence[FloatArray]) -> tuple[FloatArray, Measured]:
         """One round with the local models' own arrays.
 
@@ -158,6 +187,19 @@ class TaskNetwork:
         return found + [f"{name} refused {dict(reasons)}" for name, reasons in refused.items()]
 
     # --- installing
+
+    def _plan_all(self, decisions: Sequence[Decision]) -> list[tuple[Decision, list[Plan]]]:
+        plans: list[tuple[Decision, list[Plan]]] = []
+        for decision in decisions:
+            made = self._plan(decision, FIRST_JOB + 2 * len(plans), alone=False)
+            if made is not None:
+                plans.append((decision, made))
+        return plans
+
+    def _release(self, plans: Sequence[tuple[Decision, list[Plan]]]) -> None:
+        for _, own in plans:
+            for plan in own:
+                self._switches.controller.release(plan)
 
     def _plan(self, decision: Decision, job: int, *, alone: bool) -> list[Plan] | None:
         """Plans of a task beside those that are there; None when slots are too few for now."""
@@ -195,7 +237,7 @@ class TaskNetwork:
 
     def _network(
         self, plans: Sequence[tuple[Decision, list[Plan]]], inputs: Sequence[FloatArray] | None
-    ) -> tuple[VirtualNetwork, list[_Round]]:
+    ) -> tuple[VirtualNetwork, list[Round]]:
         """A network that begins at 0 with the endpoints of these tasks."""
         hosts: list[str] = []
         calls = worker_endpoints()
@@ -206,7 +248,7 @@ class TaskNetwork:
             hosts, calls = list(self._demands.hosts), background_calls()
         sources = len(hosts)
         rounds = []
-        for decision, own in plans:
+        for _, own in plans:
             jobs = []
             for plan in own:
                 job = Job(plan, NUMBERS if plan.in_network else None)
@@ -218,7 +260,11 @@ class TaskNetwork:
                     queue_frames=QUEUE_FRAMES,
                 )
                 jobs.append(job)
-            rounds.append(self._round(decision, jobs, inputs))
+            rounds.append(
+                drawn_round(jobs, self.seed, self.elements, self.lanes)
+                if inputs is None
+                else given_round(jobs, inputs, self.lanes)
+            )
         network = VirtualNetwork(
             self.topology,
             self._switches.devices(),
@@ -232,82 +278,75 @@ class TaskNetwork:
 
     # --- one round
 
-    def _round(self, decision: Decision, jobs: list[Job], inputs: Sequence[FloatArray] | None) -> _Round:
-        members, in_network = len(decision.task.workers), jobs[0].plan.in_network
-        if inputs is not None:
-            return _Round(jobs, inputs, expect_sum(list(inputs), NUMBERS if in_network else None, self.lanes))
-        known = _expected_sum(self.seed, members, self.elements, self.lanes, in_network=in_network)
-        return _Round(jobs, [_gradient(self.seed, rank, self.elements) for rank in range(members)], known)
+    def _measure(self, network: VirtualNetwork, one: Round) -> tuple[FloatArray, Measured]:
+        before, began = network.links.array(), network.now
+        self._carry(network, [one])
+        one.check()
+        return one.total(), self._count(network, one.carried, before, self._done_at(one.jobs[-1]) - began)
 
-    def _measure(self, network: VirtualNetwork, one: _Round) -> tuple[FloatArray, Measured]:
-        before = network.links.array()
-        began = network.now
-        if len(one.jobs) == 1:
-            total, done = self._push_pull(network, one)
-            operations = [Operation.PUSH_PULL]
-        else:
-            total, done = self._push_then_pull(network, one)
-            operations = [Operation.PUSH, Operation.PULL]
-        ratio = one.expected.deviation(total).worst_ratio
-        if ratio > 1:
-            raise ClusterError(f"{one.jobs[0].plan.name}: a sum is {ratio:.3g} times its documented error bound off")
-        carried = [(job.plan, operation) for job, operation in zip(one.jobs, operations, strict=True)]
+    def _count(self, network: VirtualNetwork, carried: Carried, before: NDArray[Any], lasted_ps: int) -> Measured:
         predicted = predict_round(carried, self.elements)
         seen = links_since(network, before)
         if seen[0] != predicted:
-            # What is still on its way belongs to this round.
+            # What is still on its way belongs to these rounds.
             self._advance(network, network.now + 2 * max(plan.rtt_ps for plan, _ in carried))
             seen = links_since(network, before)
         measured, expected = count_round(
-            network, carried, self.elements, predicted=predicted, seen=seen, communication_ps=done - began
+            network, carried, self.elements, predicted=predicted, seen=seen, communication_ps=lasted_ps
         )
         self._expected.append(expected)
-        return total, measured
+        return measured
 
-    def _push_pull(self, network: VirtualNetwork, one: _Round) -> tuple[FloatArray, int]:
-        """Gradients up, new weights down, chunk by chunk: the sum, and when the last local model has all."""
-        (job,), weights = one.jobs, self._targets[-1]
-        weights[:] = 0
-        for rank, worker in enumerate(job.plan.workers):
-            self._endpoints.post(job.members[worker], Post(Collective.PUSH_PULL, one.inputs[rank], self._targets[rank]))
-        # Weights 0 and a rate of n make the new weights minus the sum, which is known.
-        self._serve(job, Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(one.inputs))))
-        self._go(network, job)
-        self._check_copies(job, weights)
-        return -weights, self._done_at(job)
+    def _carry(self, network: VirtualNetwork, rounds: Sequence[Round]) -> None:
+        """All rounds from now on: gradients up and new weights down, chunk by chunk where one tree does both.
 
-    def _push_then_pull(self, network: VirtualNetwork, one: _Round) -> tuple[FloatArray, int]:
-        """Two trees: the broadcast begins when the last upload was acknowledged."""
-        upload, broadcast = one.jobs
-        weights = self._targets[-1]
-        for rank, worker in enumerate(upload.plan.workers):
-            self._endpoints.post(upload.members[worker], Post(Collective.PUSH, one.inputs[rank]))
-        self._serve(upload, Post(Collective.PUSH, None, weights))
-        self._go(network, upload)
-        for rank, worker in enumerate(broadcast.plan.workers):
-            self._endpoints.post(broadcast.members[worker], Post(Collective.PULL, None, self._targets[rank]))
-        self._serve(broadcast, Post(Collective.PULL, weights))
-        self._go(network, broadcast)
-        self._check_copies(broadcast, weights)
-        return weights.copy(), self._done_at(broadcast)
+        Where there are two, the broadcast of a task begins when its last upload was acknowledged.
+        """
+        for one in rounds:
+            self._post(network, one, 0)
+        open_ = [(one, 0) for one in rounds]
+        while open_:
+            working = {index: one for one, step in open_ for index in one.jobs[step].endpoints}
+            with self._switches.server.lock:
+                reason = network.run(watch=list(working), first=len(open_) > 1)
+            following = []
+            for one, step in open_:
+                states = [State(int(self._endpoints.records[index]["status"])) for index in one.jobs[step].endpoints]
+                if reason is not Stop.DONE or State.FAILED in states:
+                    raise self._stuck(one.jobs[step], reason)
+                if State.ACTIVE in states:
+                    following.append((one, step))
+                elif step + 1 < len(one.jobs):
+                    self._post(network, one, step + 1)
+                    following.append((one, step + 1))
+            open_ = following
 
-    def _serve(self, job: Job, operation: Post) -> None:
+    def _post(self, network: VirtualNetwork, one: Round, step: int) -> None:
+        """What a job of a round has to do, and go."""
+        job, weights = one.jobs[step], one.weights
         assert job.server is not None  # noqa: S101
-        self._endpoints.post(job.server, operation)
-
-    def _go(self, network: VirtualNetwork, job: Job) -> None:
+        _, operation = one.carried[step]
+        for rank, worker in enumerate(job.plan.workers):
+            source = None if operation is Operation.PULL else one.inputs[rank]
+            target = None if operation is Operation.PUSH else one.targets[rank]
+            self._endpoints.post(job.members[worker], Post(Collective[operation.name], source, target))
+        if operation is Operation.PUSH_PULL:
+            # Weights 0 and a rate of n make the new weights minus the sum, which is known.
+            served = Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(one.inputs)))
+        elif operation is Operation.PUSH:
+            served = Post(Collective.PUSH, None, weights)
+        else:
+            served = Post(Collective.PULL, weights)
+        self._endpoints.post(job.server, served)
         for index in job.endpoints:
             network.start(index)
-        with self._switches.server.lock:
-            reason = network.run(watch=job.endpoints)
-        for index in job.endpoints:
-            state = State(int(self._endpoints.records[index]["status"]))
-            if reason is not Stop.DONE or state is not State.DONE:
-                plan = job.plan
-                raise ClusterError(
-                    f"{plan.name} on {self.topology.name}: the round of job {plan.job} did not end "
-                    f"({reason.name.lower()}): {self._endpoints.status(index).error or 'an endpoint still waits'}"
-                )
+
+    def _stuck(self, job: Job, reason: Stop) -> ClusterError:
+        errors = [text for index in job.endpoints if (text := self._endpoints.status(index).error)]
+        return ClusterError(
+            f"{job.plan.name} on {self.topology.name}: the round of job {job.plan.job} did not end "
+            f"({reason.name.lower()}): {errors[0] if errors else 'an endpoint still waits'}"
+        )
 
     def _done_at(self, job: Job) -> int:
         return max(int(self._endpoints.records[index]["done_at"]) for index in job.members.values())
@@ -315,19 +354,3 @@ class TaskNetwork:
     def _advance(self, network: VirtualNetwork, until_ps: int) -> None:
         with self._switches.server.lock:
             network.run(until_ps)
-
-    def _check_copies(self, job: Job, weights: FloatArray) -> None:
-        for rank, worker in enumerate(job.plan.workers):
-            if not np.array_equal(self._targets[rank].view(np.uint32), weights.view(np.uint32)):
-                raise ClusterError(f"{job.plan.name}: {worker} got other weights than the global model has")
-
-
-@lru_cache(maxsize=64)
-def _gradient(seed: int, rank: int, elements: int) -> FloatArray:
-    return tensor(seed, rank, 0, elements)
-
-
-@lru_cache(maxsize=32)
-def _expected_sum(seed: int, members: int, elements: int, lanes: int, *, in_network: bool) -> ExpectedSum:
-    inputs = [_gradient(seed, rank, elements) for rank in range(members)]
-    return expect_sum(inputs, NUMBERS if in_network else None, lanes)

@@ -1,5 +1,6 @@
 """Pieces of work over cores, or over machines that a Dask scheduler knows."""
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ Progress = Callable[[str, int, int], None]
 """told (label, done, total)"""
 
 _CONNECT_S = "10s"
+_YOUNG = 200_000
+"""objects after which Python looks for cycles among them"""
 
 
 def in_parallel(
@@ -54,6 +57,12 @@ def in_parallel(
 
 def _numbered(work: Callable[[Item], Result], number: int, item: Item) -> tuple[int, Result]:
     return number, work(item)
+
+
+def collect_rarely() -> None:
+    """In a process that works on pieces: table entries by the hundred thousand hold no cycles worth looking for."""
+    gc.freeze()
+    gc.set_threshold(_YOUNG, 50, 100)
 
 
 @contextmanager

@@ -28,6 +28,8 @@ class Scenario:
         For :func:`p4reduce.topologies.load`.
     load : float
         Background traffic: share of the busiest host link that it uses on average (gravity matrix); 0: none.
+    priority : int or None
+        Queue that tasks leave switches from, 1..7; None: that of all other traffic.
     says : str
         Capacities in words.
     """
@@ -35,6 +37,7 @@ class Scenario:
     name: str
     topology: str
     load: float = 0.0
+    priority: int | None = None
     says: str = ""
 
     def build(self) -> Topology:
@@ -44,23 +47,25 @@ class Scenario:
 
 _WAN: Final = "rate=100G,access_rate=40G,delay=1us"
 _WAN_SAYS: Final = "100 Gb/s between cities, 40 Gb/s to hosts, 1 us a link (a laboratory's fibres, as in the poster)"
+_LOADED: Final = "leaf-spine:leaves=8,spines=4,hosts=4,rate=40G,oversubscription=2,delay=1us"
+_LOADED_SAYS: Final = (
+    "32 hosts at 40 Gb/s, 2 : 1 (20 Gb/s uplinks), gravity background that uses the busiest host's link to 30 %, "
+    "1 us a link"
+)
 SCENARIOS: Final = {
     scenario.name: scenario
     for scenario in (
         Scenario("nobel-us", f"wan:graph=nobel-us,hosts=2,{_WAN}", says=f"28 hosts, {_WAN_SAYS}"),
         Scenario("germany50", f"wan:graph=germany50,{_WAN}", says=f"50 hosts, {_WAN_SAYS}"),
         Scenario("geant", f"wan:graph=geant,{_WAN}", says=f"22 hosts, {_WAN_SAYS}"),
+        Scenario("leaf-spine", _LOADED, load=0.3, says=_LOADED_SAYS),
         Scenario(
-            "leaf-spine",
-            "leaf-spine:leaves=8,spines=4,hosts=4,rate=40G,oversubscription=2,delay=1us",
-            load=0.3,
-            says="32 hosts at 40 Gb/s, 2 : 1 (20 Gb/s uplinks), gravity background that uses the busiest host's link "
-            "to 30 %, 1 us a link",
+            "leaf-spine-first", _LOADED, load=0.3, priority=7, says=f"{_LOADED_SAYS}; tasks leave before the background"
         ),
         Scenario("fat-tree", "fat-tree:k=4,rate=40G,delay=1us", says="k = 4, 16 hosts, all links 40 Gb/s, 1 us a link"),
     )
 }
-"""The five networks of the experiment."""
+"""The networks of the experiment."""
 
 SPFF: Final = "spff"
 ECMP: Final = "spff-ecmp"
@@ -97,6 +102,9 @@ class PosterSettings:
         What a task reserves on each link for each copy of its model.
     shares : tuple of float
         Shares of capable switches that are tried in the reference scenario with the most local models.
+    overlap_seeds, overlap_tasks : int
+        The first so many seeds are used for tasks that communicate at the same time, so many of them; with 0 seeds
+        that is not done.
     share_seeds : int
         The first so many seeds are used for them.
     flow_factor : int
@@ -125,12 +133,14 @@ class PosterSettings:
     tasks: int = 30
     seeds: tuple[int, ...] = tuple(range(10))
     exact_seeds: int = 3
-    ablation_seeds: int = 3
+    ablation_seeds: int = 10
     elements: int = LENET_5
     lanes: int = 256
     demand_bps: int = 250_000_000
     shares: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75)
     share_seeds: int = 3
+    overlap_seeds: int = 2
+    overlap_tasks: int = 16
     flow_factor: int = 4
     selection_seeds: int = 3
     swap_networks: tuple[tuple[str, float], ...] = (("germany50", 0.0), ("leaf-spine", 0.0), ("leaf-spine", 0.01))
@@ -149,6 +159,8 @@ class PosterSettings:
                 raise ClusterError(f"{field}: give at least one, and each once")
         if any(not 0 < share < 1 for share in self.shares):
             raise ClusterError(f"shares: {self.shares}: each must lie between 0 and 1")
+        if self.overlap_tasks < 1:
+            raise ClusterError(f"overlap_tasks: {self.overlap_tasks}: need at least 1")
         if self.tasks < 1 or min(self.sizes) < 1:
             raise ClusterError(f"tasks: {self.tasks}, sizes: {self.sizes}: need at least 1")
         for name, loss in self.swap_networks:
@@ -173,6 +185,8 @@ QUICK: Final = PosterSettings(
     seeds=(0,),
     exact_seeds=0,
     shares=(),
+    overlap_seeds=1,
+    overlap_tasks=4,
     flow_factor=0,
     selection_seeds=0,
     swap_networks=(("fat-tree", 0.0),),

@@ -113,7 +113,8 @@ def run_unit(unit: Unit) -> UnitResult:
     ) as network:
         background = network.background()
         for size in unit.sizes:
-            tasks = draw_tasks(topology, settings, unit.seed, size)
+            drawn = draw_tasks(topology, settings, unit.seed, size)
+            tasks = [replace(task, priority=scenario.priority) for task in drawn]
             decided = {
                 name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
                 for name in unit.policies

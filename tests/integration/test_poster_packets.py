@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from p4reduce.cluster.poster.overlapping import OverlapUnit, overlap_points, run_overlapping
 from p4reduce.cluster.poster.packets import TaskNetwork
 from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import PosterSettings, Scenario
 from p4reduce.cluster.poster.tasks import draw_tasks
 from p4reduce.cluster.poster.units import FINISHED, Unit, decide_all, run_unit
 from p4reduce.cluster.programs import bundled
+from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.scheduling.state import NetworkState
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
@@ -101,3 +103,64 @@ def test_many_tasks_take_turns_in_one_network(policy):
         again = list(network.run(decisions[:1]))
     assert len(measured) == 20
     assert again == measured[:1]
+
+
+@pytest.mark.parametrize("policy", ["spff", "steiner"])
+def test_tasks_that_begin_at_once_share_links_and_no_byte_is_off(policy):
+    topology = RACKS.build()
+    tasks = draw_tasks(topology, replace(SETTINGS, tasks=6), 1, 6)
+    decisions = [POLICIES[policy](task, NetworkState(topology), lanes=64) for task in tasks]
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+        fitting = network.fitting(decisions)
+        alone = list(network.run(fitting))
+        lasted, measured = network.run_at_once(fitting)
+        assert network.check_counters() == []
+    assert len(fitting) > 1
+    assert measured.differences == ()
+    assert measured.first_bytes == measured.predicted_bytes == sum(one.predicted_bytes for one in alone)
+    assert max(lasted) == measured.communication_ps
+    assert all(one.bound_ps <= time for one, time in zip(alone, lasted, strict=True))
+    assert sum(lasted) > sum(one.communication_ps for one in alone)
+
+
+def test_a_task_with_two_trees_among_those_that_begin_at_once():
+    topology = RACKS.build()
+    first, second = draw_tasks(topology, replace(SETTINGS, tasks=2), 0, 6)
+    one = POLICIES["steiner"](first, NetworkState(topology), lanes=64)
+    other = POLICIES["overlay-mst"](first, NetworkState(topology), lanes=64)
+    decisions = [replace(one, broadcast=other.broadcast), POLICIES["spff"](second, NetworkState(topology), lanes=64)]
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+        _, measured = network.run_at_once(decisions)
+        assert network.check_counters() == []
+    assert measured.differences == ()
+    assert measured.first_bytes == measured.predicted_bytes
+
+
+def test_more_tasks_at_once_than_slots_are_refused_and_leave_nothing():
+    topology = RACKS.build()
+    tasks = draw_tasks(topology, replace(SETTINGS, tasks=30), 1, 6)
+    decisions = [POLICIES["steiner"](task, NetworkState(topology), lanes=64) for task in tasks] * 8
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+        fitting = network.fitting(decisions)
+        assert 0 < len(fitting) < len(decisions)
+        with pytest.raises(PlanError, match=r"slots for \d+ of 240 tasks"):
+            network.run_at_once(decisions)
+        assert network.fitting(decisions) == fitting
+
+
+def test_overlapping_tasks_are_compared_on_the_same_tasks_under_every_policy():
+    settings = replace(SETTINGS, tasks=5, overlap_tasks=3, sizes=(3,))
+    result = run_overlapping(OverlapUnit(settings, LOADED, 0, ("spff", "steiner")))
+    assert result.differences == ()
+    tasks = {name: [row.task for row in result.rows if row.policy == name] for name in ("spff", "steiner")}
+    assert tasks["spff"] == tasks["steiner"]
+    assert {row.together for row in result.rows} == {len(tasks["spff"])} == {3}
+    assert [point.tasks for point in overlap_points(result.rows)] == [3, 3]
+
+
+def test_tasks_that_leave_first_come_nearer_to_their_bound_beside_background_traffic():
+    def over_bound(scenario):
+        rows = [row for row in run_unit(unit(scenario)).rows if row.policy == "steiner"]
+        return sum(row.communication_ps / row.bound_ps for row in rows) / len(rows)
+
+    assert over_bound(replace(LOADED, priority=7)) < over_bound(LOADED)
