@@ -1,11 +1,19 @@
-"""Virtual time: a discrete-event network of switches that run P4 programs, links, and hosts with endpoints."""
+"""Virtual time: a discrete-event network of switches that run P4 programs, links, and hosts with endpoints.
 
-from p4reduce.fabric.counters import HostCounters, Incidents, LinkCounters, LinkView, Port, SwitchCounters, Where
-from p4reduce.fabric.endpoint_calls import EndpointCalls, Endpoints
-from p4reduce.fabric.errors import FabricError
-from p4reduce.fabric.faults import Faults
-from p4reduce.fabric.network import Stop, VirtualNetwork
-from p4reduce.fabric.recordings import PacketIn
+Names are looked up when they are first used: processes of real time, and commands that only talk to them, need
+``fabric.real`` but neither the compiler nor the event loop.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from p4reduce.fabric.counters import HostCounters, Incidents, LinkCounters, LinkView, Port, SwitchCounters, Where
+    from p4reduce.fabric.endpoint_calls import EndpointCalls, Endpoints
+    from p4reduce.fabric.errors import FabricError
+    from p4reduce.fabric.faults import Faults
+    from p4reduce.fabric.network import Stop, VirtualNetwork
+    from p4reduce.fabric.recordings import PacketIn
 
 __all__ = [
     "EndpointCalls",
@@ -23,3 +31,20 @@ __all__ = [
     "VirtualNetwork",
     "Where",
 ]
+
+_MODULES: Final = {
+    "endpoint_calls": ("EndpointCalls", "Endpoints"),
+    "errors": ("FabricError",),
+    "faults": ("Faults",),
+    "network": ("Stop", "VirtualNetwork"),
+    "recordings": ("PacketIn",),
+    "counters": ("HostCounters", "Incidents", "LinkCounters", "LinkView", "Port", "SwitchCounters", "Where"),
+}
+_HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return value
