@@ -15,7 +15,7 @@ from p4reduce.cluster.poster.overlapping import (
     overlap_units,
     run_overlapping,
 )
-from p4reduce.cluster.poster.parallel import Progress, collect_rarely, in_parallel
+from p4reduce.cluster.poster.parallel import Progress, in_parallel, rarely_collecting
 from p4reduce.cluster.poster.settings import SPFF, PosterSettings
 from p4reduce.cluster.poster.statistics import Point, calibrate, points
 from p4reduce.cluster.poster.swaps import SwapResult, SwapRow, SwapUnit, run_swaps, swap_units
@@ -104,12 +104,12 @@ def run_poster(
 
 
 def _run(piece: Piece) -> Found:
-    collect_rarely()
-    if isinstance(piece, SwapUnit):
-        return run_swaps(piece)
-    if isinstance(piece, OverlapUnit):
-        return run_overlapping(piece)
-    return run_selection(piece) if isinstance(piece, SelectionUnit) else run_unit(piece)
+    with rarely_collecting():
+        if isinstance(piece, SwapUnit):
+            return run_swaps(piece)
+        if isinstance(piece, OverlapUnit):
+            return run_overlapping(piece)
+        return run_selection(piece) if isinstance(piece, SelectionUnit) else run_unit(piece)
 
 
 def _order(settings: PosterSettings) -> Any:

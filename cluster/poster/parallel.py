@@ -1,8 +1,9 @@
 """Pieces of work over cores, or over machines that a Dask scheduler knows."""
 
+import ctypes
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import joblib
@@ -59,10 +60,23 @@ def _numbered(work: Callable[[Item], Result], number: int, item: Item) -> tuple[
     return number, work(item)
 
 
-def collect_rarely() -> None:
-    """In a process that works on pieces: table entries by the hundred thousand hold no cycles worth looking for."""
+@contextmanager
+def rarely_collecting() -> Iterator[None]:
+    """While a piece is worked on: table entries by the hundred thousand hold no cycles worth looking for.
+
+    At its end memory goes back to the system, or joblib takes what the allocator keeps for a leak.
+    """
+    before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(_YOUNG, 50, 100)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+        gc.collect()
+        with suppress(AttributeError, OSError):  # only in glibc
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
