@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--elements", type=int, help="model size, float32")
     made.add_argument("--lanes", type=int, choices=(64, 256), help="of a packet")
     made.add_argument("--demand-bps", type=int, help="bandwidth that a task reserves on a link for a copy of its model")
+    made.add_argument("--add-ps", type=int, help="in which the global model's host adds an element of a model, ps")
     made.add_argument("--shares", help="shares of capable switches: 0.25,0.5; 'none'")
     made.add_argument("--share-seeds", type=int, help="seeds used for them")
     made.add_argument("--overlap-seeds", type=int, help="seeds for tasks that all communicate at once; 0: none")
@@ -93,6 +94,7 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
             "elements",
             "lanes",
             "demand_bps",
+            "add_ps",
             "share_seeds",
             "overlap_seeds",
             "overlap_tasks",

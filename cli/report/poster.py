@@ -17,6 +17,7 @@ TITLE: Final = "Flexible scheduling of AI tasks: the poster on packets"
 SAYS: Final = {
     "fig3a-latency": "Total latency against number of local models; error bars: 95 % confidence.",
     "fig3b-bandwidth": "Bytes on all links, counted on packets; error bars: 95 % confidence.",
+    "components": "Training, communication, and adding up at the global model's host.",
     "communication": "Communication alone against each policy's lower bound.",
     "ablation": "What routing gains alone, what aggregation gains alone, and both.",
     "optimum": "Bytes over the certified lower bound; the curve of exact is the optimum.",
@@ -77,6 +78,7 @@ POINT_COLUMNS: Final = (
     "rejected",
     "total, ms",
     "communication, ms",
+    "aggregation at G, ms",
     "bound, ms",
     "x bound",
     "MB on links",
@@ -98,6 +100,7 @@ def point_cells(point: Point) -> tuple[str, ...]:
         str(point.rejected),
         f"{point.total_ms:.3f} ± {point.total_ci_ms:.3f}",
         f"{point.communication_ms:.4f}",
+        f"{point.aggregation_ms:.4f}",
         f"{point.bound_ms:.4f}",
         f"{point.ratio_to_bound:.3f}",
         f"{point.megabytes:.2f} ± {point.megabytes_ci:.2f}",

@@ -32,6 +32,7 @@ STYLES: Final = {
     "exact": ("#00785a", "*", ":"),
 }
 """colour, marker, line: after Okabe and Ito, told apart without colour too"""
+_UNKNOWN: Final = ("#000000", ".", "-")
 DPI: Final = 130
 _COLUMNS: Final = 3
 _SETTINGS: Final[Any] = {
@@ -63,6 +64,7 @@ def draw_all(result: PosterResult, folder: Path) -> dict[str, Path]:
     makers: dict[str, Callable[[PosterResult], Figure | None]] = {
         "fig3a-latency": _latency,
         "fig3b-bandwidth": _bandwidth,
+        "components": _components,
         "communication": _communication,
         "ablation": _ablation,
         "optimum": _optimum,
@@ -89,12 +91,40 @@ def _latency(result: PosterResult) -> Figure:
     for axis, scenario in zip(axes, result.settings.scenarios, strict=False):
         _curves(axis, result, scenario, lambda point: point.total_ms, lambda point: point.total_ci_ms)
         most = max(result.settings.sizes)
+        for policy in result.settings.policies:
+            own = _points(result, scenario, policy)
+            whole = [p.total_ms + p.aggregation_ms for p in own]
+            colour = STYLES.get(policy, _UNKNOWN)[0]
+            axis.plot([p.size for p in own], whole, color=colour, linewidth=0.6, linestyle=":")
         axis.plot([most], [POSTER_SPFF_MS], marker="_", markersize=14, color="black", linestyle="none")
         axis.plot([most], [POSTER_FLEXIBLE_MS], marker="_", markersize=14, color="black", linestyle="none")
         axis.set_ylim(bottom=0)
     return _finish(
-        figure, axes, "Fig. 3a: total latency = training + communication (bars: the poster's 2.3 and 1.9 ms)", "ms"
+        figure,
+        axes,
+        "Fig. 3a: total latency = training + communication (dotted: + adding up at G; bars: the poster's)",
+        "ms",
     )
+
+
+def _components(result: PosterResult) -> Figure:
+    """Bars: training, communication, aggregation at the global model's host, with the most local models."""
+    figure, axes = _panels(result.settings.scenarios)
+    most, training = max(result.settings.sizes), result.training_ps / 1e9
+    for axis, scenario in zip(axes, result.settings.scenarios, strict=False):
+        found = [p for name in result.settings.policies for p in _points(result, scenario, name) if p.size == most]
+        names = [point.policy for point in found]
+        below = [0.0] * len(found)
+        for label, colour, heights in (
+            ("training", "#c9c9c9", [training] * len(found)),
+            ("communication", "#0060a0", [point.communication_ms for point in found]),
+            ("aggregation at G's host", "#b65000", [point.aggregation_ms for point in found]),
+        ):
+            axis.bar(names, heights, bottom=below, color=colour, label=label)
+            below = [before + height for before, height in zip(below, heights, strict=True)]
+        axis.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=7)
+        axis.set_title(scenario.name)
+    return _finish(figure, axes, f"Training, communication, aggregation: {most} local models", "ms")
 
 
 def _bandwidth(result: PosterResult) -> Figure:
@@ -256,7 +286,7 @@ def _curves(
         own = _points(result, scenario, policy)
         if not own or policy in without:
             continue
-        colour, marker, line = STYLES.get(policy, ("#000000", ".", "-"))
+        colour, marker, line = STYLES.get(policy, _UNKNOWN)
         axis.errorbar(
             [point.size for point in own],
             [value(point) for point in own],

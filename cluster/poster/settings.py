@@ -100,6 +100,9 @@ class PosterSettings:
         Model size in float32, and lanes of a packet.
     demand_bps : int
         What a task reserves on each link for each copy of its model.
+    add_ps : int
+        Picoseconds in which the global model's host adds one element of one model that reaches it. What comes of it is
+        aggregation latency, a component of its own: total latency is training + communication, as in the poster.
     shares : tuple of float
         Shares of capable switches that are tried in the reference scenario with the most local models.
     overlap_seeds, overlap_tasks : int
@@ -137,6 +140,7 @@ class PosterSettings:
     elements: int = LENET_5
     lanes: int = 256
     demand_bps: int = 250_000_000
+    add_ps: int = 200
     shares: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75)
     share_seeds: int = 3
     overlap_seeds: int = 2
@@ -159,6 +163,8 @@ class PosterSettings:
                 raise ClusterError(f"{field}: give at least one, and each once")
         if any(not 0 < share < 1 for share in self.shares):
             raise ClusterError(f"shares: {self.shares}: each must lie between 0 and 1")
+        if self.add_ps < 0:
+            raise ClusterError(f"add_ps: {self.add_ps}: must be at least 0")
         if self.overlap_tasks < 1:
             raise ClusterError(f"overlap_tasks: {self.overlap_tasks}: need at least 1")
         if self.tasks < 1 or min(self.sizes) < 1:

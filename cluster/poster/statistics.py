@@ -31,6 +31,8 @@ class Point:
     total_ci_ms: float
     """half of the 95 % confidence interval: of the seeds' means, or of the tasks where there is one seed"""
     communication_ms: float
+    aggregation_ms: float
+    """mean of what the global model's host takes to add up; not in the total"""
     bound_ms: float
     ratio_to_bound: float
     """mean over tasks of communication / bound"""
@@ -117,6 +119,7 @@ def _point(own: Sequence[Row], spff: Mapping[Key, Row], exact: Mapping[Key, Row]
         total_ms=_mean(totals),
         total_ci_ms=interval(done, totals),
         communication_ms=_mean([row.communication_ps / PS_PER_MS for row in done]),
+        aggregation_ms=_mean([row.aggregation_ps / PS_PER_MS for row in done]),
         bound_ms=_mean([row.bound_ps / PS_PER_MS for row in done]),
         ratio_to_bound=_mean([row.communication_ps / row.bound_ps for row in done]),
         megabytes=_mean(sizes),

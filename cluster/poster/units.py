@@ -15,6 +15,7 @@ from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import EXPLAINING, PosterSettings, Scenario
 from p4reduce.cluster.poster.tasks import draw_tasks
 from p4reduce.cluster.programs import bundled
+from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
 from p4reduce.control_plane.plans.problem import Layout, TreeLayout
 from p4reduce.control_plane.scheduling.policy import Decision, Policy, Rejection
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
@@ -50,6 +51,8 @@ class Row:
     resend_bytes: int
     dropped: int
     aggregators: int
+    aggregation_ps: int
+    """adding up what reaches the global model's host: one model from a tree, else all; not part of communication"""
     chunk_ps: int
     """what one more chunk takes on the busiest link of the trees"""
     least_bytes: int
@@ -101,6 +104,8 @@ def run_unit(unit: Unit) -> UnitResult:
     """
     settings, scenario = unit.settings, unit.scenario
     topology = _with_share(scenario.build(), unit.capable, unit.seed)
+    profile = HostProfile(add_ps=settings.add_ps)
+    hosts = ComputingManager(topology, {host.name: profile for host in topology.hosts})
     rows: list[Row] = []
     differences: list[str] = []
     with TaskNetwork(
@@ -124,7 +129,7 @@ def run_unit(unit: Unit) -> UnitResult:
             for name, answers in decided.items():
                 for task, answer, bound in zip(tasks, answers, least, strict=True):
                     found = None if isinstance(answer, Rejection) else measured[_key(answer)]
-                    rows.append(replace(_row(unit, size, task, name, answer, found), least_bytes=bound))
+                    rows.append(replace(_row(unit, hosts, task, name, answer, found), least_bytes=bound))
             differences += [
                 f"{scenario.name}, seed {unit.seed}, {size} local models: {text}"
                 for one in measured.values()
@@ -187,7 +192,15 @@ def _layout_key(layout: Layout) -> Any:
     return type(layout).__name__, paths
 
 
-def _row(unit: Unit, size: int, task: Task, policy: str, answer: Decision | Rejection, found: Measured | None) -> Row:
+def _row(
+    unit: Unit,
+    hosts: ComputingManager,
+    task: Task,
+    policy: str,
+    answer: Decision | Rejection,
+    found: Measured | None,
+) -> Row:
+    size = len(task.workers)
     return Row(
         scenario=unit.scenario.name,
         capable=unit.capable,
@@ -198,6 +211,7 @@ def _row(unit: Unit, size: int, task: Task, policy: str, answer: Decision | Reje
         status=FINISHED if found else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
         together=isinstance(answer, Decision) and answer.together,
+        aggregation_ps=0 if found is None else hosts.aggregation_ps(task, 1 if found.aggregators else size),
         least_bytes=0,
         **{name: 0 if found is None else getattr(found, name) for name in _COUNTED},
     )

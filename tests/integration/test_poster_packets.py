@@ -36,6 +36,8 @@ def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_b
         assert row.first_bytes == row.predicted_bytes == row.bytes > 0
         assert row.bound_ps <= row.communication_ps
         assert (row.aggregators > 0) == (row.policy in TREES)
+        arriving = 1 if row.policy in TREES else row.size
+        assert row.aggregation_ps == arriving * SETTINGS.elements * SETTINGS.add_ps > 0
     by_policy = {
         name: sum(row.bytes for row in result.rows if row.policy == name and row.size == 6)
         for name in SETTINGS.policies

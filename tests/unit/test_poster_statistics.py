@@ -39,6 +39,7 @@ def row(policy, communication_ps, size=15, *, bytes_=1000, seed=0, task="task0",
         resend_bytes=0,
         dropped=0,
         aggregators=1,
+        aggregation_ps=communication_ps // 10,
         chunk_ps=1000,
     )
     return replace(made, **changes)
@@ -64,6 +65,7 @@ def test_savings_are_over_tasks_that_both_finished():
     steiner = found["steiner"]
     assert (steiner.tasks, steiner.rejected) == (1, 1)
     assert steiner.total_ms == 1.5
+    assert steiner.aggregation_ms == 0.05
     assert steiner.total_saving == pytest.approx(0.25)
     assert steiner.bytes_saving == pytest.approx(0.6)
     assert steiner.over_exact == pytest.approx(400 / 380)
