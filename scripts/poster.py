@@ -10,6 +10,7 @@ exit code is 1 when something that must hold does not.
 """
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from p4reduce.cluster.poster.experiment import PosterResult, run_poster
 from p4reduce.cluster.poster.files import write_files
 from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import EXPLAINING, QUICK, SCENARIOS, PosterSettings, Scenario
+from p4reduce.cluster.signals import handling, raise_exit
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.topologies import TopologyError
 
@@ -169,7 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     try:
         settings = settings_of(given)
-        with progress_bar(output) as open_bar:
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
             result = run_poster(settings, jobs=given.jobs, dask=given.dask, progress=open_bar("poster"))
     except (BadInput, ClusterError, PlanError, TopologyError) as error:
         print(f"poster: {error}", file=sys.stderr)

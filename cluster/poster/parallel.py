@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ Progress = Callable[[str, int, int], None]
 """told (label, done, total)"""
 
 _CONNECT_S = "10s"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _YOUNG = 200_000
 """objects after which Python looks for cycles among them"""
 
@@ -43,7 +46,8 @@ def in_parallel(
         Told (label, done, total) as pieces finish.
     """
     results: dict[int, Result] = {}
-    numbered = [joblib.delayed(_numbered)(work, number, item) for number, item in enumerate(items)]
+    master = None if dask else os.getpid()
+    numbered = [joblib.delayed(_numbered)(work, number, item, master) for number, item in enumerate(items)]
     with _backend(dask):
         # A worker of Dask takes one piece at a time; its cores are its own business.
         parallel = joblib.Parallel(
@@ -56,8 +60,23 @@ def in_parallel(
     return [results[number] for number in range(len(items))]
 
 
-def _numbered(work: Callable[[Item], Result], number: int, item: Item) -> tuple[int, Result]:
+def _numbered(work: Callable[[Item], Result], number: int, item: Item, master: int | None = None) -> tuple[int, Result]:
+    """``master``: the process that this one must not outlive."""
+    if master is not None and master != os.getpid():
+        end_with(master)
     return number, work(item)
+
+
+def end_with(parent: int) -> None:
+    """The kernel kills this process when its parent has ended, however that ended; at once if it has already.
+
+    joblib's processes hold the ends of each other's pipes open: after a kill -9 of the one that started them none
+    would see it go, and all would wait for ever. Nothing happens where the system is not Linux.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 @contextmanager
