@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
@@ -15,6 +15,7 @@ from p4reduce.topologies import Topology
 
 Ints = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
+_PLACE_SHIFT: Final = 20
 Hop = tuple[str, int]
 """A directed link, as (node, port) of its sender."""
 
@@ -44,6 +45,8 @@ class SwitchGraph:
         Of the link.
     capable : tuple of str
         Switches that can aggregate.
+    access : mapping
+        The switch at which every host hangs; a switch's is itself.
     """
 
     names: tuple[str, ...]
@@ -58,6 +61,7 @@ class SwitchGraph:
     delay_ps: Ints
     capable: tuple[str, ...] = field(repr=False)
     index: Mapping[str, int] = field(repr=False)
+    access: Mapping[str, str] = field(repr=False)
 
     @cached_property
     def arcs(self) -> "dict[Hop, int]":
@@ -87,13 +91,36 @@ class SwitchGraph:
             self._frame_times[length] = times[place] if len(times) else np.zeros(0, np.int64)
         return self._frame_times[length]
 
+    def tie_breaks(self, *, spread: bool) -> Ints:
+        """What decides between equal ways, below 2**37, int64 (m,): the link's place (or a hash), then its name."""
+        return self._tie_breaks[spread]
+
+    @cached_property
+    def _tie_breaks(self) -> tuple[Ints, Ints]:
+        first = np.minimum(self.place, 2**16 - 1), self.label >> 16
+        low = self.label & ((1 << _PLACE_SHIFT) - 1)
+        return (first[0] << _PLACE_SHIFT) + low, (first[1] << _PLACE_SHIFT) + low
+
+    @cached_property
+    def _looked_up(self) -> "list[tuple[list[Hop], Ints]]":
+        """Links that were asked for last, and their arcs."""
+        return []
+
     def by_arc(self, values: Mapping[Hop, int]) -> Ints:
         """Values of directed links between switches as an array over arcs; 0 where there is none."""
         found = np.zeros(len(self.heads) + 1, np.int64)
         if values:
-            places = np.fromiter(map(self.arcs.__getitem__, values), np.int64, len(values))
-            found[places] = np.fromiter(values.values(), np.int64, len(values))
+            found[self._arcs_of(list(values))] = np.fromiter(values.values(), np.int64, len(values))
         return found[:-1]
+
+    def _arcs_of(self, hops: list[Hop]) -> Ints:
+        # Mostly they are the same as the last time, and to see that is faster than to look them up.
+        for known, arcs in self._looked_up:
+            if known == hops:
+                return arcs
+        arcs = np.fromiter(map(self.arcs.__getitem__, hops), np.int64, len(hops))
+        self._looked_up[:] = [(hops, arcs), *self._looked_up[:1]]
+        return arcs
 
     def hop(self, arc: int) -> Hop:
         """The directed link of an arc."""
@@ -149,6 +176,9 @@ def _compile(topology: Topology) -> SwitchGraph:
         delay_ps=np.ascontiguousarray(table[:, 6]),
         capable=tuple(switch.name for switch in topology.switches if switch.capable),
         index=index,
+        access={
+            node.name: node.name if node.is_switch else topology.neighbours(node.name)[0] for node in topology.nodes
+        },
     )
 
 

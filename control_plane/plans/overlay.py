@@ -8,10 +8,11 @@ import numpy as np
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.graph import Hop
+from p4reduce.control_plane.plans.kernels.arborescence import arborescence
+from p4reduce.control_plane.plans.kernels.jit import FAR
 from p4reduce.control_plane.plans.kernels.shortest import walk
-from p4reduce.control_plane.plans.kernels.spanning import arborescence, shallow_tree
+from p4reduce.control_plane.plans.kernels.spanning import shallow_tree
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout
-from p4reduce.control_plane.plans.routes import no_way
 
 _ROOTS: Final = 8
 """roots that are tried for a tree of a given cost"""
@@ -73,7 +74,9 @@ def root_beside(problem: Problem, server: str) -> str:
         index = routes.graph.index
         access = {index[routes.access(worker)] for worker in problem.workers}
         farthest = np.max([routes.away(switch).costs for switch in access], axis=0)
-        able = tuple(name for name in able if not no_way(int(farthest[index[name]]))) or able
+        reached = farthest[routes.graph.places(able)] < FAR
+        if not reached.all():
+            able = tuple(name for name, reach in zip(able, reached.tolist(), strict=True) if reach) or able
     return routes.nearest_to(server, able)
 
 
@@ -93,9 +96,9 @@ def grow(problem: Problem, root: str, switches: Iterable[str]) -> list[TreeLayou
 
 def cost(problem: Problem, layout: TreeLayout) -> int:
     """What one frame on every edge of the tree costs, in one direction; with a server, the edge to it included."""
-    problem = problem.of(layout)
-    total = sum(problem.paths.distance(child, parent) for child, parent in layout.parent.items())
-    return total + (problem.paths.distance(layout.root, problem.server) if problem.server else 0)
+    routes = problem.of(layout).paths
+    edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
+    return sum(routes.distance(child, parent) for child, parent in edges)
 
 
 def depth_ps(problem: Problem, layout: TreeLayout) -> int:
@@ -245,6 +248,8 @@ def best(problem: Problem, layouts: Sequence[TreeLayout]) -> TreeLayout:
     for layout in layouts:
         if layout not in different:
             different.append(layout)
+    if len(different) == 1:
+        return different[0]
     costs = [cost(problem, layout) for layout in different]
     cheapest = [layout for layout, price in zip(different, costs, strict=True) if price == min(costs)]
     return cheapest[0] if len(cheapest) == 1 else min(cheapest, key=lambda layout: _rank(problem, layout))

@@ -24,7 +24,6 @@ Cost = Literal["hops", "delay"]
 _LOAD_SHIFT: Final = 37
 _LOAD_STEPS: Final = 512
 """Levels of load that count. An extra weight stays below 2**46: sums over 65,536 links fit a word of 63 bits."""
-_PLACE_SHIFT: Final = 20
 
 
 class Paths(Routes):
@@ -88,10 +87,11 @@ def unique_words(graph: SwitchGraph, main: Ints, used_bps: Ints, *, spread: bool
     spread : bool
         A hash instead of the link's place.
     """
-    level = np.minimum(_LOAD_STEPS - 1, used_bps * _LOAD_STEPS // graph.rate_bps)
-    first = graph.label >> 16 if spread else np.minimum(graph.place, 2**16 - 1)
-    extra = (level << _LOAD_SHIFT) + (first << _PLACE_SHIFT) + (graph.label & ((1 << _PLACE_SHIFT) - 1))
-    return np.ascontiguousarray(np.stack([main, graph.delay_ps, extra], axis=1))
+    words = np.empty((len(main), 3), np.int64)
+    words[:, 0], words[:, 1], words[:, 2] = main, graph.delay_ps, graph.tie_breaks(spread=spread)
+    if used_bps.any():
+        words[:, 2] += np.minimum(_LOAD_STEPS - 1, used_bps * _LOAD_STEPS // graph.rate_bps) << _LOAD_SHIFT
+    return words
 
 
 def _weight(link: Link, cost: Cost) -> int:

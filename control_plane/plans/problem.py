@@ -8,9 +8,9 @@ import numpy as np
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
-from p4reduce.control_plane.plans.graph import Ints, Short, switch_graph
+from p4reduce.control_plane.plans.graph import Hop, Ints, Short, switch_graph
 from p4reduce.control_plane.plans.paths import Cost, Paths
-from p4reduce.control_plane.plans.routes import Routes
+from p4reduce.control_plane.plans.routes import Routes, hops
 from p4reduce.topologies import Topology
 
 MAX_CHILDREN = 32
@@ -139,6 +139,20 @@ class TreeLayout:
     def aggregators(self) -> tuple[str, ...]:
         """The switches that aggregate."""
         return tuple(self.children)
+
+    @cached_property
+    def _crossed(self) -> list[dict[Hop, int]]:
+        return []
+
+    def crossed(self, topology: Topology) -> tuple[Mapping[Hop, int], Mapping[Hop, int]]:
+        """How many edges with explicit paths cross each directed link: towards the root, and away from it."""
+        if not self._crossed:
+            self._crossed[:] = {}, {}
+            for path in (self.paths or {}).values():
+                for found, way in zip(self._crossed, (path, path[::-1]), strict=True):
+                    for hop in hops(topology, way):
+                        found[hop] = found.get(hop, 0) + 1
+        return self._crossed[0], self._crossed[1]
 
 
 @dataclass(frozen=True)

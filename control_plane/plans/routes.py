@@ -16,16 +16,14 @@ from p4reduce.topologies import Topology
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """Ways between one switch and all others: int64 (3, n) distances, and int32 (n,) arcs as `shortest` gives them."""
+    """Ways between one switch and all others: int64 (3, n) distances, and int32 (n,) arcs as `shortest` gives them.
+
+    ``costs`` is the first word of the distances, int64 (n,).
+    """
 
     words: Ints
     arcs: Short
-
-    @property
-    def costs(self) -> Ints:
-        """The first word of the distances, int64 (n,)."""
-        costs: Ints = self.words[0]
-        return costs
+    costs: Ints
 
 
 class NoPathError(PlanError):
@@ -52,20 +50,30 @@ class Routes:
         self.topology = topology
         self.graph = graph
         self.words = words
-        self.symmetric = same_both_ways(graph, words)
-        self.inward_words = words if self.symmetric else np.ascontiguousarray(words[graph.reverse])
+        self.symmetric: bool
+        self.inward_words: Ints
+        self.costs: Ints
+        self.inward_costs: Ints
+        if twin is not None and words is twin.inward_words:
+            self.symmetric, self.inward_words = twin.symmetric, twin.words
+            self.costs, self.inward_costs = twin.inward_costs, twin.costs
+        else:
+            self.costs = np.where(words[:, 0] < 0, FAR, words[:, 0])
+            self.symmetric = same_both_ways(graph, self.costs) and same_both_ways(graph, words)
+            self.inward_words = words if self.symmetric else words[graph.reverse]
+            self.inward_costs = self.costs if self.symmetric else self.costs[graph.reverse]
         self._twin = self if self.symmetric else twin
-        self._rows: dict[tuple[int, bool], Row] = {}
+        self._towards: dict[int, Row] = {}
+        self._away: dict[int, Row] = {}
         self._latencies: dict[tuple[int, int], Ints] = {}
-        self._access: dict[str, str] = {}
+        self._places: tuple[Sequence[str], frozenset[str], Short] = ((), frozenset(), np.zeros(0, np.int32))
 
     def access(self, node: str) -> str:
         """The switch of a host; a switch itself."""
-        known = self._access.get(node)
-        if known is None:
-            found = self.topology.node(node)
-            known = self._access[node] = node if found.is_switch else self.topology.neighbours(node)[0]
-        return known
+        try:
+            return self.graph.access[node]
+        except KeyError:
+            return self.topology.node(node).name  # says that it is unknown
 
     def host_cost(self, host: str, *, leaving: bool) -> int:
         """Cost of the link between a host and its switch, in the direction of a path."""
@@ -75,8 +83,10 @@ class Routes:
         """Cost from a to b, hosts' links included; `FAR` or more when there is no way."""
         if a == b:
             return 0
-        switch_a, switch_b = self.access(a), self.access(b)
-        total = int(self.towards(self.graph.index[switch_b]).costs[self.graph.index[switch_a]])
+        access, index = self.graph.access, self.graph.index
+        switch_a, switch_b = access[a], access[b]
+        row = self._towards.get(index[switch_b]) or self.towards(index[switch_b])
+        total: int = row.costs.item(index[switch_a])
         if a != switch_a:
             total += self.host_cost(a, leaving=True)
         if b != switch_b:
@@ -138,44 +148,57 @@ class Routes:
         return self._nearest(self.towards, node, candidates)
 
     def _nearest(self, rows: Callable[[int], Row], node: str, candidates: Sequence[str]) -> str:
-        access = self.access(node)
-        if access in candidates:
+        access, index = self.access(node), self.graph.index
+        if self._places[0] is not candidates:
+            places = np.array([index[name] for name in candidates], np.int32)
+            self._places = (candidates, frozenset(candidates), places)
+        _, known, places = self._places
+        if access in known:
             return access
-        index = self.graph.index
-        places = np.fromiter((index[name] for name in candidates), np.int64, len(candidates))
-        words = rows(index[access]).words
-        costs = words[0, places]
-        equal = [candidates[place] for place in np.flatnonzero(costs == costs.min()).tolist()]
+        row = rows(index[access])
+        costs = row.costs[places]
+        equal = np.flatnonzero(costs == costs.min()).tolist()
+        if len(equal) == 1:
+            return candidates[equal[0]]
 
         def order(name: str) -> tuple[int, int, str]:
-            return int(words[1, index[name]]), int(words[2, index[name]]), name
+            return int(row.words[1, index[name]]), int(row.words[2, index[name]]), name
 
-        return min(equal, key=order)
+        return min((candidates[place] for place in equal), key=order)
 
     def towards(self, switch: int) -> Row:
         """Ways to a switch; ``arcs`` are first arcs."""
-        return self._row(switch, inward=True)
+        return self._towards.get(switch) or self._found(switch, inward=True)
 
     def away(self, switch: int) -> Row:
         """Ways from a switch; ``arcs`` are last arcs."""
-        return self._row(switch, inward=False)
+        return self._away.get(switch) or self._found(switch, inward=False)
 
-    def _row(self, switch: int, *, inward: bool) -> Row:
-        key = (switch, inward)
-        row = self._rows.get(key)
-        if row is None:
-            graph = self.graph
-            other = None if self._twin is None else self._twin._rows.get((switch, not inward))
-            if other is not None:
-                arcs = other.arcs.copy()
-                arcs[arcs >= 0] = graph.reverse[arcs[arcs >= 0]]
-                row = Row(other.words, arcs)
-            else:
-                weights = self.inward_words if inward else self.words
-                row = Row(*shortest(graph.starts, graph.heads, graph.reverse, weights, switch, inward))
-                self._check(switch, row)
-            self._rows[key] = row
+    def _found(self, switch: int, *, inward: bool) -> Row:
+        graph = self.graph
+        other = self._others(switch, inward=inward)
+        if other is not None:
+            # Of a single switch there are no arcs to choose from.
+            arcs = np.where(other.arcs >= 0, graph.reverse[other.arcs], other.arcs) if len(graph.heads) else other.arcs
+            row = Row(other.words, arcs, other.costs)
+        else:
+            cost, words = (self.inward_costs, self.inward_words) if inward else (self.costs, self.words)
+            words, arcs = shortest(graph.starts, graph.heads, graph.reverse, cost, words, switch, inward)
+            row = Row(words, arcs, words[0])
+            self._check(switch, row)
+        (self._towards if inward else self._away)[switch] = row
         return row
+
+    def _others(self, switch: int, *, inward: bool) -> Row | None:
+        """The row that a twin has for it."""
+        if self._twin is None:
+            return None
+        return (self._twin._away if inward else self._twin._towards).get(switch)
+
+    def known(self, switch: int, *, inward: bool) -> Ints | None:
+        """The costs of the ways to or from a switch, int64 (n,), if they have been computed."""
+        row = (self._towards if inward else self._away).get(switch) or self._others(switch, inward=inward)
+        return None if row is None else row.costs
 
     def _check(self, switch: int, row: Row) -> None:
         """For subclasses that want every switch to be reached."""

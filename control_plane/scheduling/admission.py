@@ -1,7 +1,6 @@
 """Trees with explicit paths that fit: forwarding, bandwidth, slots. Or a rejection that names what is in the way."""
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -142,18 +141,16 @@ def _even(problem: TaskProblem) -> Ints:
 def weight(problem: TaskProblem, layout: TreeLayout) -> int:
     """Sum of the weights of all links between switches that the tree's edges cross, one for each copy."""
     graph, cost = problem.view.graph, problem.words[:, 0]
-    crossed = Counter(hop for path in (layout.paths or {}).values() for hop in hops(problem.topology, path))
+    crossed, _ = layout.crossed(problem.topology)
     return sum(times * int(cost[graph.arcs[hop]]) for hop, times in crossed.items() if hop in graph.arcs)
 
 
 def _fits(problem: TaskProblem, layout: TreeLayout) -> bool:
     """Whether a tree of the other direction uses no closed link of this one and fits."""
     graph = problem.view.graph
-    for path in (layout.paths or {}).values():
-        for hop in hops(problem.topology, path):
-            arc = graph.arcs.get(hop)
-            if arc is not None and problem.words[arc, 0] < 0:
-                return False
+    crossed, _ = layout.crossed(problem.topology)
+    if any(problem.words[graph.arcs[hop], 0] < 0 for hop in crossed if hop in graph.arcs):
+        return False
     return not tight_links(problem, layout, "broadcast")
 
 

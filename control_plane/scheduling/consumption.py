@@ -1,6 +1,7 @@
 """What the trees of a task take of the network: copies of a frame on directed links, and what to reserve."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.problem import Layout, RingLayout, TreeLayout
@@ -12,7 +13,7 @@ from p4reduce.control_plane.scheduling.view import Direction, View
 from p4reduce.topologies import Topology
 
 
-def copies(task: Task, topology: Topology, layout: Layout, direction: Direction) -> dict[Hop, int]:
+def copies(task: Task, topology: Topology, layout: Layout, direction: Direction) -> Mapping[Hop, int]:
     """How often a full frame of one direction crosses each directed link: the bandwidth that a layout consumes.
 
     Raises
@@ -22,11 +23,11 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
     """
     if isinstance(layout, RingLayout) or layout.paths is None:
         raise PlanError(f"task {task.name}: the layout is no tree or star with explicit paths")
+    if isinstance(layout, TreeLayout):
+        return layout.crossed(topology)[direction == "broadcast"]
     found: Counter[Hop] = Counter()
     for (_, destination), path in layout.paths.items():
-        if isinstance(layout, TreeLayout):
-            found.update(hops(topology, path if direction == "upload" else path[::-1]))
-        elif (destination == task.server) == (direction == "upload"):
+        if (destination == task.server) == (direction == "upload"):
             found.update(hops(topology, path))
     return dict(found)
 

@@ -164,7 +164,9 @@ class TaskProblem(Problem):
 def problem_of(view: View, words: Ints, direction: Direction, twin: Routes | None = None) -> TaskProblem:
     """The problem of one direction, given the weights of arcs in the direction of the frames."""
     turned = direction == "broadcast"
-    own = np.ascontiguousarray(words[view.graph.reverse]) if turned else words
+    own = words
+    if turned:
+        own = words[view.graph.reverse] if twin is None else twin.inward_words
     base = view.problem
     return TaskProblem(
         base.topology, base.workers, base.server, base.lanes, view=view, words=own, turned=turned, twin=twin

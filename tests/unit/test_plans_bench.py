@@ -12,21 +12,37 @@ def run(capsys, *arguments: str) -> dict:
 
 
 def test_one_job_beside_networkx(capsys):
-    rows = run(capsys, "--only", "job", "--k", "6", "--capable", "1")["job"]
-    assert [(row["planner"], row["state"]) for row in rows] == [
-        ("steiner", "unloaded"),
-        ("steiner", "loaded"),
-        ("networkx mehlhorn", "ignored"),
-        ("networkx kou", "ignored"),
+    rows = run(capsys, "--only", "job", "--k", "6", "--capable", "0.5", "1")["job"]
+    assert [(row["planner"], row["load"], row.get("share")) for row in rows] == [
+        ("steiner", "none", 0.5),
+        ("steiner", "asymmetric", 0.5),
+        ("steiner", "none", 1.0),
+        ("steiner", "asymmetric", 1.0),
+        ("networkx mehlhorn", "ignored", None),
+        ("networkx kou", "ignored", None),
     ]
-    assert all(row["hosts"] == 54 and row["capable"] == row["switches"] == 45 and row["ms"] > 0 for row in rows)
+    assert all(row["hosts"] == 54 and row["switches"] == 45 and row["ms"] > 0 and row["ratio"] > 0 for row in rows)
+    assert rows[0]["capable"] == rows[1]["capable"] < rows[2]["capable"] == rows[3]["capable"] == 45
     # On the same task: no more links than the approximations, where all switches can aggregate and nothing is loaded.
-    assert rows[0]["links"] <= min(rows[2]["links"], rows[3]["links"])
+    assert rows[2]["links"] <= min(rows[4]["links"], rows[5]["links"])
 
 
 def test_tasks_one_after_the_other(capsys):
-    (row,) = run(capsys, "--only", "tasks")["tasks"]
-    assert (row["network"], row["tasks"]) == ("germany50", 2)
+    found = run(capsys, "--only", "tasks")
+    assert [(row["network"], row["load"], row["tasks"]) for row in found["tasks"]] == [
+        ("germany50", "none", 2),
+        ("germany50", "asymmetric", 2),
+    ]
+    (limit,) = found["limits"]
+    assert limit["what"] == "germany50"
+    assert limit["slowest_ms"] == max(row["ms"] for row in found["tasks"])
+    assert limit["holds"] == ("yes" if limit["slowest_ms"] <= limit["limit_ms"] else "no")
+
+
+def test_installing_a_plan_in_all_switches_of_a_tree(capsys):
+    (row,) = run(capsys, "--only", "install", "--switches", "12")["install"]
+    assert (row["switches"], row["workers"]) == (12, 20)
+    assert row["ms"] > 0
 
 
 def test_networks_and_tasks_repeat_themselves():

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.plans.graph import same_both_ways, switch_graph
-from p4reduce.control_plane.plans.kernels.jit import FAR
-from p4reduce.control_plane.plans.kernels.shortest import along
-from p4reduce.control_plane.plans.kernels.spanning import arborescence, minimum_tree, with_one_more
+from p4reduce.control_plane.plans.kernels.arborescence import arborescence, branching, cheapest
+from p4reduce.control_plane.plans.kernels.directed import at_least, at_most
+from p4reduce.control_plane.plans.kernels.jit import FAR, NEVER
+from p4reduce.control_plane.plans.kernels.shortest import along, shortest
+from p4reduce.control_plane.plans.kernels.spanning import minimum_tree, with_one_more
 from p4reduce.control_plane.plans.paths import unique_words
 from p4reduce.control_plane.plans.routes import Routes
 from p4reduce.topologies import fat_tree, load, star
@@ -39,6 +41,35 @@ def test_shortest_ways_from_and_to_a_switch(network, closed):
             expected = nx.single_source_dijkstra_path_length(way, switch)
             assert {node: int(cost) for node, cost in enumerate(row.costs) if cost < FAR} == expected
             assert ((row.arcs >= 0) == [node in expected and node != switch for node in range(len(row.arcs))]).all()
+
+
+@pytest.mark.parametrize("inward", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_ways_are_told_apart_by_the_other_words(seed, inward):
+    """Against Bellman and Ford's algorithm on whole weights; many ties, arcs that cost nothing, closed ones."""
+    graph, rng = switch_graph(load("germany50")), np.random.default_rng(seed)
+    count = len(graph.heads)
+    low = int(rng.integers(2))
+    words = np.stack([rng.integers(low, 3, count), rng.integers(0, 2, count), rng.integers(1, 2**40, count)], axis=1)
+    words[rng.random(count) < 0.1, 0] = -1
+    source = int(rng.integers(len(graph.names)))
+    cost = np.where(words[:, 0] < 0, FAR, words[:, 0])
+    distance, arcs = shortest(graph.starts, graph.heads, graph.reverse, cost, words, source, inward)
+    best = {source: (0, 0, 0)}
+    last: dict[int, int] = {}
+    changed = True
+    while changed:
+        changed = False
+        for arc in np.flatnonzero(words[:, 0] >= 0).tolist():
+            tail, head = int(graph.tails[arc]), int(graph.heads[arc])
+            if tail in best:
+                sums = tuple(int(a) + int(b) for a, b in zip(best[tail], words[arc], strict=True))
+                if head not in best or sums < best[head]:
+                    best[head], last[head], changed = sums, arc, True
+    for node in range(len(graph.names)):
+        assert tuple(distance[:, node].tolist()) == best.get(node, (FAR, FAR, FAR))
+        expected = last.get(node, -1)
+        assert arcs[node] == (graph.reverse[expected] if inward and expected >= 0 else expected)
 
 
 def test_paths_follow_their_distances():
@@ -86,6 +117,61 @@ def test_arborescences_are_the_cheapest(seed):
     assert parent[root] == -1
 
 
+def metric(rng, size):
+    """Random distances, another in each direction, that keep the triangle inequality."""
+    matrix = rng.integers(1, int(rng.choice([4, 30, 1000])), (size, size))
+    np.fill_diagonal(matrix, 0)
+    for middle in range(size):
+        matrix = np.minimum(matrix, matrix[:, middle, None] + matrix[middle])
+    return np.ascontiguousarray(matrix)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_dual_proves_what_the_cheapest_tree_costs(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 12))
+    matrix, root = rng.integers(1, 9, (size, size)), int(rng.integers(size))
+    total, _, owners, leaving = branching(matrix, root)
+    assert total == leaving.sum() == cheapest(matrix, root, NEVER)
+    assert (leaving >= 0).all()
+    for i in range(size):
+        for j in range(size):
+            left = owners[:, i] != owners[:, j]
+            assert i in (j, root) or leaving[left, owners[left, i]].sum() <= matrix[i, j]
+    for limit in (1, total // 2, total, total + 1):
+        found = cheapest(matrix, root, limit)
+        assert found == total or limit <= found <= total
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bounds_of_one_node_more_and_of_one_in_place_of_another(seed):
+    rng = np.random.default_rng(seed)
+    size, more = int(rng.integers(2, 9)), 6
+    far = metric(rng, size + more)
+    to, away = np.ascontiguousarray(far.T), far  # to[r, v]: from v to r
+    rows, root = np.arange(size, dtype=np.int32), int(rng.integers(size))
+    extra = int(rng.choice([0, 5]))
+
+    def tree(keep, top):
+        matrix = np.ascontiguousarray(far[np.ix_(keep, keep)])
+        matrix[:, keep.index(top)] += extra
+        return branching(matrix, keep.index(top))
+
+    total, parent, owners, leaving = tree(list(range(size)), root)
+    matrix = np.ascontiguousarray(far[:size, :size])
+    matrix[:, root] += extra
+    high = at_most(matrix, parent, root, to, away, rows, extra)
+    change, nearest, instead = at_least(owners, leaving, root, to, away, rows, extra)
+    for node in range(size, size + more):
+        exact = tree([*range(size), node], root)[0]
+        assert total + change[node] <= exact <= high[node]
+        for gone in set(range(size)) - {root}:
+            kept = [i for i in range(size) if i != gone]
+            assert total - leaving[0, gone] <= tree(kept, root)[0]
+            least = total + instead[node] if nearest[node] == gone else total - leaving[0, gone] + change[node]
+            assert least <= tree([*kept, node], root)[0]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_one_node_more_costs_what_a_new_tree_does(seed):
     rng = np.random.default_rng(seed)
@@ -97,13 +183,12 @@ def test_one_node_more_costs_what_a_new_tree_does(seed):
     # A host hangs on the second new node, three times.
     reach = np.ascontiguousarray(matrix[size + 1 :])
     attached = np.array([matrix[size + 1, :size].min()])
-    star_ = np.ascontiguousarray(matrix[:size])
-    candidates = np.array([size, size + 1], np.int32)
-    prices = with_one_more(inner, parent, star_, candidates, reach, attached, np.array([3]))
-    for place, node in enumerate(candidates):
-        keep = [*range(size), int(node)]
+    rows = np.arange(size, dtype=np.int32)
+    prices = with_one_more(inner, parent, matrix, rows, 0, reach, attached, np.array([3]))
+    for node in (size, size + 1):
+        keep = [*range(size), node]
         after, _ = minimum_tree(np.ascontiguousarray(matrix[np.ix_(keep, keep)]), 0)
-        assert prices[place] == after + 3 * min(attached[0], matrix[size + 1, node])
+        assert prices[node] == after + 3 * min(attached[0], matrix[size + 1, node])
     assert before == nx.minimum_spanning_tree(nx.from_numpy_array(inner + 1)).size(weight="weight") - (size - 1)
 
 

@@ -10,6 +10,8 @@ kernel: Decorator = compiler(Path(__file__).parent)
 
 FAR: Final = 1 << 52
 """a distance that means: there is no way; the sum of 2,000 of them still fits"""
+NEVER: Final = FAR * 1024
+"""more than any tree costs"""
 ONCE: Final = 1 << 48
 """added to edges of which a tree must not have more than it needs"""
 Array = Any

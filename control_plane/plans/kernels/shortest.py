@@ -6,22 +6,102 @@ from p4reduce.control_plane.plans.kernels.jit import FAR, Array, kernel
 
 
 @kernel
-def shortest(
-    starts: Array, heads: Array, reverse: Array, words: Array, source: int, inward: bool
-) -> tuple[Array, Array]:
-    """Dijkstra's algorithm with an indexed binary heap: O((n + m) log n), independent of the order of equal keys.
+def settled(
+    starts: Array, heads: Array, cost: Array, source: int, distance: Array, arc: Array, tied: Array
+) -> tuple[Array, bool]:
+    """Dijkstra's algorithm with an indexed heap of four children a node: O((n + m) log n).
 
     Parameters
     ----------
     starts, heads : int32 (n + 1,), (m,)
         Arcs of node i are ``starts[i] .. starts[i + 1] - 1``; where each leads.
+    cost : int64 (m,)
+        Of arcs, 0 or more; :data:`FAR` closes one.
+    source : int
+        Where ways begin.
+    distance : int64 (n,)
+        Filled with distances; :data:`FAR` where there is no way.
+    arc : int32 (n,)
+        Filled with last arcs of ways; -1 at the source and where there is no way.
+    tied : bool (n,)
+        Filled: whether other ways are as short.
+
+    Returns
+    -------
+    int32 (r,), bool
+        Nodes that ways reach, nearest first; whether an arc on the way costs nothing.
+    """
+    n = len(starts) - 1
+    distance[:], arc[:], tied[:] = FAR, -1, False
+    keys, nodes = np.empty(n, np.int64), np.empty(n, np.int32)  # the heap
+    place = np.full(n, -1, np.int32)  # of nodes in it
+    order, done = np.empty(n, np.int32), 0
+    free = False
+    distance[source], keys[0], nodes[0], size = 0, 0, source, 1
+    while size:
+        near, node = keys[0], nodes[0]
+        order[done] = node
+        done += 1
+        size -= 1
+        if size:
+            _sink(keys, nodes, place, size)
+        for out in range(starts[node], starts[node + 1]):
+            other, far = heads[out], near + cost[out]
+            if far > distance[other] or cost[out] >= FAR:
+                continue
+            free |= cost[out] == 0
+            if far == distance[other]:
+                tied[other] = True
+                continue
+            distance[other], arc[other], tied[other] = far, out, False
+            at = place[other]
+            if at < 0:
+                at = size
+                size += 1
+            while at and keys[(at - 1) >> 2] > far:
+                above = (at - 1) >> 2
+                keys[at], nodes[at] = keys[above], nodes[above]
+                place[nodes[at]] = at
+                at = above
+            keys[at], nodes[at], place[other] = far, other, at
+    return order[:done], free
+
+
+@kernel
+def _sink(keys: Array, nodes: Array, place: Array, size: int) -> None:
+    """Fill the top of the heap with what stands behind its last node."""
+    key, node, at = keys[size], nodes[size], 0
+    while True:
+        first = 4 * at + 1
+        if first >= size:
+            break
+        best, least = first, keys[first]
+        for below in range(first + 1, min(first + 4, size)):
+            if keys[below] < least:
+                best, least = below, keys[below]
+        if key <= least:
+            break
+        keys[at], nodes[at] = least, nodes[best]
+        place[nodes[at]] = at
+        at = best
+    keys[at], nodes[at], place[node] = key, node, at
+
+
+@kernel
+def shortest(
+    starts: Array, heads: Array, reverse: Array, cost: Array, words: Array, source: int, inward: bool
+) -> tuple[Array, Array]:
+    """Shortest ways under all three words: where several are short by the first, the others decide.
+
+    Parameters
+    ----------
+    starts, heads, cost, source
+        As in `settled`.
     reverse : int32 (m,)
         The arc of the same link the other way.
     words : int64 (m, 3)
-        Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse. A negative first
-        word closes the arc.
-    source : int
-        The node.
+        Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse; the first ones are
+        in ``cost``.
     inward : bool
         False: ways from the source. True: ways to the source.
 
@@ -33,32 +113,33 @@ def shortest(
     """
     n = len(starts) - 1
     distance = np.full((3, n), FAR, np.int64)
-    arc = np.full(n, -1, np.int32)
-    heap = np.empty(n, np.int32)
-    place = np.full(n, -1, np.int32)  # in the heap; -2: done
-    distance[:, source] = 0
-    heap[0], place[source], size = source, 0, 1
-    while size:
-        node = heap[0]
-        place[node] = -2
-        size -= 1
-        if size:
-            _sink(heap, place, distance, heap[size], size)
-        d0, d1, d2 = distance[0, node], distance[1, node], distance[2, node]
-        for out in range(starts[node], starts[node + 1]):
-            other = heads[out]
-            weight = words[out, 0]
-            a = d0 + weight
-            if a > distance[0, other] or weight < 0 or place[other] == -2:
+    arc = np.empty(n, np.int32)
+    tied = np.empty(n, np.bool_)
+    order, free = settled(starts, heads, cost, source, distance[0], arc, tied)
+    first, second, third = distance[0], distance[1], distance[2]
+    second[source], third[source] = 0, 0
+    again = True
+    while again:
+        again = False
+        for position in range(1, len(order)):
+            node = order[position]
+            if not tied[node]:
+                above = heads[reverse[arc[node]]]
+                second[node] = second[above] + words[arc[node], 1]
+                third[node] = third[above] + words[arc[node], 2]
                 continue
-            b, c = d1 + words[out, 1], d2 + words[out, 2]
-            if _less(a, b, c, distance, other):
-                distance[0, other], distance[1, other], distance[2, other] = a, b, c
-                arc[other] = reverse[out] if inward else out
-                if place[other] < 0:
-                    place[other] = size
-                    size += 1
-                _rise(heap, place, distance, other)
+            for back in range(starts[node], starts[node + 1]):
+                above, out = heads[back], reverse[back]
+                if first[above] + cost[out] != first[node] or cost[out] >= FAR:
+                    continue
+                a, b = second[above] + words[out, 1], third[above] + words[out, 2]
+                if a < second[node] or (a == second[node] and b < third[node]):
+                    second[node], third[node], arc[node] = a, b, out
+                    # Of nodes that are equally far, one that came later may have shown a better way.
+                    again = free
+    if inward:
+        for node in order[1:]:
+            arc[node] = reverse[arc[node]]
     return distance, arc
 
 
@@ -103,51 +184,3 @@ def walk(arcs: Array, heads: Array, node: int, used: Array) -> None:
     while arcs[node] >= 0:
         used[arcs[node]] += 1
         node = heads[arcs[node]]
-
-
-@kernel
-def _less(a: int, b: int, c: int, distance: Array, other: int) -> bool:
-    if a != distance[0, other]:
-        return bool(a < distance[0, other])
-    if b != distance[1, other]:
-        return bool(b < distance[1, other])
-    return bool(c < distance[2, other])
-
-
-@kernel
-def _rise(heap: Array, place: Array, distance: Array, node: int) -> None:
-    """Move a node towards the top, from its place."""
-    at = place[node]
-    a, b, c = distance[0, node], distance[1, node], distance[2, node]
-    while at:
-        above = (at - 1) // 2
-        if not _less(a, b, c, distance, heap[above]):
-            break
-        heap[at] = heap[above]
-        place[heap[at]] = at
-        at = above
-    heap[at] = node
-    place[node] = at
-
-
-@kernel
-def _sink(heap: Array, place: Array, distance: Array, node: int, size: int) -> None:
-    """Put a node where it belongs, from the top."""
-    a, b, c = distance[0, node], distance[1, node], distance[2, node]
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= size:
-            break
-        best = heap[below]
-        if below + 1 < size:
-            right = heap[below + 1]
-            if _less(distance[0, right], distance[1, right], distance[2, right], distance, best):
-                below, best = below + 1, right
-        if _less(a, b, c, distance, best):
-            break
-        heap[at] = best
-        place[best] = at
-        at = below
-    heap[at] = node
-    place[node] = at

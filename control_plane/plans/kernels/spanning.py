@@ -1,4 +1,4 @@
-"""Cheapest trees over a complete graph of overlay nodes, and what one node more would save."""
+"""Minimum spanning trees over a complete graph of overlay nodes, and what one node more would save."""
 
 import numpy as np
 
@@ -39,99 +39,6 @@ def minimum_tree(matrix: Array, root: int) -> tuple[int, Array]:
 
 
 @kernel
-def arborescence(matrix: Array, root: int) -> tuple[int, Array]:
-    """Cheapest tree directed to a root: every node's parent (Chu and Liu 1965, Edmonds 1967), O(k^2) for each level.
-
-    Parameters
-    ----------
-    matrix : int64 (k, k)
-        Cost of row's parent being column; need not be symmetric.
-    root : int
-        The node without a parent.
-
-    Returns
-    -------
-    int, int32 (k,)
-        Cost and parents.
-    """
-    cost, top = matrix.copy(), root
-    pick = _cheapest(cost, top)
-    owner, count = _cycles(pick)
-    # Per level: the cheapest parents, and the arcs of the level below that its arcs stand for.
-    picks = [pick]
-    tails, heads = [np.zeros((1, 1), np.int32)], [np.zeros((1, 1), np.int32)]
-    while count < len(cost):
-        # Cycles become nodes; leaving one costs what it adds to the cycle's own arcs.
-        smaller = np.full((count, count), FAR * 4, np.int64)
-        tail = np.zeros((count, count), np.int32)
-        head = np.zeros((count, count), np.int32)
-        for i in range(len(cost)):
-            if i == top:
-                continue
-            for j in range(len(cost)):
-                a, b = owner[i], owner[j]
-                if a != b:
-                    extra = cost[i, j] - cost[i, pick[i]]
-                    if extra < smaller[a, b]:
-                        smaller[a, b], tail[a, b], head[a, b] = extra, i, j
-        cost, top = smaller, owner[top]
-        pick = _cheapest(cost, top)
-        owner, count = _cycles(pick)
-        picks.append(pick)
-        tails.append(tail)
-        heads.append(head)
-    # Expand from the smallest level: a chosen arc replaces the pick of the node at which it leaves.
-    for level in range(len(picks) - 1, 0, -1):
-        below, above = picks[level - 1], picks[level]
-        for a in range(len(above)):
-            if above[a] >= 0:
-                below[tails[level][a, above[a]]] = heads[level][a, above[a]]
-    total = 0
-    parent = picks[0]
-    for i in range(len(matrix)):
-        if parent[i] >= 0:
-            total += matrix[i, parent[i]]
-    return total, parent
-
-
-@kernel
-def _cheapest(cost: Array, top: int) -> Array:
-    """Every node's cheapest parent; -1 at the top."""
-    k = len(cost)
-    pick = np.full(k, -1, np.int32)
-    for i in range(k):
-        if i != top:
-            for j in range(k):
-                if j != i and (pick[i] < 0 or cost[i, j] < cost[i, pick[i]]):
-                    pick[i] = j
-    return pick
-
-
-@kernel
-def _cycles(pick: Array) -> tuple[Array, int]:
-    """Number the cycles of a functional graph, and every node outside one: owners (k,), their count."""
-    k = len(pick)
-    mark = np.full(k, -1, np.int32)
-    owner = np.full(k, -1, np.int32)
-    count = 0
-    for start in range(k):
-        at = start
-        while at >= 0 and mark[at] < 0:
-            mark[at] = start
-            at = pick[at]
-        if at >= 0 and mark[at] == start and owner[at] < 0:
-            while owner[at] < 0:
-                owner[at] = count
-                at = pick[at]
-            count += 1
-    for i in range(k):
-        if owner[i] < 0:
-            owner[i] = count
-            count += 1
-    return owner, count
-
-
-@kernel
 def bottom_up(parent: Array) -> Array:
     """The nodes of a tree, children before their parents; the root is last."""
     k = len(parent)
@@ -155,9 +62,9 @@ def bottom_up(parent: Array) -> Array:
 
 @kernel
 def with_one_more(
-    matrix: Array, parent: Array, star: Array, candidates: Array, reach: Array, attached: Array, times: Array
+    matrix: Array, parent: Array, to: Array, rows: Array, extra: int, reach: Array, attached: Array, times: Array
 ) -> Array:
-    """Cost of minimum spanning trees with one more node each, attachments included; O(k + hosts) a candidate.
+    """Cost of minimum spanning trees with one node more each, attachments included; O(k + hosts) a node.
 
     A new node's tree is made of the old tree's edges and its own: of every cycle that they close the dearest edge
     goes (Chin and Houck, Algorithms for updating minimal spanning trees, 1978).
@@ -166,85 +73,48 @@ def with_one_more(
     ----------
     matrix, parent : int64 (k, k), int32 (k,)
         Symmetric distances, and the tree.
-    star : int64 (k, n)
-        Distance of every graph node to the overlay nodes.
-    candidates : int32 (c,)
-        Graph nodes to try.
+    to, rows : int64 (r, n), int32 (k,)
+        Distances of all n nodes to some; the rows of the overlay nodes.
+    extra : int
+        Added to the distances to the root.
     reach, attached, times : int64 (h, n), (h,), (h,)
-        Distance of every attached switch to all graph nodes, to its nearest overlay node, and how many hang on it.
+        Distance of every attached switch to all nodes, to its nearest overlay node, and how many hang on it.
+
+    Returns
+    -------
+    int64 (n,)
+        Costs.
     """
-    k = len(parent)
+    k, n = len(parent), to.shape[1]
     order = bottom_up(parent)
-    prices = np.empty(len(candidates), np.int64)
-    link = np.empty(k, np.int64)
-    for c in range(len(candidates)):
-        node = candidates[c]
-        total = 0
-        for h in range(len(attached)):
-            total += times[h] * min(attached[h], reach[h, node])
-        for i in range(k):
-            link[i] = star[i, node]
-        for position in range(k - 1):
-            i = order[position]
-            above = parent[i]
-            edge = matrix[i, above]
-            total += min(edge, link[i])
-            link[above] = min(link[above], max(edge, link[i]))
-        prices[c] = total + link[order[k - 1]]
-    return prices
+    prices = attached_with(reach, attached, times)
+    link = np.empty((k, n), np.int64)
+    for i in range(k):
+        link[i] = to[rows[i]]
+    top = link[order[k - 1]]
+    top += extra
+    for i in order[: k - 1]:
+        above, own, edge = link[parent[i]], link[i], matrix[i, parent[i]]
+        for v in range(n):
+            prices[v] += min(edge, own[v])
+            above[v] = min(above[v], max(edge, own[v]))
+    return prices + top
 
 
 @kernel
-def with_one_more_directed(
-    matrix: Array,
-    parent: Array,
-    inward: Array,
-    outward: Array,
-    candidates: Array,
-    reach: Array,
-    attached: Array,
-    times: Array,
-) -> Array:
-    """Upper bounds of what directed trees with one more node each cost, attachments included.
-
-    The new node hangs on the nearest overlay node; those take it as their parent that gain by it and are not above
-    that one. ``inward[i, v]`` is the distance from v to overlay node i, ``outward[i, v]`` that from i to v; the rest
-    as in `with_one_more`.
-    """
-    k = len(parent)
-    order = bottom_up(parent)
-    base = 0
-    for i in range(k):
-        if parent[i] >= 0:
-            base += matrix[i, parent[i]]
-    prices = np.empty(len(candidates), np.int64)
-    above = np.zeros(k, np.bool_)
-    for c in range(len(candidates)):
-        node = candidates[c]
-        total = base
-        for h in range(len(attached)):
-            total += times[h] * min(attached[h], reach[h, node])
-        best = 0
-        for i in range(k):
-            if inward[i, node] < inward[best, node]:
-                best = i
-        total += inward[best, node]
-        above[:] = False
-        at = best
-        while at >= 0:
-            above[at] = True
-            at = parent[at]
-        for position in range(k - 1):
-            i = order[position]
-            if not above[i]:
-                total -= max(0, matrix[i, parent[i]] - outward[i, node])
-        prices[c] = total
-    return prices
+def attached_with(reach: Array, attached: Array, times: Array) -> Array:
+    """What all attachments cost with one node more each, int64 (n,); the rest as in `with_one_more`."""
+    total = np.zeros(reach.shape[1], np.int64)
+    for h in range(len(attached)):
+        count, most, row = times[h], attached[h], reach[h]
+        for v in range(len(total)):
+            total[v] += count * min(most, row[v])
+    return total
 
 
 @kernel
 def attachment(reach: Array, nodes: Array) -> Array:
-    """Distance of every attached switch to the nearest of some graph nodes: int64 (h,) from (h, n)."""
+    """Distance of every attached switch to the nearest of some nodes: int64 (h,) from (h, n)."""
     found = np.full(len(reach), FAR, np.int64)
     for h in range(len(reach)):
         for node in nodes:
