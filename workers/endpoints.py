@@ -16,7 +16,7 @@ from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DT
 from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
 from p4reduce.workers.status import EndpointStatus, read_status
 
-_NO_SEQ = -(1 << 62)
+_NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
 _MAX_RING_WINDOW = 32768
 """a gap report has 16 bits for its count"""
 _DEFAULT_TIMING = Timing()
@@ -58,7 +58,8 @@ class Endpoints:
     """
 
     def __init__(self) -> None:
-        self._records: NDArray[Any] = np.zeros(0, ENDPOINT_DTYPE)
+        self._room = np.zeros(_FIRST_ROOM, ENDPOINT_DTYPE)
+        self._records: NDArray[Any] = self._room[:0]
         self._memory: list[list[NDArray[Any]]] = []
         self._posted: list[tuple[Operation, NDArray[np.uint8]] | None] = []
         self._numbers: list[Numbers] = []
@@ -295,9 +296,8 @@ class Endpoints:
         lanes: int,
         first_seq: int,
     ) -> int:
-        _check_field("job", job, 16)
-        _check_field("epoch", epoch, 16)
-        _check_field("first_seq", first_seq, 32)
+        for name, value, bits in (("job", job, 16), ("epoch", epoch, 16), ("first_seq", first_seq, 32)):
+            _check_field(name, value, bits)
         if not 1 <= lanes <= wire.MAX_LANES:
             raise ValueError(f"lanes: {lanes}, must be 1..{wire.MAX_LANES}")
         if not 1 <= len(peers) <= MAX_MEMBERS:
@@ -306,9 +306,10 @@ class Endpoints:
         if kind is Kind.SERVER and len(np.unique(keys)) != len(keys):
             raise ValueError("members: two of them have the same IPv4 address and UDP port")
         index = len(self._records)
-        grown = np.zeros(index + 1, ENDPOINT_DTYPE)  # np.concatenate works out the type of 100 fields every time
-        grown[:index] = self._records
-        self._records = grown
+        if index == len(self._room):
+            self._room = np.zeros(2 * index, ENDPOINT_DTYPE)
+            self._room[:index] = self._records
+        self._records = self._room[: index + 1]
         self._memory.append([])
         self._posted.append(None)
         self._numbers.append(RawFloat())
