@@ -70,12 +70,15 @@ PLAN ?= steiner,ring,ps
 WORKERS ?=
 LANES ?= 256
 LOSS ?= 0
-REAL = -t '$(TOPO)' --plans '$(PLAN)' --lanes $(LANES) --loss $(LOSS) $(if $(WORKERS),--workers $(WORKERS))
+MODEL ?=
+COLLECTIVE ?=
+REAL = -t '$(TOPO)' --plans '$(PLAN)' --lanes $(LANES) --loss $(LOSS) $(if $(WORKERS),--workers $(WORKERS)) \
+  $(if $(MODEL),--model $(MODEL)) $(if $(COLLECTIVE),--collective $(COLLECTIVE))
 
-bmv2-demo: $(WARM)  ## the same sums on real BMv2 as in virtual time: TOPO= PLAN= WORKERS= LANES= LOSS=
+bmv2-demo: $(WARM)  ## the same sums on real BMv2 as in virtual time: TOPO= PLAN= WORKERS= LANES= LOSS= MODEL=digits COLLECTIVE=
 	@$(BIN)/p4reduce confirm --targets bmv2 $(REAL)
 
-netns-demo: $(WARM)  ## the same on the embedded switch between network namespaces: TOPO= PLAN= WORKERS= LANES= LOSS=
+netns-demo: $(WARM)  ## the same on the embedded switch between network namespaces: TOPO= PLAN= WORKERS= LANES= LOSS= MODEL=digits COLLECTIVE=
 	@$(BIN)/p4reduce confirm --targets embedded $(REAL)
 
 bmv2-test: $(WARM)  ## every plan on BMv2, embedded and virtual, with and without loss; or one choice: PLAN= TOPO= …

@@ -75,7 +75,7 @@ class Experiment(BaseModel):
     links: Literal["veth", "udp"] = "veth"
     """Real time: veth pairs between network namespaces, or datagrams on the loopback interface (no root)."""
     unshaped: bool = False
-    """Real time with veth: links are as fast as the machine, whatever rates the topology has."""
+    """Real time: links are as fast as the machine, whatever rates the topology has."""
     budget_s: float = Field(120.0, gt=0, allow_inf_nan=False)
     """Real time: wall-clock seconds after which a run that has not ended is ended."""
 

@@ -102,7 +102,7 @@ class TrainingPoint:
     name: str
     iteration: int
     time_s: float
-    """Virtual time."""
+    """Virtual time; in real time seconds of training, without those in which the sums were checked."""
     value: float
 
 
@@ -116,10 +116,13 @@ class TrainingResult:
     """The same training in one process in float32."""
     target_accuracy: float | None
     time_to_target_s: float | None
-    """Virtual time at which the target accuracy was first reached; None if never."""
+    """Time (as of ``points``) at which the target accuracy was first reached; None if never."""
     max_error: float | None
     error_bound: float | None
     result_sha256: str | None
+    """Of what every collective gave."""
+    weights_sha256: str | None = None
+    """Of the parameters with which every worker ended; None for a script's own training."""
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,23 @@
 """One run from its description to its result."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from p4reduce.cluster.cluster import Cluster, Progress
 from p4reduce.cluster.communicator import Communicator
 from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.provenance import provenance
-from p4reduce.cluster.rendezvous import PS_PER_SECOND, Figure
-from p4reduce.cluster.result import NetworkResult, RunResult, TrainingPoint, TrainingResult
+from p4reduce.cluster.rendezvous import PS_PER_SECOND
+from p4reduce.cluster.result import RunResult, TrainingPoint
 from p4reduce.cluster.summary import describe_topology, network_result
 from p4reduce.cluster.tensors import tensor
-from p4reduce.cluster.training import train_digits
-from p4reduce.workers.training.loops import ACCURACY
+from p4reduce.cluster.training import (
+    accuracy_alone,
+    train_digits,
+    training_options,
+    training_result,
+    without_values,
+)
 
 Script = Callable[[Communicator], object]
 
@@ -31,26 +35,40 @@ def run_experiment(
     ``Communicator``. ``capture`` is a pcap file for the first worker's link. ``progress`` is told (label, done, total).
     """
     with Cluster(experiment, capture=capture) as cluster:
-        baseline: float | None = None
+        baseline = weights = None
         if script is not None:
             cluster.run_threads(script)
         elif experiment.model == "digits":
-            baseline = train_digits(cluster, progress)
+            weights = train_digits(cluster, progress)
+            baseline = accuracy_alone(cluster.size, training_options(experiment))
         else:
             move_tensors(cluster, progress)
-        return result_of(cluster, baseline)
+        return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
 
 
-def result_of(cluster: Cluster, baseline_accuracy: float | None = None) -> RunResult:
+def result_of(
+    cluster: Cluster, *, baseline_accuracy: float | None = None, weights_sha256: str | None = None
+) -> RunResult:
     """The result of everything that a cluster has done."""
     experiment = cluster.experiment
     network = network_result(cluster.carrier)
-    figures = [figure for figure in cluster.figures() if figure.rank == 0]
+    points = [
+        TrainingPoint(figure.name, figure.iteration, figure.time_ps / PS_PER_SECOND, figure.value)
+        for figure in cluster.figures()
+        if figure.rank == 0
+    ]
     training = None
-    if figures or experiment.model == "digits":
-        training = _training_result(experiment, figures, baseline_accuracy, cluster)
-        # What training computed depends on BLAS, so it stands apart from what the network did.
-        network = _without_values(network)
+    if points or experiment.model == "digits":
+        carrier = cluster.carrier
+        training = training_result(
+            experiment,
+            points,
+            carrier.records,
+            carrier.digest.hexdigest(),
+            baseline=baseline_accuracy,
+            weights=weights_sha256,
+        )
+        network = without_values(network)
     return RunResult(
         experiment=experiment.model_dump(mode="json"),
         provenance=provenance(cluster.program, experiment.seed),
@@ -81,30 +99,3 @@ def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
                 progress(f"{experiment.plan}: {operation}", turn + 1, experiment.repeat)
 
     cluster.run_threads(participate, server=served)
-
-
-def _without_values(network: NetworkResult) -> NetworkResult:
-    """Without what depends on the values that training computed."""
-    records = [replace(record, max_error=None, error_bound=None) for record in network.collectives]
-    return replace(network, collectives=records, result_sha256="")
-
-
-def _training_result(
-    experiment: Experiment, figures: list[Figure], baseline: float | None, cluster: Cluster
-) -> TrainingResult:
-    points = [
-        TrainingPoint(figure.name, figure.iteration, figure.time_ps / PS_PER_SECOND, figure.value) for figure in figures
-    ]
-    accuracy = [point for point in points if point.name == ACCURACY]
-    reached = [point.time_s for point in accuracy if point.value >= experiment.target_accuracy]
-    summed = [record for record in cluster.carrier.records if record.max_error is not None]
-    return TrainingResult(
-        points=points,
-        test_accuracy=accuracy[-1].value if accuracy else None,
-        baseline_accuracy=baseline,
-        target_accuracy=experiment.target_accuracy,
-        time_to_target_s=reached[0] if reached else None,
-        max_error=max((record.max_error or 0.0 for record in summed), default=None),
-        error_bound=max((record.error_bound or 0.0 for record in summed), default=None),
-        result_sha256=cluster.carrier.digest.hexdigest(),
-    )

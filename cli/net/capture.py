@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from p4reduce.fabric.pcap import PcapWriter
-
 ETH_P_ALL: Final = 3
 BUFFER_BYTES: Final = 1 << 24
 _SOL_PACKET: Final = 263
@@ -64,6 +62,8 @@ def main(interface: str, file: str, count: str) -> int:
     """See the module."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if file:
+        from p4reduce.fabric.pcap import PcapWriter  # noqa: PLC0415  (slow to import)
+
         with PcapWriter(Path("/dev/stdout" if file == "-" else file)) as writer:
 
             def write(time_ps: int, frame: bytes, direction: str) -> None:
@@ -79,5 +79,5 @@ def main(interface: str, file: str, count: str) -> int:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         sys.exit(main(*sys.argv[1:]))

@@ -29,7 +29,7 @@ def bring_up(line: str) -> Run:
     if reason is not None:
         raise Failed(f"no network can be built here: {reason}")
     command = enter_command([sys.executable, "-m", "p4reduce.cli.net.holder"], outlive=True)
-    with tempfile.NamedTemporaryFile(prefix="p4reduce-net-") as errors:
+    with tempfile.TemporaryFile() as errors:  # without a name, so that it goes when this process is killed, too
         holder = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
         )
@@ -41,7 +41,8 @@ def bring_up(line: str) -> Run:
         if "ready" in answer and (run := state.read(answer["ready"])) is not None:
             return run
         _stop(holder)
-        raise Failed(answer.get("failed") or f"the network did not come up:\n{last_lines(Path(errors.name))}")
+        said = last_lines(Path(f"/proc/self/fd/{errors.fileno()}"))
+        raise Failed(answer.get("failed") or f"the network did not come up:\n{said}")
 
 
 def _answer(holder: "subprocess.Popen[bytes]", line: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Curves over virtual time, one for each plan."""
+"""Curves over time, one for each plan."""
 
 import math
 from collections.abc import Sequence
@@ -52,8 +52,15 @@ class _Axis:
         return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def curves(title: str, series: Sequence[Curve], *, share: bool = False, target: float | None = None) -> Markup:
-    """The chart; ``share`` writes values as per cent, ``target`` is a dashed line across."""
+def curves(
+    title: str,
+    series: Sequence[Curve],
+    *,
+    share: bool = False,
+    target: float | None = None,
+    clock: str = "virtual time",
+) -> Markup:
+    """The chart; ``share`` writes values as per cent, ``target`` is a dashed line across, ``clock`` names the axis."""
     drawn = [(number, curve) for number, curve in enumerate(series) if curve.points]
     times = [time for _, curve in drawn for time, _ in curve.points]
     values = [value for _, curve in drawn for _, value in curve.points] + ([target] if target is not None else [])
@@ -78,7 +85,7 @@ def curves(title: str, series: Sequence[Curve], *, share: bool = False, target: 
             )
         )
     parts += _legend(drawn)
-    axis = "virtual time, logarithmic" if across.logarithmic else "virtual time"
+    axis = f"{clock}, logarithmic" if across.logarithmic else clock
     parts.append(element("text", axis, x=WIDTH - RIGHT, y=HEIGHT - 8, text_anchor="end", class_="small soft"))
     ends = "; ".join(f"{curve.name} ends at {_value(curve.points[-1][1], share=share)} after "
                      f"{time_text(curve.points[-1][0] * 1e12)}" for _, curve in drawn)  # fmt: skip

@@ -106,7 +106,10 @@ def _sections(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup
         parts.append(element("p", BELOW_BOUND, class_="soft"))
     trained = [(name, result) for name, result in zip(names, results, strict=True) if result.training]
     if trained:
-        parts += [element("h2", "Training over virtual time"), element("div", *_curve_cards(trained), class_="cards")]
+        parts += [
+            element("h2", f"Training over {_clock(trained[0][1])}"),
+            element("div", *_curve_cards(trained), class_="cards"),
+        ]
     parts += [
         element("h2", "Trees and loads"),
         element(
@@ -156,6 +159,7 @@ def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Marku
 def _curve_cards(trained: Sequence[tuple[str, RunResult]]) -> list[Markup]:
     cards = []
     target = next((result.training.target_accuracy for _, result in trained if result.training), None)
+    clock = _clock(trained[0][1])
     for heading, figure in (("Test accuracy", ACCURACY), ("Loss of worker 0's batch", LOSS)):
         series = [Curve(name, _points(result, figure)) for name, result in trained]
         if any(curve.points for curve in series):
@@ -163,10 +167,16 @@ def _curve_cards(trained: Sequence[tuple[str, RunResult]]) -> list[Markup]:
             cards.append(
                 _card(
                     heading,
-                    curves(f"{heading} over virtual time", series, share=share, target=target if share else None),
+                    curves(
+                        f"{heading} over {clock}", series, share=share, target=target if share else None, clock=clock
+                    ),
                 )
             )
     return cards
+
+
+def _clock(result: RunResult) -> str:
+    return "virtual time" if result.real is None else "real time"
 
 
 def _points(result: RunResult, figure: str) -> list[tuple[float, float]]:

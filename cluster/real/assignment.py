@@ -9,11 +9,13 @@ from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.jobs import Job
 from p4reduce.cluster.rendezvous import SERVED
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.topologies import Topology
 
 WINDOW: Final = 256
 """Chunks that may be in flight where nobody says how many: processes add more delay than links, so rate * round trip
-of the plan would be too few; how many there are at a time, loss and round-trip times decide."""
+of the plan would be too few; how many there are at a time, loss and round-trip times decide. On BMv2 no more than an
+output queue holds: results then find room in it, unless some are sent again."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Assignment:
             if len(workers) == 1:
                 raise ExperimentError("workers: 1, but a broadcast in real time needs somebody to send to")
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
-        window = experiment.window or WINDOW
+        window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if experiment.target == "bmv2" else WINDOW)
         request = PlanRequest(plan=plan, job=job, workers=members, server=server, lanes=experiment.lanes, window=window)
         return Assignment(workers, servers[0] if servers else None, request)
 

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from p4reduce.cluster.communicator import FloatArray
 from p4reduce.cluster.errors import ClusterError, CollectiveError
@@ -44,6 +44,16 @@ class Figure:
     value: float
 
 
+class Observer(Protocol):
+    """Sees the arrays of every collective; may take its time."""
+
+    def given(self, array: FloatArray) -> None:
+        """Before: what this participant gives."""
+
+    def got(self, array: FloatArray) -> None:
+        """After: what it got."""
+
+
 class RealBackend:
     """The end of a participant in real time (``cluster.communicator.Backend``); for one thread. ``close`` it."""
 
@@ -53,11 +63,15 @@ class RealBackend:
         self.is_server = spec.rank == spec.size
         self.carried: list[Carried] = []
         self.figures: list[Figure] = []
+        self.observer: Observer | None = None
         self._spec = spec
         self._endpoints = Endpoints()
         self._places = {one.job: (one.add_to(self._endpoints), one) for one in spec.endpoints}
         self._began_ns = time.monotonic_ns()
-        self.port = Port(spec.address, spec.lanes, local=spec.socket.local, remote=spec.socket.remote, rest_us=REST_US)
+        where = spec.socket
+        self.port = Port(
+            spec.address, spec.lanes, local=where.local, remote=where.remote, rest_us=REST_US, rate_bps=where.rate_bps
+        )
         try:
             self._driver = Driver(self._endpoints, self.port)
         except BaseException:
@@ -75,6 +89,8 @@ class RealBackend:
         carried = as_carried(operation, ring=endpoint.ring)
         iteration = len(self.carried)
         given = part(COLLECTIVES[carried], array, iteration, learning_rate, serves=endpoint.serves)
+        if self.observer is not None:
+            self.observer.given(array)
         start = time.monotonic_ns()
         try:
             self._driver.carry_out(given, index, patience_s=self._spec.patience_s)
@@ -86,6 +102,8 @@ class RealBackend:
             raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {status.error}")
         digest = hashlib.sha256(array.data).hexdigest()
         self.carried.append(Carried(operation, iteration, array.size, start, end, digest))
+        if self.observer is not None:
+            self.observer.got(array)
 
     def compute(self, seconds: float) -> None:
         """Nothing: in real time a computation takes as long as it takes."""

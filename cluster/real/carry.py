@@ -1,10 +1,10 @@
-"""Carries an experiment out in real time: builds the network, starts the workers, has them move their tensors."""
+"""The network, switches and worker processes of a run in real time, and collectives that they carry."""
 
 import hashlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from p4reduce.cluster.cluster import Progress, build_topology, program_of
+from p4reduce.cluster.communicator import FloatArray
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.jobs import Job
@@ -22,13 +23,14 @@ from p4reduce.cluster.real.assignment import Assignment
 from p4reduce.cluster.real.group import Message, WorkerError, WorkerGroup
 from p4reduce.cluster.real.relays import LinkRelays
 from p4reduce.cluster.real.spec import WorkerSpec, endpoint_specs
-from p4reduce.cluster.real.targets import Bmv2Target, EmbeddedTarget, RealTarget
+from p4reduce.cluster.real.targets import Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.cluster.real.wires import VethWires, open_wires
-from p4reduce.cluster.result import CollectiveRecord
-from p4reduce.cluster.tensors import tensor
-from p4reduce.cluster.verify import ExpectedSum, expect_sum
+from p4reduce.cluster.result import CollectiveRecord, TrainingPoint
+from p4reduce.cluster.training import training_iterations
+from p4reduce.cluster.verify import expect_sum
 from p4reduce.control_plane.predict import lower_bound_ps
 from p4reduce.fabric import Incidents, Where
+from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers
 from p4reduce.workers.settings import PS_PER_MS, Congestion
 
@@ -39,18 +41,28 @@ START_S: Final = 300.0
 SETTLE_S: Final = 10.0
 """for frames that are still on their way when the last result is there"""
 PS_PER_NS: Final = 1000
-RATE: Final = 0.1
-"""learning rate of a push-pull of plain tensors, as in virtual time"""
 
 
 @dataclass
 class Moved:
-    """What came of the run so far."""
+    """What came of the run so far. Times are nanoseconds of the machine's monotonic clock."""
 
     records: list[CollectiveRecord] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
     busy_ns: int = 0
     """All collectives together."""
+    zeros_ns: list[int] = field(default_factory=list)
+    """When time began, as seen from each collective: the run's clock stands still while its sums are checked."""
+    points: list[TrainingPoint] = field(default_factory=list)
+    weights_sha256: str | None = None
+    """Of a training: what rank 0 recorded, and the parameters with which every worker ended."""
+    done_ns: int = 0
+    """When the last participant had its result."""
+
+    def go_on(self) -> None:
+        """The run's clock goes on, or begins: now the participants are told to."""
+        now = time.monotonic_ns()
+        self.zeros_ns.append(self.zeros_ns[-1] + now - self.done_ns if self.zeros_ns else now)
 
 
 class RealCluster:
@@ -64,17 +76,23 @@ class RealCluster:
         Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built, ``RealError`` for what
         this machine cannot do, ``ClusterError`` when a worker does not start.
         """
-        _check(experiment, capture)
+        if capture is not None and experiment.target == "bmv2":
+            raise ExperimentError(
+                "pcap: BMv2's ports are not captured; see 'p4reduce net pcap', or the embedded target"
+            )
         self.experiment = experiment
         self.topology = build_topology(experiment)
         self.program = program_of(experiment)
         self.assignment = Assignment.of(experiment, self.topology)
+        self.turns = experiment.repeat
+        """How many collectives there will be."""
+        if experiment.model == "digits":
+            self.turns = training_iterations(experiment, len(self.assignment.workers))
         self.numbers: Numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
         self.moved = Moved()
-        self.epoch_ns = time.monotonic_ns()
         self._deadline = 0.0
-        self._folder = folder
-        self._progress = progress
+        self.folder = folder
+        self.progress = progress
         self._parts = ExitStack()
         try:
             progress(f"{experiment.plan}: links", 0, 1)
@@ -83,6 +101,8 @@ class RealCluster:
             progress(f"{experiment.plan}: switches", 0, 1)
             self.target: RealTarget = self._parts.enter_context(self._start_target(capture))
             plan = self.target.controller.start_job(self.assignment.request)
+            if experiment.target == "bmv2":
+                check_growth(plan, experiment.collective)
             self.job = Job(plan, self.numbers if plan.in_network else None)
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
@@ -97,13 +117,57 @@ class RealCluster:
         """Those who take part, in rank order."""
         return self.assignment.participants(self.job)
 
-    def move(self) -> None:
-        """All collectives of the experiment, each checked."""
-        repeat = self.experiment.repeat
-        for turn in range(repeat):
-            self._progress(f"{self.experiment.plan}: {self.experiment.collective}", turn, repeat)
-            self._collective(turn)
-        self._progress(f"{self.experiment.plan}: {self.experiment.collective}", repeat, repeat)
+    @property
+    def got(self) -> Path:
+        """Where the result of the last collective is, as far as it was kept."""
+        return self.folder / "got.npy"
+
+    def answers(self, what: str) -> dict[str, Message]:
+        """One message of every host, within the run's wall-clock time."""
+        return self.group.answers(self.hosts, what, self._deadline)
+
+    def collective(
+        self, turn: int, commands: Mapping[str, Message], keeper: str, given: Callable[[int], FloatArray]
+    ) -> None:
+        """Have the workers do their ``commands``, and note and check the collective that comes of it.
+
+        keeper: the host whose result is the run's; where a sum is formed, its command has it write the result to the
+        file ``got``. given: what the worker of a rank gave. Raises ``ClusterError``.
+        """
+        operation, hosts = self.experiment.collective, self.hosts
+        before = self._totals()
+        self.moved.go_on()
+        self.group.tell(commands)
+        try:
+            answers = self.answers(operation)
+        except WorkerError as error:
+            raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
+        carried = {host: answer["carried"] for host, answer in answers.items()}
+        self._same_bytes({host: one["sha256"] for host, one in carried.items()}, turn)
+        self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
+        elements = carried[keeper]["elements"]
+        self.job.note(as_carried(operation, ring=bool(self.job.plan.ring)), elements)
+        after = self._totals()
+        members = [carried[host] for host in hosts if host in self.job.members]
+        largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
+        start = min(one["start_ns"] for one in members)
+        done = self.moved.done_ns = max(one["end_ns"] for one in members)
+        self.moved.busy_ns += done - start
+        self.moved.records.append(
+            CollectiveRecord(
+                operation=operation,
+                iteration=turn,
+                elements=elements,
+                start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
+                done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
+                communication_ps=max(one["end_ns"] - one["start_ns"] for one in members) * PS_PER_NS,
+                bound_ps=lower_bound_ps(self.job.plan, elements),
+                resends=after[0] - before[0],
+                saturated=after[1] - before[1],
+                max_error=largest,
+                error_bound=bound,
+            )
+        )
 
     def settle(self) -> dict[str, Message]:
         """Wait until nothing moves any more; what the workers then say of themselves."""
@@ -119,7 +183,7 @@ class RealCluster:
     def ask(self, message: Message, what: str) -> dict[str, Message]:
         """The answers of all hosts to one command."""
         self.group.tell(dict.fromkeys(self.hosts, message))
-        return self.group.answers(self.hosts, what, self._deadline)
+        return self.answers(what)
 
     def incidents(self) -> dict[Where, Incidents]:
         """What happened to first transmissions, as far as switches and relays know."""
@@ -143,10 +207,12 @@ class RealCluster:
         if self.experiment.target == "embedded":
             return EmbeddedTarget(self.experiment, self.topology, self.program, self.wires, capture)
         assert isinstance(self.wires, VethWires)  # noqa: S101  (an experiment with BMv2 has no other)
-        return Bmv2Target(self.topology, self.program, self.wires, self._folder)
+        return Bmv2Target(self.topology, self.program, self.wires, self.folder)
 
     def _start_workers(self) -> WorkerGroup:
         queue_frames = self.experiment.queue_frames
+        if self.experiment.target == "bmv2":
+            queue_frames = min(queue_frames, QUEUE_FRAMES)
         described = endpoint_specs([self.job], self.topology, queue_frames=queue_frames, congestion=ADAPTIVE)
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
@@ -161,54 +227,16 @@ class RealCluster:
                 endpoints=described[host],
                 jobs=jobs,
             )
-            path = self._folder / f"{host}.json"
+            path = self.folder / f"{host}.json"
             path.write_text(spec.model_dump_json())
             commands[host] = [*WORKER, str(path)]
-        return WorkerGroup(self.wires.start, commands, self._folder, self._watch)
+        return WorkerGroup(self.wires.start, commands, self.folder, self._watch)
 
     def _watch(self) -> None:
         self.target.check()
         self.relays.check()
 
-    # --- one collective
-
-    def _collective(self, turn: int) -> None:
-        given, hosts = self.experiment, self.hosts
-        saved = self._folder / "result.npy"
-        command = {"do": given.collective, "elements": given.elements, "turn": turn, "learning_rate": RATE}
-        self.ask({**command, "do": "prepare"}, "preparing")
-        before = self._totals()
-        keeper = hosts[-1] if given.collective == "push" else hosts[0]
-        self.group.tell({host: {**command, "save": str(saved)} if host == keeper else command for host in hosts})
-        try:
-            answers = self.group.answers(hosts, given.collective, self._deadline)
-        except WorkerError as error:
-            raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
-        carried = {host: answer["carried"] for host, answer in answers.items()}
-        self._same_bytes({host: one["sha256"] for host, one in carried.items()}, turn)
-        self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
-        self.job.note(as_carried(given.collective, ring=bool(self.job.plan.ring)), given.elements)
-        after = self._totals()
-        members = [carried[host] for host in hosts if host in self.job.members]
-        largest, bound = self._deviation(turn, saved, saturated=after[1] > before[1])
-        start = min(one["start_ns"] for one in members)
-        done = max(one["end_ns"] for one in members)
-        self.moved.busy_ns += done - start
-        self.moved.records.append(
-            CollectiveRecord(
-                operation=given.collective,
-                iteration=turn,
-                elements=given.elements,
-                start_ps=(start - self.epoch_ns) * PS_PER_NS,
-                done_ps=(done - self.epoch_ns) * PS_PER_NS,
-                communication_ps=max(one["end_ns"] - one["start_ns"] for one in members) * PS_PER_NS,
-                bound_ps=lower_bound_ps(self.job.plan, given.elements),
-                resends=after[0] - before[0],
-                saturated=after[1] - before[1],
-                max_error=largest,
-                error_bound=bound,
-            )
-        )
+    # --- of one collective
 
     def _totals(self) -> tuple[int, int]:
         """Resends of all endpoints, and the most saturated chunks of one."""
@@ -227,26 +255,21 @@ class RealCluster:
                     f"(SHA-256 {hashes[first][:12]}… and {hashes[host][:12]}…)"
                 )
 
-    def _deviation(self, turn: int, saved: Path, *, saturated: bool) -> tuple[float | None, float | None]:
+    def _deviation(
+        self, turn: int, given: Callable[[int], FloatArray], *, saturated: bool
+    ) -> tuple[float | None, float | None]:
         """The largest error of the sum and its bound; raises where an element is further off than it may be."""
-        expected = self._expected(turn)
-        if expected is None:
+        operation = self.experiment.collective
+        if operation not in {"all_reduce", "push"}:
             return None, None
-        found = expected.deviation(np.load(saved))
+        inputs = [given(rank) for rank in range(len(self.assignment.workers))]
+        found = expect_sum(inputs, self.job.numbers, self.experiment.lanes).deviation(np.load(self.got))
         if found.worst_ratio > 1 and not saturated:
             raise ClusterError(
-                f"{self.experiment.collective} #{turn}: an element is {found.worst_ratio:.3g} times its documented "
+                f"{operation} #{turn}: an element is {found.worst_ratio:.3g} times its documented "
                 "error bound away from the exact sum"
             )
         return found.max_error, found.error_bound
-
-    def _expected(self, turn: int) -> ExpectedSum | None:
-        given = self.experiment
-        if given.collective not in {"all_reduce", "push"}:
-            return None
-        ranks: Sequence[int] = range(len(self.assignment.workers))
-        inputs = [tensor(given.seed, rank, turn, given.elements) for rank in ranks]
-        return expect_sum(inputs, self.job.numbers, given.lanes)
 
     def _diagnose(self, host: str) -> str:
         """Whom the switches' slots wait for, where the worker at ``host`` gave up."""
@@ -269,13 +292,6 @@ def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[W
         values = {each.name: getattr(before, each.name) + getattr(seen, each.name) for each in fields(Incidents)}
         found[where] = Incidents(**values)
     return found
-
-
-def _check(experiment: Experiment, capture: Path | None) -> None:
-    if experiment.model != "tensor":
-        raise ExperimentError(f"model: {experiment.model} trains in virtual time only; in real time move a tensor")
-    if capture is not None and experiment.target == "bmv2":
-        raise ExperimentError("pcap: BMv2's ports are not captured; see 'p4reduce net pcap', or the embedded target")
 
 
 def _traffic(answers: dict[str, Message]) -> str:

@@ -118,7 +118,9 @@ class WorkerGroup:
                 return found
             left = deadline - time.monotonic()
             if left <= 0:
-                raise ClusterError(f"{what}: no answer of worker {', '.join(missing)} within the run's wall-clock time")
+                raise ClusterError(
+                    f"{what}: no answer of worker {', '.join(missing)} within the run's wall-clock time (--budget-s)"
+                )
             for key, _ in self._selector.select(min(left, WATCH_EVERY_S)):
                 self._take(key.data)
             self._watch()

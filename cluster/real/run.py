@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -17,6 +18,7 @@ from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.result import RunResult
 from p4reduce.cluster.signals import SEEN_S, handling, raise_exit
+from p4reduce.cluster.training import accuracy_alone, training_options
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net import enter_command, here_command, why_not
 from p4reduce.fabric.real.net.children import last_lines, start, stop
@@ -32,7 +34,10 @@ CLOSE_S: Final = 20.0
 def run_real(experiment: Experiment, *, progress: Progress | None = None, capture: Path | None = None) -> RunResult:
     """Run ``experiment`` on sockets; ``capture``: a pcap of the first worker's link. See :func:`run_session`."""
     found, _ = run_session(experiment, progress=progress, capture=capture)
-    return found
+    if found.training is None:
+        return found
+    baseline = accuracy_alone(found.network.workers, training_options(experiment))
+    return replace(found, training=replace(found.training, baseline_accuracy=baseline))
 
 
 def run_session(

@@ -19,14 +19,16 @@ from p4reduce.cluster.real.bench.gloo import gloo_beside
 from p4reduce.cluster.real.carry import RealCluster
 from p4reduce.cluster.real.collect import result
 from p4reduce.cluster.real.processor import cpu_seconds
+from p4reduce.cluster.real.work import carry_out
 from p4reduce.cluster.signals import handling, raise_exit
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.dataplane.model.errors import ProgramError
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.topologies.model import TopologyError
+from p4reduce.workers.training.digits import DataError
 
-REFUSALS: Final = (ExperimentError, TopologyError, PlanError, ProgramError)
+REFUSALS: Final = (ExperimentError, TopologyError, PlanError, ProgramError, DataError)
 FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, OSError, MemoryError)
 
 
@@ -42,7 +44,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
                 "session": [os.getpid()],
             }
             before = {name: cpu_seconds(pids) for name, pids in groups.items()}
-            cluster.move()
+            carry_out(cluster)
             used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
             found = result(cluster, used)
             gloo_s = [] if request["gloo"] is None else gloo_beside(cluster, Path(request["folder"]), **request["gloo"])

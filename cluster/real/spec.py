@@ -48,6 +48,8 @@ class SocketSpec(BaseModel):
 
     local: SocketAddress
     remote: SocketAddress | None = None
+    rate_bps: int = Field(0, ge=0)
+    """The process sends no faster than this; 0: as fast as it can."""
 
 
 class WorkerSpec(BaseModel):

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from p4reduce.cluster.experiment import Experiment
+from p4reduce.cluster.experiment import Experiment, ExperimentError
 from p4reduce.cluster.programs import P4Files
 from p4reduce.cluster.real.backend import REST_US
 from p4reduce.cluster.real.wires import VethWires, Wires, shaped_rates
@@ -15,8 +15,10 @@ from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.frames import LANE_BYTES
+from p4reduce.control_plane.plans import Plan
 from p4reduce.fabric import Incidents, LinkCounters, Port, Where
-from p4reduce.fabric.real.bmv2 import Bmv2Switches
+from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, Bmv2Switches
 from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.fabric.real.switches import RealSwitches
 from p4reduce.topologies import Topology
@@ -176,3 +178,16 @@ class Bmv2Target:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._parts.close()
+
+
+def check_growth(plan: Plan, collective: str) -> None:
+    """Raise ``ExperimentError`` where BMv2 could not carry ``collective`` by ``plan``.
+
+    A pull has no lanes. Switches merge those that come in time, but answer a repeated one by itself, made longer.
+    """
+    growth = LANE_BYTES * plan.lanes
+    if plan.in_network and collective in {"pull", "broadcast"} and growth > GROWTH_BYTES:
+        raise ExperimentError(
+            f"lanes: {plan.lanes}, but BMv2 ends when a packet grows by more than {GROWTH_BYTES} bytes, and answers to "
+            f"repeated pulls grow by {growth}: choose lanes 64, a plan of hosts (ps), or the embedded target"
+        )

@@ -142,10 +142,10 @@ class VethWires:
 class UdpWires:
     """A pair of UDP sockets for each link, or one on each side of its relay, at an address that this run alone has."""
 
-    shaping = "switches' ports; hosts send unshaped"
-
     def __init__(self, experiment: Experiment, topology: Topology) -> None:
         self._topology = topology
+        self._rates = shaped_rates(experiment, topology)
+        self.shaping = "hosts' and switches' own queues" if self._rates else "none"
         self._pairs: dict[tuple[str, int], tuple[Socket, Socket]] = {}
         self._relayed: list[Relayed] = []
         address = f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
@@ -180,7 +180,7 @@ class UdpWires:
     def socket(self, host: str) -> SocketSpec:
         """Whole frames in datagrams."""
         local, remote = self._pairs[host, 1]
-        return SocketSpec(local=local, remote=remote)
+        return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start it beside us."""

@@ -9,12 +9,15 @@ binds its socket; says so. Then it answers every line of its input with one line
 | ``do``: prepare; ``elements``, ``turn`` | ``prepared``: the array of the next command of that turn is drawn |
 | ``do``: all_reduce, push, pull, push_pull, broadcast, barrier; ``elements``, ``turn`` | ``carried``: see ``Carried`` |
 | … ``root``, ``learning_rate``, ``save`` (optional) | the array is also written to the file ``save`` (.npy) |
-| ``do``: train; ``epochs``, ``served`` | ``carried``: a list; ``figures``, ``test_accuracy``, ``sha256`` |
+| ``do``: load | ``loaded``: how many images there are to learn from |
+| ``do``: train; ``epochs``, ``served`` | after each collective ``carried``; then it waits for ``do``: next |
+| … ``given``, ``got`` (optional) | arrays before and after each are written to these files (.npy) |
+| … at its end | ``figures``, and ``sha256`` of the weights |
 | ``do``: status | ``endpoints``: their status by job; ``port``: its counts; ``cpu_s`` of the process |
 | ``do``: finish, or end of input | the status; then the process ends |
 
 A line that fails is answered by ``error``. Peers are served until the end: a worker that has its own results may still
-owe others theirs.
+owe others theirs. While a training waits for ``next``, other lines are answered as ever.
 """
 
 import dataclasses
@@ -28,10 +31,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from p4reduce.cluster.communicator import Communicator, FloatArray
+from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.operations import COLLECTIVES
 from p4reduce.cluster.real.backend import RealBackend
 from p4reduce.cluster.real.spec import WorkerSpec
 from p4reduce.cluster.tensors import tensor
+from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import Trained, train_all_reduce, train_parameter_server
 from p4reduce.workers.training.options import TrainingOptions
 from p4reduce.workers.training.task import Task
@@ -61,11 +66,13 @@ class Worker:
         if what == "prepare":
             self._array(command)
             return {"prepared": self._prepared[0]}
+        if what == "load":
+            return {"loaded": len(digits.load(self._spec.seed).train)}
         if what == "train":
-            return self._train(int(command["epochs"]), served=bool(command["served"]))
+            return self._train(command)
         if what in {"status", "finish"}:
             return self._status()
-        raise ValueError(f"do: {what!r}, must be one of {', '.join(sorted(_OPERATIONS))}, train, status, finish")
+        raise ValueError(f"do: {what!r}, must be one of {', '.join(sorted(_OPERATIONS))}, load, train, status, finish")
 
     def close(self) -> None:
         """Close the socket."""
@@ -87,25 +94,28 @@ class Worker:
             self._prepared = (key, tensor(self._spec.seed, self._spec.rank, *key))
         return self._prepared[1]
 
-    def _train(self, epochs: int, *, served: bool) -> Message:
+    def _train(self, command: Message) -> Message:
         spec, backend = self._spec, self._backend
+        served = bool(command["served"])
         make_options = TrainingOptions.for_parameter_server if served else TrainingOptions
-        options = make_options(seed=spec.seed, epochs=epochs)
+        options = make_options(seed=spec.seed, epochs=int(command["epochs"]))
         communicator = Communicator(backend)
-        first, figures = len(backend.carried), len(backend.figures)
+        figures = len(backend.figures)
         trained: Trained | None = None
-        if served:
-            trained = train_parameter_server(communicator, options)
-        elif not backend.is_server:
-            trained = train_all_reduce(communicator, options)
-        else:  # it sums for the others
-            task = Task(options, 0, spec.size)
-            for _ in range(task.iterations):
-                communicator.all_reduce(np.zeros(task.model.size, np.float32))
+        backend.observer = _Reports(self, backend, command)
+        try:
+            if served:
+                trained = train_parameter_server(communicator, options)
+            elif not backend.is_server:
+                trained = train_all_reduce(communicator, options)
+            else:  # it sums for the others
+                task = Task(options, 0, spec.size)
+                for _ in range(task.iterations):
+                    communicator.all_reduce(np.zeros(task.model.size, np.float32))
+        finally:
+            backend.observer = None
         return {
-            "carried": [dataclasses.asdict(one) for one in backend.carried[first:]],
             "figures": [dataclasses.asdict(one) for one in backend.figures[figures:]],
-            "test_accuracy": None if trained is None else trained.test_accuracy,
             "sha256": None if trained is None else trained.sha256,
         }
 
@@ -115,6 +125,34 @@ class Worker:
             "port": dataclasses.asdict(self._backend.counts()),
             "cpu_s": time.process_time(),
         }
+
+
+class _Reports:
+    """Tells of every collective of a training what came of it, and waits for leave to go on."""
+
+    def __init__(self, worker: Worker, backend: RealBackend, command: Message) -> None:
+        self._worker = worker
+        self._backend = backend
+        self._files = {name: command.get(name) for name in ("given", "got")}
+
+    def given(self, array: FloatArray) -> None:
+        """Keep it: the result takes its place."""
+        self._keep("given", array)
+
+    def got(self, array: FloatArray) -> None:
+        """Tell, and wait."""
+        self._keep("got", array)
+        _say({"carried": dataclasses.asdict(self._backend.carried[-1])})
+        for line in sys.stdin:
+            command: Message = json.loads(line)
+            if command.get("do") == "next":
+                return
+            _say(self._worker.answer(command))
+        raise ClusterError("train: nobody said that it goes on")
+
+    def _keep(self, name: str, array: FloatArray) -> None:
+        if file := self._files[name]:
+            np.save(Path(file), array)
 
 
 def _say(message: Message) -> None:

@@ -6,13 +6,16 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from p4reduce.cli.failures import Failed
 from p4reduce.cli.main import app
+from p4reduce.cli.net import standing
 from p4reduce.fabric.real.bmv2 import find_bmv2
 from p4reduce.fabric.real.net import state, why_not
 from p4reduce.fabric.real.net.processes import carrying
@@ -130,6 +133,14 @@ def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     assert program.wait(DEADLINE_S) == -signal.SIGKILL
     nothing_is_left(run)
     assert "no network stands" in call("net", "exec", "h1", "true", code=2).stderr
+
+
+def test_no_file_has_a_name_that_a_kill_would_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    holder = [sys.executable, "-I", "-c", f"import os, sys; sys.exit(str(os.listdir({str(tmp_path)!r})))"]
+    monkeypatch.setattr(standing, "enter_command", lambda argv, outlive: holder)
+    with pytest.raises(Failed, match=r"the network did not come up:\n\[\]"):
+        standing.bring_up("{}\n")
 
 
 def test_after_a_kill_nothing_is_left_but_a_folder() -> None:

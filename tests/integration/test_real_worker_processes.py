@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +14,11 @@ from p4reduce.cluster.real.spec import WorkerSpec
 from p4reduce.cluster.real.worker import main
 from p4reduce.cluster.runner import run_experiment
 from p4reduce.workers.settings import Congestion
-from p4reduce.workers.training.options import TrainingOptions
 from p4reduce.workers.udp.libc import SUPPORTED
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="real time needs Linux on a 64-bit machine")
 
 WORKERS = 2
-TRAINING_IMAGES = 1437
 
 
 def experiment(plan: str, **given: object) -> Experiment:
@@ -75,41 +72,10 @@ def test_all_reduce_under_loss_gives_the_bytes_of_virtual_time(plan: str, loss: 
     assert sum(endpoint["resends"] for endpoint in endpoints) > 0
 
 
-def test_training_with_a_host_side_server_ends_with_one_model() -> None:
-    with Group(experiment("ps", lanes=256)) as group:
-        answers = group.ask({"do": "train", "epochs": 1, "served": False})
-    one_model(answers, TrainingOptions(epochs=1), "all_reduce")
-
-
 @pytest.fixture(scope="module")
 def served() -> Iterator[Group]:
     with Group(experiment("steiner", lanes=256), server=True) as group:
         yield group
-
-
-@pytest.mark.parametrize("operation", ["push", "pull", "push_pull"])
-def test_collectives_with_a_server(served: Group, operation: str) -> None:
-    given = experiment("steiner", lanes=256, collective=operation, repeat=1)
-    command = {"do": operation, "elements": given.elements, "turn": 0, "learning_rate": 0.1}
-    shas = [answer["carried"]["sha256"] for answer in served.ask(command)]
-    # The result of a push is the server's, who comes last; of the others, everybody's.
-    assert operation == "push" or len(set(shas)) == 1
-    assert digest_of(shas[-1:]) == digest_in_virtual_time(given)
-
-
-def test_training_with_a_server_in_the_network_ends_with_one_model(served: Group) -> None:
-    answers = served.ask({"do": "train", "epochs": 1, "served": True})
-    one_model(answers, TrainingOptions.for_parameter_server(epochs=1), "push_pull")
-
-
-def one_model(answers: list[dict[str, Any]], options: TrainingOptions, operation: str) -> None:
-    workers = answers[:WORKERS]
-    assert len({answer["sha256"] for answer in workers}) == 1
-    assert workers[0]["test_accuracy"] > 0.3
-    iterations = TRAINING_IMAGES // WORKERS // (options.global_batch // WORKERS)
-    assert [len(answer["carried"]) for answer in answers] == [iterations] * len(answers)
-    assert {one["operation"] for answer in answers for one in answer["carried"]} == {operation}
-    assert {figure["name"] for figure in workers[0]["figures"]} == {"loss", "test_accuracy"}
 
 
 def test_a_barrier(served: Group) -> None:

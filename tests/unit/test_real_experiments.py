@@ -1,11 +1,17 @@
 """Descriptions of runs in real time, and that those in virtual time do not change by them."""
 
+from contextlib import nullcontext
+
 import pytest
 from pydantic import ValidationError
 
-from p4reduce.cluster.experiment import REAL_TIME_FIELDS, Experiment
+from p4reduce.cluster.experiment import REAL_TIME_FIELDS, Experiment, ExperimentError
 from p4reduce.cluster.real.assignment import WINDOW, Assignment
+from p4reduce.cluster.real.targets import check_growth
 from p4reduce.cluster.real.wires import UdpWires, needs_relays, shaped_rates
+from p4reduce.control_plane.plans import PlanRequest, make_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.topologies import load
 
 
@@ -71,6 +77,40 @@ def _addresses(wires, node, port):
         return spec.local, spec.remote
     socket = wires.socket(node)
     return socket.local, socket.remote
+
+
+def test_hosts_on_udp_links_keep_to_the_rate():
+    topology = load("star:hosts=2,rate=200M")
+    wires = UdpWires(Experiment(time="real", links="udp"), topology)
+    assert {wires.socket(host.name).rate_bps for host in topology.hosts} == {200_000_000}
+    assert wires.shaping != "none"
+    free = UdpWires(Experiment(time="real", links="udp", unshaped=True), topology)
+    assert {free.socket(host.name).rate_bps for host in topology.hosts} == {0}
+    assert free.shaping == "none"
+
+
+def test_bmv2_gets_windows_that_its_queues_hold():
+    topology = load("star:hosts=2")
+    assert Assignment.of(Experiment(target="bmv2"), topology).request.window == QUEUE_FRAMES < WINDOW
+    assert Assignment.of(Experiment(target="bmv2", window=100), topology).request.window == 100
+
+
+@pytest.mark.parametrize(
+    ("plan", "collective", "lanes", "refused"),
+    [
+        ("steiner", "pull", 256, True),
+        ("steiner", "broadcast", 256, True),
+        ("steiner", "pull", 64, False),
+        ("steiner", "push_pull", 256, False),
+        ("ps", "pull", 256, False),
+    ],
+)
+def test_bmv2_is_not_asked_for_packets_that_grow_too_long(plan, collective, lanes, refused):
+    topology = load("star:hosts=2,servers=1")
+    server, workers = topology.servers[0].name, tuple(host.name for host in topology.workers)
+    made = make_plan(topology, PlanRequest(plan=plan, workers=workers, server=server, lanes=lanes), Resources())
+    with pytest.raises(ExperimentError, match="choose lanes 64") if refused else nullcontext():
+        check_growth(made, collective)
 
 
 def test_who_takes_part():

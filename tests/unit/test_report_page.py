@@ -15,7 +15,7 @@ from p4reduce.cli.report.network import Drawing, draw, topology_svg
 from p4reduce.cli.report.page import labels, page
 from p4reduce.cli.summary import table_of
 from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.result import RunResult, TrainingPoint, TrainingResult
+from p4reduce.cluster.result import RealRun, RunResult, TrainingPoint, TrainingResult
 from p4reduce.cluster.runner import run_experiment
 from p4reduce.topologies import bundled, load
 
@@ -52,6 +52,13 @@ def test_a_training_and_a_plain_tensor_share_a_table(results, trained):
     names, rows = table_of([trained[1], other])
     assert "-" not in [row[names.index("time to target")] for row in rows]
     page([results[0], trained[1], other], title="mixed")
+
+
+def test_the_clock_of_a_training_is_named(trained):
+    real = RealRun("embedded", "udp", "none", 1.0, 1.0, {}, 0, 0, {})
+    told = [page([dataclasses.replace(trained[0], real=real)], title="real"), page([trained[0]], title="virtual")]
+    assert ["virtual time" in text for text in told] == [False, True]
+    assert ["Training over real time" in text for text in told] == [True, False]
 
 
 class Checker(HTMLParser):

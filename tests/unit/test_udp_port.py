@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -32,10 +33,11 @@ TIMING = Timing(initial_ps=200 * PS_PER_MS, min_ps=20 * PS_PER_MS, max_ps=500 * 
 class Host:
     """One participant: its endpoints, its port, and who drives them."""
 
-    def __init__(self, address: HostAddress, *, remote: tuple[str, int] | None = None) -> None:
+    def __init__(self, address: HostAddress, *, remote: tuple[str, int] | None = None, rate_bps: int = 0) -> None:
         self.address = address
         self.endpoints = Endpoints()
-        self.port = Port(address, LANES, local=(str(address).split(":")[0], address.udp), remote=remote)
+        local = (str(address).split(":")[0], address.udp)
+        self.port = Port(address, LANES, local=local, remote=remote, rate_bps=rate_bps)
         self.driver: Driver | None = None
 
     def start(self) -> None:
@@ -92,8 +94,8 @@ def eventually(happened: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"{what}: has not come")
 
 
-def make_ring(stack: ExitStack, size: int, congestion: Congestion) -> list[Host]:
-    hosts = [Host(address) for address in addresses(size)]
+def make_ring(stack: ExitStack, size: int, congestion: Congestion, *, rate_bps: int = 0) -> list[Host]:
+    hosts = [Host(address, rate_bps=rate_bps) for address in addresses(size)]
     for rank, host in enumerate(hosts):
         stack.callback(host.close)
         host.endpoints.add_ring(
@@ -127,6 +129,22 @@ def test_a_ring_over_plain_sockets(stack: ExitStack, congestion: Congestion) -> 
     dropped = sum(one.dropped for one in seen)  # on loopback only where a socket's buffer is full
     assert firsts - dropped <= sum(one.first_frames for one in seen) <= firsts
     assert all(one.unclaimed == 0 for one in seen)
+
+
+def test_a_port_sends_no_faster_than_its_link(stack: ExitStack) -> None:
+    rate_bps, bucket_s = 40_000_000, 0.005
+    hosts = make_ring(stack, 2, Congestion(), rate_bps=rate_bps)
+    arrays = random_arrays(2, 40_000, 1)
+    expected = ring_sum(arrays, LANES)
+    began = time.monotonic()
+    together(hosts, [Operation(Collective.ALL_REDUCE, array, array) for array in arrays])
+    statuses = [host.endpoints.status(0) for host in hosts]
+    took_s = time.monotonic() - began
+    same_bytes(arrays, expected)
+    for status in statuses:
+        on_the_link = status.bytes_sent + 24 * status.frames_sent  # none is shorter than 60 bytes
+        assert on_the_link > 160_000
+        assert took_s >= on_the_link * 8 / rate_bps - bucket_s - wire.frame_bytes(LANES) * 8 / rate_bps
 
 
 def test_a_parameter_server_answers_while_its_caller_does_something_else(stack: ExitStack) -> None:

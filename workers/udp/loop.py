@@ -53,8 +53,13 @@ _TIME: Final = int(Reason.TIME)
 _WAKE: Final = int(Reason.WAKE)
 _SIGNAL: Final = int(Reason.SIGNAL)
 _PS_PER_NS: Final = 1000
+_PS_PER_S: Final = 1_000_000_000_000
 _WHEN_FULL_NS: Final = 1_000_000
 """How long to wait where the kernel has no space for a frame and cannot say when it will (ENOBUFS)."""
+_OVERHEAD_BYTES: Final = 24
+_LEAST_BYTES: Final = 60
+_BUCKET_PS: Final = 5_000_000_000
+"""What a link that was idle may be behind and catch up with, as where the kernel shapes: a late timer costs no rate."""
 
 
 @kernel
@@ -159,9 +164,32 @@ def _make_batch(eps: Any, port: Any, now: int) -> None:
 
 
 @kernel
-def _send_batch(port: Any) -> Any:
-    """Frames to the kernel. How many it took; minus an ``errno``, -EAGAIN when it has no space now."""
+def _link_ps(port: Any, k: int) -> Any:
+    """How long the k-th frame that was made occupies the link, as in virtual time (docs/architecture.md)."""
+    length = carray(pointer(port.tx_iovecs), (BATCH,), IOVEC)[k].length + port.skipped
+    bits = (max(length, _LEAST_BYTES) + _OVERHEAD_BYTES) * 8
+    return (bits * _PS_PER_S + port.rate_bps - 1) // port.rate_bps
+
+
+@kernel
+def _allowed(port: Any, now: int) -> Any:
+    """How many of the frames that are made the link's rate lets go now."""
     waiting = port.tx_tail - port.tx_head
+    if port.rate_bps == 0:
+        return waiting
+    port.free_ps = max(port.free_ps, now - _BUCKET_PS)
+    free = port.free_ps
+    count: Any = 0
+    while count < waiting and free <= now:
+        free += _link_ps(port, port.tx_head + count)
+        count += 1
+    return count
+
+
+@kernel
+def _send_batch(port: Any, now: int) -> Any:
+    """Frames to the kernel. How many it took; minus an ``errno``, -EAGAIN when it has no space now."""
+    waiting = _allowed(port, now)
     if waiting == 0:
         return 0
     first = port.tx_messages + port.tx_head * _MESSAGE_BYTES
@@ -173,6 +201,9 @@ def _send_batch(port: Any) -> Any:
             port.refused += 1
             return 0
         return 0 if reason == EINTR else -reason
+    if port.rate_bps > 0:
+        for k in range(count):
+            port.free_ps += _link_ps(port, port.tx_head + k)
     port.tx_head += count
     return count
 
@@ -238,7 +269,7 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
             return got
         _expire_all(eps, port, now)
         _make_batch(eps, port, now)
-        sent = _send_batch(port)
+        sent = _send_batch(port, now)
         full = sent in (-EAGAIN, -ENOBUFS)
         if sent < 0 and not full:
             return sent
@@ -257,7 +288,11 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
         if full:
             port.blocked += 1
             pause = min(pause, _WHEN_FULL_NS)
-        ready = _wait(port, pause, sent == -EAGAIN or port.tx_head < port.tx_tail)
+        waiting = port.tx_head < port.tx_tail
+        if waiting and port.free_ps > now:
+            pause = min(pause, max((port.free_ps - now) // _PS_PER_NS, port.rest_ns))
+            waiting = False  # for the link, not for the kernel
+        ready = _wait(port, pause, sent == -EAGAIN or waiting)
         now = now_ps(port)
         if ready < 0:
             return _SIGNAL if errno() == EINTR else -errno()

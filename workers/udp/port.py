@@ -59,7 +59,7 @@ class Port:
 
     On a *plain* socket (``remote`` None) the kernel's IP stack carries them: the socket is bound to the host's own
     address, which all endpoints have. In a *tunnel* each datagram is a whole Ethernet frame for the switch port at
-    ``remote``. Use it as a context manager.
+    ``remote``. With ``rate_bps`` it sends no faster than such a link does (0: as it can). Use it as a context manager.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Port:
         local: tuple[str, int],
         remote: tuple[str, int] | None = None,
         rest_us: int = 0,
+        rate_bps: int = 0,
     ) -> None:
         """Bind to ``local`` (IPv4 address and UDP port; port 0: any free one). ``OSError`` where that fails.
 
@@ -91,6 +92,7 @@ class Port:
         record = self.record[0]
         record["socket"], record["wake"], record["base_ns"] = self.socket.fileno(), self._wake, time.monotonic_ns()
         record["tunnel"], record["rest_ns"] = remote is not None, rest_us * 1000
+        record["rate_bps"] = rate_bps
         record["skipped"] = 0 if remote is not None else PAYLOAD_OFFSET
         # One byte more than the longest frame: a datagram that is too long is seen to be so.
         record["cell"] = -(-(wire.frame_bytes(lanes) + 1) // _ALIGNMENT) * _ALIGNMENT

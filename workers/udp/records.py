@@ -35,6 +35,8 @@ PORT: Final[np.dtype[Any]] = np.dtype(
         *_integers("tx_cells", "tx_messages", "tx_names", "tx_iovecs"),
         # Frames that are made but that the kernel has not taken yet: from tx_head up to tx_tail.
         *_integers("tx_head", "tx_tail", "polls", "timespec", "rest_ns"),
+        # The link's rate (0: none), and when it is free of what was sent, picoseconds as of ``now_ps``.
+        *_integers("rate_bps", "free_ps"),
         # What happened. Bytes are those of Ethernet frames without FCS. unclaimed: for none of the endpoints.
         *_integers("first_frames", "first_bytes", "resend_frames", "resend_bytes", "unclaimed"),
         *_integers("calls", "waits", "blocked", "refused"),

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from p4reduce.cluster.experiment import Experiment
+from p4reduce.cluster.real.assignment import WINDOW
 from p4reduce.cluster.real.bench.gloo import has_gloo
 from p4reduce.cluster.real.run import run_real, run_session
 from p4reduce.cluster.result import RunResult
@@ -110,6 +111,7 @@ def _unshaped(options: argparse.Namespace, lanes: int, target: str) -> Experimen
             "target": target,
             "time": "real",
             "unshaped": True,
+            "window": WINDOW,  # on BMv2, too: here it is to be seen what holds the window
             "faults": {"loss": options.loss},
         }
     )

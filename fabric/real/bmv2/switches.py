@@ -21,6 +21,11 @@ from p4reduce.topologies import Topology
 
 CPU_PORT: Final = 510
 QUEUES: Final = 8
+QUEUE_FRAMES: Final = 64
+"""What an output queue holds for each priority, and no option changes: more are lost, and the P4 program, which counts
+behind the queue, does not see them."""
+GROWTH_BYTES: Final = 512
+"""By how much the P4 program may lengthen a packet: one byte more, and an assertion of BMv2 ends the switch."""
 START_DEADLINE_S: Final = 60.0
 _GRPC_PORT: Final = 50051
 _THRIFT_PORT: Final = 9090

@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import grpc
 from tests.conformance.targets.command_line import CommandFailed, CommandLine
+
+from p4reduce.fabric.real.net import here_command
+from p4reduce.fabric.real.net.children import last_lines, start, stop
 
 DEVICE_ID: Final = 1
 START_DEADLINE_S: Final = 60.0
@@ -52,7 +55,6 @@ class Bmv2Process:
     process: subprocess.Popen[bytes]
     channel: grpc.Channel
     command_line: CommandLine
-    log: Path
     p4runtime: str
     """address of its P4Runtime server"""
 
@@ -64,10 +66,11 @@ def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]
     Raises:
         RuntimeError: it does not start; with the end of its log.
     """
-    with tempfile.TemporaryDirectory(prefix="p4reduce-bmv2-") as folder:
+    with tempfile.TemporaryFile() as output:  # without a name, so that nothing is left whatever happens to us
+        log = Path(f"/proc/self/fd/{output.fileno()}")
         for attempt in range(ATTEMPTS):
             try:
-                started = _start(binaries, program_json, Path(folder))
+                started = _start(binaries, program_json, output, log)
                 break
             except RuntimeError:
                 if attempt == ATTEMPTS - 1:
@@ -78,26 +81,23 @@ def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 started.command_line.close()
             started.channel.close()
-            _stop(started.process)
+            stop([started.process])
 
 
-def _start(binaries: Bmv2Binaries, program_json: Path, folder: Path) -> Bmv2Process:
+def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: Path) -> Bmv2Process:
     thrift, runtime, frames = _free_ports(3)
-    log = folder / "bmv2.log"
     command = [binaries.switch, "--device-id", str(DEVICE_ID), "--thrift-port", str(thrift)]
-    command += ["--notifications-addr", f"ipc://{folder}/notifications.ipc", "--log-console", "-L", "error"]
-    command += [str(program_json), "--", "--grpc-server-addr", f"127.0.0.1:{runtime}"]
+    command += ["--log-console", "-L", "error", str(program_json), "--", "--grpc-server-addr", f"127.0.0.1:{runtime}"]
     command += ["--dp-grpc-server-addr", f"127.0.0.1:{frames}", "--priority-queues", "8"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    process = start(here_command(command), stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
     try:
         _wait_ready(process, channel, log)
         command_line = _connect(binaries, thrift, process, log)
-        return Bmv2Process(process, channel, command_line, log, f"127.0.0.1:{runtime}")
+        return Bmv2Process(process, channel, command_line, f"127.0.0.1:{runtime}")
     except BaseException:
         channel.close()
-        _stop(process)
+        stop([process])
         raise
 
 
@@ -111,7 +111,7 @@ def _wait_ready(process: subprocess.Popen[bytes], channel: grpc.Channel, log: Pa
         except grpc.FutureTimeoutError:
             if process.poll() is not None or time.monotonic() > deadline:
                 ready.cancel()
-                raise RuntimeError(f"BMv2 did not start:\n{_last_lines(log)}") from None
+                raise RuntimeError(f"BMv2 did not start:\n{last_lines(log)}") from None
 
 
 def _connect(binaries: Bmv2Binaries, thrift: int, process: subprocess.Popen[bytes], log: Path) -> CommandLine:
@@ -122,7 +122,7 @@ def _connect(binaries: Bmv2Binaries, thrift: int, process: subprocess.Popen[byte
             return CommandLine(binaries.command_line, thrift)
         except CommandFailed as error:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"BMv2 does not answer on Thrift: {error}\n{_last_lines(log)}") from None
+                raise RuntimeError(f"BMv2 does not answer on Thrift: {error}\n{last_lines(log)}") from None
 
 
 def _free_ports(count: int) -> list[int]:
@@ -131,16 +131,3 @@ def _free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
-
-
-def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
