@@ -82,7 +82,7 @@ netns-demo: $(WARM)  ## the same on the embedded switch between network namespac
 	@$(BIN)/p4reduce confirm --targets embedded $(REAL)
 
 bmv2-test: $(WARM)  ## every plan on BMv2, embedded and virtual, with and without loss; or one choice: PLAN= TOPO= …
-ifneq ($(filter command% environment%,$(origin TOPO) $(origin PLAN) $(origin WORKERS) $(origin LANES) $(origin LOSS)),)
+ifneq ($(filter command% environment%,$(origin TOPO) $(origin PLAN) $(origin WORKERS) $(origin LANES) $(origin LOSS) $(origin MODEL) $(origin COLLECTIVE)),)
 	@$(BIN)/p4reduce confirm --targets bmv2,embedded $(REAL)
 else
 	$(BIN)/pytest -m bmv2 -rs
