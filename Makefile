@@ -58,8 +58,8 @@ bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside net
 bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
 	@$(BIN)/python -m p4reduce.fabric.real.bench $(BENCH)
 
-poster: $(WARM)  ## the scheduling experiment on packets: figures, tables and raw data in out/poster
-	@$(BIN)/python scripts/poster.py --jobs $(JOBS) --out out/poster
+poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER='--ablation-seeds 10' or other flags
+	@$(BIN)/python scripts/poster.py --jobs $(JOBS) --out out/poster $(POSTER)
 
 poster-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python scripts/poster.py --quick --jobs $(JOBS) --out out/poster-quick

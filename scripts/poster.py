@@ -5,7 +5,8 @@
     python scripts/poster.py --scenarios germany50 --sizes 3,15 --seeds 0..4 --policies spff,steiner
     python scripts/poster.py --dask tcp://scheduler:8786            over the machines of a Dask cluster
 
-Writes runs.csv (a row for each task), points.csv, selection.csv, result.json, figures/ and report.html. The
+Writes runs.csv (a row for each task), points.csv, selection.csv, swaps.csv,
+overlapping.csv, result.json, figures/ and report.html. The
 exit code is 1 when something that must hold does not.
 """
 
@@ -51,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", help="0..9 or 1,2,3")
     made.add_argument("--exact-seeds", type=int, help="seeds for which the exact policy is asked")
     made.add_argument("--ablation-seeds", type=int, help=f"seeds for {', '.join(EXPLAINING)}")
+    made.add_argument("--priority-seeds", type=int, help="seeds for networks in which tasks leave before other traffic")
     made.add_argument("--elements", type=int, help="model size, float32")
     made.add_argument("--lanes", type=int, choices=(64, 256), help="of a packet")
     made.add_argument("--demand-bps", type=int, help="bandwidth that a task reserves on a link for a copy of its model")
@@ -93,6 +95,7 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
             "tasks",
             "exact_seeds",
             "ablation_seeds",
+            "priority_seeds",
             "elements",
             "lanes",
             "demand_bps",
@@ -146,8 +149,8 @@ def _scenario(text: str) -> Scenario:
         share = float(load) if load else 0.0
     except ValueError:
         raise BadInput(f"--scenario: load {load!r} is no number") from None
-    if colon and queue not in {str(number) for number in range(8)}:
-        raise BadInput(f"--scenario: queue {queue!r} is none of 0..7")
+    if colon and queue not in {str(number) for number in range(1, 8)}:
+        raise BadInput(f"--scenario: queue {queue!r} is none of 1..7")
     return Scenario(name, topology, share, int(queue) if colon else None, says=topology)
 
 

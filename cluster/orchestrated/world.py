@@ -281,10 +281,11 @@ class World:
             resent=self._resent(job),
             late=self._late(job),
         )
+        pace = pace_of(plan)
         for worker, index in job.members.items():
             self._endpoints.change_peers(index, self._link(worker), [host_address(plan.up(worker))])
             self._endpoints.change_epoch(index, plan.epoch, restart)
-            records["pace"][index] = pace_of(plan)
+            records["pace"][index] = pace
         if job.server is not None and plan.server is not None:
             below = [plan.root] if plan.in_network else list(plan.workers)
             peers = [host_address(plan.address(plan.server, name)) for name in below]

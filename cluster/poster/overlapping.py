@@ -75,7 +75,7 @@ def overlap_units(settings: PosterSettings) -> list[OverlapUnit]:
     return [
         OverlapUnit(settings, scenario, seed, policies)
         for scenario in settings.scenarios
-        for seed in settings.seeds[: settings.overlap_seeds]
+        for seed in settings.seeds_of(scenario)[: settings.overlap_seeds]
     ]
 
 
@@ -105,11 +105,15 @@ def run_overlapping(unit: OverlapUnit) -> OverlapResult:
             for name in unit.policies
         }
         chosen = _chosen(network, answers.values(), settings.overlap_tasks)
+        if not chosen:
+            return OverlapResult((), ())
         for name, own in answers.items():
             decisions = [one for one in own if isinstance(one, Decision) and one.task.name in chosen]
             alone = list(network.run(decisions))
             lasted, measured = network.run_at_once(decisions)
-            differences += [f"{where}, {name}: {text}" for text in measured.differences]
+            differences += [
+                f"{where}, {name}: {text}" for counted in (*alone, measured) for text in counted.differences
+            ]
             rows += [
                 OverlapRow(
                     scenario.name, name, unit.seed, one.task.name, len(decisions), before.communication_ps, after

@@ -127,10 +127,12 @@ class TaskNetwork:
         Raises
         ------
         PlanError
-            When the switches have too few slots for all of them with whole windows.
+            When there are none, or the switches have too few slots for all of them with whole windows.
         ClusterError
             As of :meth:`run`.
         """
+        if not decisions:
+            raise PlanError("no task to run")
         plans = self._plan_all(decisions)
         if len(plans) < len(decisions):
             self._release(plans)

@@ -29,7 +29,7 @@ class Scenario:
     load : float
         Background traffic: share of the busiest host link that it uses on average (gravity matrix); 0: none.
     priority : int or None
-        Queue that tasks leave switches from, 1..7; None: that of all other traffic.
+        Queue that tasks leave switches from, 1..7 (all other traffic: 0); None: that of all other traffic.
     says : str
         Capacities in words.
     """
@@ -39,6 +39,10 @@ class Scenario:
     load: float = 0.0
     priority: int | None = None
     says: str = ""
+
+    def __post_init__(self) -> None:
+        if self.priority is not None and not 1 <= self.priority <= 7:
+            raise ClusterError(f"scenario {self.name}: priority: {self.priority} is outside 1..7")
 
     def build(self) -> Topology:
         """The topology."""
@@ -96,6 +100,8 @@ class PosterSettings:
         The exact policy is asked for the first so many seeds only: a MILP for each task takes longer than its packets.
     ablation_seeds : int
         The first so many seeds run the policies that only explain: all but spff, overlay-mst, steiner and exact.
+    priority_seeds : int
+        The first so many seeds run the scenarios in which tasks leave before other traffic.
     elements, lanes : int
         Model size in float32, and lanes of a packet.
     demand_bps : int
@@ -135,15 +141,16 @@ class PosterSettings:
     sizes: tuple[int, ...] = (3, 6, 9, 12, 15)
     tasks: int = 30
     seeds: tuple[int, ...] = tuple(range(10))
-    exact_seeds: int = 3
-    ablation_seeds: int = 10
+    exact_seeds: int = 2
+    ablation_seeds: int = 3
+    priority_seeds: int = 2
     elements: int = LENET_5
     lanes: int = 256
     demand_bps: int = 250_000_000
     add_ps: int = 200
     shares: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75)
     share_seeds: int = 3
-    overlap_seeds: int = 2
+    overlap_seeds: int = 1
     overlap_tasks: int = 16
     flow_factor: int = 4
     selection_seeds: int = 3
@@ -158,7 +165,8 @@ class PosterSettings:
     def __post_init__(self) -> None:
         if SPFF not in self.policies:
             raise ClusterError(f"policies: {SPFF} is what all others are compared with; name it too")
-        for field, values in (("scenarios", self.scenarios), ("sizes", self.sizes), ("seeds", self.seeds)):
+        names = [one.name for one in self.scenarios]
+        for field, values in (("scenarios", names), ("sizes", self.sizes), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
                 raise ClusterError(f"{field}: give at least one, and each once")
         if any(not 0 < share < 1 for share in self.shares):
@@ -176,6 +184,10 @@ class PosterSettings:
             raise ClusterError(
                 f"swap_rounds: {self.swap_rounds}: trees are swapped in the second round; need at least 2"
             )
+
+    def seeds_of(self, scenario: Scenario) -> tuple[int, ...]:
+        """The seeds that a scenario is run for."""
+        return self.seeds if scenario.priority is None else self.seeds[: self.priority_seeds]
 
     @property
     def calibrated_in(self) -> Scenario:

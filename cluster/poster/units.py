@@ -91,6 +91,7 @@ def units_of(settings: PosterSettings) -> list[Unit]:
         Unit(settings, scenario, seed, settings.sizes, _policies(settings, seed))
         for seed in settings.seeds
         for scenario in settings.scenarios
+        if seed in settings.seeds_of(scenario)
     ]
     return sorted(made, key=lambda unit: -len(unit.policies))
 

@@ -96,7 +96,8 @@ class Plan:
     rtt_ps : int
         From sending a full frame to the full answer, all links idle but for this chunk.
     chunk_ps : int
-        Time between chunks on the busiest link: full frames that it carries for a chunk, one after the other.
+        Time between chunks on the busiest link: full frames that it carries for a chunk, one after the other, on the
+        way up or on the way down, whichever are more.
     window_needed : int
         The window that keeps the busiest link busy.
     window_wanted : int

@@ -76,6 +76,7 @@ class Search:
         """The set by the kernels' numbers, its root first; the server as a leaf last."""
         others = sorted({self._number[switch] for switch in chosen} - set(self._first))
         order = [*self._first, *others, *([len(self._seen) - 1] if self._leaf else [])]
+        self._make_room(len(order))
         to, away, place = self._store
         for number in order:
             switch = int(self._seen[number])
@@ -86,6 +87,15 @@ class Search:
                 place[-1] += 1
                 to[row], away[row] = inward[self._seen], outward[self._seen]
         return np.array(order, np.int32)
+
+    def _make_room(self, nodes: int) -> None:
+        """So many more rows fit the store: a start may have more nodes than the search ever adds."""
+        to, away, place = self._store
+        missing = int(place[-1]) + nodes + 1 - len(to)
+        if missing > 0:
+            more = np.empty((missing, len(self._seen)), np.int64)
+            to = np.concatenate([to, more])
+            self._store = (to, to if self._symmetric else np.concatenate([away, more]), place)
 
     def _priced(self, order: Short) -> tuple[int, Short, Ints, Ints, Short]:
         found: tuple[int, Short, Ints, Ints, Short] = priced(

@@ -45,7 +45,9 @@ def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> De
     straight = problem_of(view, words, "upload")
     upload = admitted(straight, planner, "upload")
     turned = problem_of(view, words, "broadcast", straight.paths)
-    broadcast = upload if np.array_equal(turned.words[:, 0], words[:, 0]) else admitted(turned, planner, "broadcast")
+    # Weights may agree in both directions where what is left of the links does not.
+    alike = np.array_equal(turned.words[:, 0], words[:, 0]) and _fits(turned, upload)
+    broadcast = upload if alike else admitted(turned, planner, "broadcast")
     if broadcast != upload and _fits(turned, upload) and weight(turned, upload) <= weight(turned, broadcast):
         broadcast = upload
     return decision_of(name, view, upload, broadcast)

@@ -94,6 +94,7 @@ def test_a_scheduler_that_is_not_there_is_named():
     [
         (["--scenarios", "nowhere"], "--scenarios: 'nowhere'"),
         (["--scenario", "x"], "--scenario: 'x' is not NAME=TOPOLOGY"),
+        (["--scenario", "x=star:hosts=4@0.2:0"], "--scenario: queue '0' is none of 1..7"),
         (["--policies", "steiner"], "spff"),
         (["--policies", "spff,best"], "--policies: 'best'"),
         (["--sizes", "many"], "--sizes"),

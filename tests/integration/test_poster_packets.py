@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.cluster.poster.overlapping import OverlapUnit, overlap_points, run_overlapping
+from p4reduce.cluster.poster.overlapping import OverlapResult, OverlapUnit, overlap_points, run_overlapping
 from p4reduce.cluster.poster.packets import TaskNetwork
 from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import PosterSettings, Scenario
@@ -166,3 +166,13 @@ def test_tasks_that_leave_first_come_nearer_to_their_bound_beside_background_tra
         return sum(row.communication_ps / row.bound_ps for row in rows) / len(rows)
 
     assert over_bound(replace(LOADED, priority=7)) < over_bound(LOADED)
+
+
+def test_where_no_task_is_admitted_nothing_overlaps():
+    settings = replace(SETTINGS, demand_bps=2 * 10**10)
+    assert run_overlapping(OverlapUnit(settings, RACKS, 0, ("spff", "steiner"))) == OverlapResult((), ())
+    with (
+        TaskNetwork(RACKS.build(), bundled(64), elements=64, lanes=64) as network,
+        pytest.raises(PlanError, match="no task to run"),
+    ):
+        network.run_at_once([])

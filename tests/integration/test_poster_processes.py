@@ -47,7 +47,9 @@ def busy(pid: int) -> bool:
     return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK") > 1
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux: /proc and prctl")
+@pytest.mark.skipif(
+    not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="needs a Linux that lists children in /proc"
+)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_at_work_it_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, str(SCRIPT), "--quick", "--jobs", "2", "--out", str(tmp_path / "out")]

@@ -120,6 +120,15 @@ def test_copies_behind_a_plain_switch_must_fit_together(name):
     assert policy_named(name)(task("h4", "h5", "h6", gbps=3), state)
 
 
+@pytest.mark.parametrize("name", TREES)
+def test_copies_of_a_broadcast_must_fit_too_where_both_directions_weigh_the_same(name):
+    topology = leaf_spine(2, 1, 3, capable=["spine*"])
+    state = NetworkState(topology, background_bps={hop(topology, "spine1", "leaf2"): 5 * GIGA})
+    with pytest.raises(Rejection, match=r"link spine1 -> leaf2 has 5Gb/s left of 10Gb/s, 9Gb/s are needed|no tree"):
+        policy_named(name)(task("h4", "h5", "h6", gbps=3), state)
+    assert policy_named(name)(task("h4", gbps=3), state)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_deciding_changes_nothing_and_repeats_itself(name):
     topology = leaf_spine(3, 2, 3)

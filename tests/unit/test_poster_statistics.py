@@ -131,6 +131,9 @@ def test_tasks_of_smaller_sizes_are_parts_of_larger_ones():
         ({"seeds": (1, 1)}, "seeds"),
         ({"tasks": 0}, "tasks"),
         ({"shares": (1.5,)}, "shares"),
+        ({"scenarios": (SCENARIOS["geant"], replace(SCENARIOS["geant"], load=0.1))}, "scenarios: give .* each once"),
+        ({"overlap_tasks": 0}, "overlap_tasks"),
+        ({"add_ps": -1}, "add_ps"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes, message):
@@ -166,3 +169,8 @@ def test_policies_that_only_explain_and_exact_run_for_the_first_seeds_alone():
         5: ("spff", "mst-routes"),
         6: ("spff",),
     }
+
+
+def test_a_queue_that_is_not_there_is_refused():
+    with pytest.raises(ClusterError, match=r"scenario geant: priority: 8 is outside 1\.\.7"):
+        replace(SCENARIOS["geant"], priority=8)

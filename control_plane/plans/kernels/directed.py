@@ -81,8 +81,8 @@ def better_directed(
                 _EXCHANGED,
             )
             if after < price:
-                break
-    return after, option
+                return after, option
+    return price, order
 
 
 @kernel
