@@ -46,6 +46,8 @@ class OverlapRow:
     """its communication when the links are its own"""
     overlapping_ps: int
     """when all of them begin at one time"""
+    resend_bytes: int
+    """of all of them then: time-outs behind long queues"""
 
 
 @dataclass(frozen=True)
@@ -116,11 +118,18 @@ def run_overlapping(unit: OverlapUnit) -> OverlapResult:
             ]
             rows += [
                 OverlapRow(
-                    scenario.name, name, unit.seed, one.task.name, len(decisions), before.communication_ps, after
+                    scenario.name,
+                    name,
+                    unit.seed,
+                    one.task.name,
+                    len(decisions),
+                    before.communication_ps,
+                    after,
+                    measured.resend_bytes,
                 )
                 for one, before, after in zip(decisions, alone, lasted, strict=True)
             ]
-        differences += [f"{where}: {text}" for text in network.check_counters()]
+        differences += [f"{where}: {text}" for text in network.check_counters(resends=True)]
     return OverlapResult(tuple(rows), tuple(differences))
 
 

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -48,7 +49,9 @@ def in_parallel(
     results: dict[int, Result] = {}
     master = None if dask else os.getpid()
     numbered = [joblib.delayed(_numbered)(work, number, item, master) for number, item in enumerate(items)]
-    with _backend(dask):
+    with _backend(dask), warnings.catch_warnings():
+        # joblib starts a process anew when its memory has grown, between two pieces: nothing is lost.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
         # A worker of Dask takes one piece at a time; its cores are its own business.
         parallel = joblib.Parallel(
             n_jobs=-1 if dask else jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="all"

@@ -142,7 +142,7 @@ class PosterSettings:
     tasks: int = 30
     seeds: tuple[int, ...] = tuple(range(10))
     exact_seeds: int = 2
-    ablation_seeds: int = 3
+    ablation_seeds: int = 2
     priority_seeds: int = 2
     elements: int = LENET_5
     lanes: int = 256
