@@ -113,7 +113,8 @@ class _Model:
         self._links: list[list[int]] = []
         cost = np.ascontiguousarray(routes.words[:, 0])
         ends = defaultdict(list)
-        for node in {*self._capable, self.root}:
+        # In the order of names: among trees of one cost the solver takes what the order of its rows suggests.
+        for node in sorted({*self._capable, self.root}):
             ends[routes.access(node)].append(node)
         for node in sorted(self._capable | set(self.sources)):
             if node == self.root:
@@ -152,9 +153,10 @@ class _Model:
         for place, (a, b) in enumerate(self.arcs):
             out[a].append(place)
             into[b].append(place)
+        nodes = sorted({*out, *into})
         for kind, source in enumerate(self.sources):
             base = count * (1 + kind)
-            for node in {*out, *into}:
+            for node in nodes:
                 entries = dict.fromkeys((base + place for place in out[node]), 1.0)
                 entries |= dict.fromkeys((base + place for place in into[node]), -1.0)
                 supply = float(node == source) - float(node == self.root)
@@ -164,7 +166,7 @@ class _Model:
         hanging: Counter[str] = Counter()
         for worker in self._problem.workers:
             hanging[self.home[worker]] += 1
-        for node in {*out, *into}:
+        for node in nodes:
             row(dict.fromkeys(out[node], 1.0), 0.0, 1.0)
             room = MAX_CHILDREN - hanging[node] if node in self._capable else 1
             if len(into[node]) > room:

@@ -1,5 +1,8 @@
 """The optimum by mixed-integer programming, and how near the heuristic comes."""
 
+import os
+import subprocess
+import sys
 from itertools import combinations
 from random import Random
 
@@ -101,3 +104,25 @@ def test_few_copies_fit_on_a_link():
 def test_a_fan_in_beyond_the_bitmap_has_no_tree():
     with pytest.raises(PlanError, match="bitmap"):
         make_plan(star(33), PlanRequest("exact"), Resources())
+
+
+def test_the_same_tree_whatever_order_python_keeps_sets_in():
+    """Among trees of one cost the solver takes what the order of its rows suggests."""
+    code = (
+        "from p4reduce.control_plane.plans import Problem; from p4reduce.control_plane.plans.exact import solve; "
+        "from p4reduce.topologies import load; topology = load('wan:graph=nobel-us,hosts=2'); "
+        "hosts = [host.name for host in topology.hosts]; "
+        "print([sorted(solve(Problem(topology, tuple(hosts[at + 1 : at + 15 : 2]), hosts[at])).layout.parent.items()) "
+        "for at in (0, 3, 5, 8)])"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
