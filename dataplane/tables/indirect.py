@@ -19,8 +19,7 @@ class IndirectStore(EntryStore):
     """Rows of (NONE, MEMBER or GROUP; reference in the profile)."""
 
     def __init__(self, meter_words: int) -> None:
-        super().__init__((), meter_words)
-        self.rows: NDArray[np.uint64] = np.zeros((len(self.counters), INDIRECT_ROW_WORDS), dtype=np.uint64)
+        super().__init__((), meter_words, INDIRECT_ROW_WORDS)
 
 
 class IndirectTable(Table):

@@ -36,11 +36,12 @@ class EntryStore:
     grow; ``addresses`` are those of the three now.
     """
 
-    def __init__(self, actions: tuple[Action, ...], meter_words: int = 0) -> None:
+    def __init__(self, actions: tuple[Action, ...], meter_words: int = 0, words: int | None = None) -> None:
+        """``words`` of a row, if it is not an action and its arguments."""
         self._actions = actions
         self._free: list[int] = []
         self._used = 1
-        self.rows: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, row_words(actions)), dtype=np.uint64)
+        self.rows: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, words or row_words(actions)), np.uint64)
         self.counters: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, 2), dtype=np.uint64)
         self.meters: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, meter_words), dtype=np.uint64)
         self.addresses = self._where()
