@@ -7,15 +7,14 @@ that they can be in each other's way.
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from p4reduce.cluster.poster.packets import TaskNetwork
+from p4reduce.cluster.poster.packets import TaskNetwork, task_network
 from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import SPFF, PosterSettings, Scenario
-from p4reduce.cluster.poster.tasks import draw_tasks
+from p4reduce.cluster.poster.tasks import tasks_of
 from p4reduce.cluster.poster.units import decide_all
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.scheduling.policy import Decision, Rejection
 from p4reduce.control_plane.scheduling.state import NetworkState
 
@@ -91,17 +90,9 @@ def run_overlapping(unit: OverlapUnit) -> OverlapResult:
     rows: list[OverlapRow] = []
     differences: list[str] = []
     where = f"{scenario.name}, seed {unit.seed}, overlapping"
-    with TaskNetwork(
-        topology,
-        bundled(settings.lanes),
-        elements=settings.elements,
-        lanes=settings.lanes,
-        load=scenario.load,
-        seed=unit.seed,
-    ) as network:
+    with task_network(settings, scenario, topology, unit.seed) as network:
         background = network.background()
-        drawn = draw_tasks(topology, settings, unit.seed, max(settings.sizes))
-        tasks = [replace(task, priority=scenario.priority) for task in drawn]
+        tasks = tasks_of(scenario, topology, settings, unit.seed, max(settings.sizes))
         answers = {
             name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
             for name in unit.policies

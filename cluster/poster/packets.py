@@ -12,7 +12,8 @@ from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.jobs import Job, add_endpoints
 from p4reduce.cluster.poster.measured import Carried, Measured, count_round, links_since, predict_round
 from p4reduce.cluster.poster.rounds import NUMBERS, Round, drawn_round, given_round
-from p4reduce.cluster.programs import P4Files
+from p4reduce.cluster.poster.settings import PosterSettings, Scenario
+from p4reduce.cluster.programs import P4Files, bundled
 from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.check import compare_counters
 from p4reduce.control_plane.errors import PlanError
@@ -365,3 +366,15 @@ class TaskNetwork:
     def _advance(self, network: VirtualNetwork, until_ps: int) -> None:
         with self._switches.server.lock:
             network.run(until_ps)
+
+
+def task_network(settings: PosterSettings, scenario: Scenario, topology: Topology, seed: int) -> TaskNetwork:
+    """The network of a scenario, whose topology may have been changed, as the experiment asks for it."""
+    return TaskNetwork(
+        topology,
+        bundled(settings.lanes),
+        elements=settings.elements,
+        lanes=settings.lanes,
+        load=scenario.load,
+        seed=seed,
+    )

@@ -1,9 +1,11 @@
 """The AI tasks: who is the global model, who are the local models."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.poster.settings import PosterSettings
+from p4reduce.cluster.poster.settings import PosterSettings, Scenario
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import Topology
 
@@ -34,3 +36,8 @@ def draw_tasks(topology: Topology, settings: PosterSettings, seed: int, size: in
             )
         )
     return tasks
+
+
+def tasks_of(scenario: Scenario, topology: Topology, settings: PosterSettings, seed: int, size: int) -> list[Task]:
+    """The drawn tasks in the queue of their scenario."""
+    return [replace(task, priority=scenario.priority) for task in draw_tasks(topology, settings, seed, size)]

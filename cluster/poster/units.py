@@ -10,11 +10,10 @@ import numpy as np
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.poster.least import least_bytes
 from p4reduce.cluster.poster.measured import Measured
-from p4reduce.cluster.poster.packets import TaskNetwork
+from p4reduce.cluster.poster.packets import TaskNetwork, task_network
 from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import EXPLAINING, PosterSettings, Scenario
-from p4reduce.cluster.poster.tasks import draw_tasks
-from p4reduce.cluster.programs import bundled
+from p4reduce.cluster.poster.tasks import tasks_of
 from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
 from p4reduce.control_plane.plans.problem import Layout, TreeLayout
 from p4reduce.control_plane.scheduling.policy import Decision, Policy, Rejection
@@ -109,18 +108,10 @@ def run_unit(unit: Unit) -> UnitResult:
     hosts = ComputingManager(topology, {host.name: profile for host in topology.hosts})
     rows: list[Row] = []
     differences: list[str] = []
-    with TaskNetwork(
-        topology,
-        bundled(settings.lanes),
-        elements=settings.elements,
-        lanes=settings.lanes,
-        load=scenario.load,
-        seed=unit.seed,
-    ) as network:
+    with task_network(settings, scenario, topology, unit.seed) as network:
         background = network.background()
         for size in unit.sizes:
-            drawn = draw_tasks(topology, settings, unit.seed, size)
-            tasks = [replace(task, priority=scenario.priority) for task in drawn]
+            tasks = tasks_of(scenario, topology, settings, unit.seed, size)
             decided = {
                 name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
                 for name in unit.policies
