@@ -48,7 +48,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             code = exit_code(error)
             if code is None:
                 raise
-            _say(f"error: {'not enough memory: ' if isinstance(error, MemoryError) else ''}{error}")
+            _say(f"error: {_text(error)}")
             raise typer.Exit(code) from None
 
     return run
@@ -72,6 +72,14 @@ def exit_code(error: Exception) -> int | None:
     if isinstance(error, Failed | ClusterError | ControllerError | RealError | OSError | MemoryError):
         return EXIT_FAILED
     return None
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _say(text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.summary import summarize
 from p4reduce.cluster.result import RunResult
+from p4reduce.written import whole, write_text
 
 RESULT: Final = "result.json"
 PROVENANCE: Final = ("commit", "p4_json_sha256", "seed")
@@ -39,7 +40,7 @@ def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
     One run gives its own ``RunResult.to_json()``, several a list under ``runs``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = [_write_text(folder / RESULT, results_json(results))]
+    written = [write_text(folder / RESULT, results_json(results))]
     written.append(write_rows(folder / "runs.csv", [summarize(result) for result in results]))
     written.append(write_rows(folder / "links.csv", _rows(results, lambda result: result.network.links)))
     written.append(write_rows(folder / "collectives.csv", _rows(results, lambda result: result.network.collectives)))
@@ -79,7 +80,7 @@ def read_results(path: Path) -> list[RunResult]:
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     """A CSV file (RFC 4180, UTF-8); no rows give an empty file."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with whole(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         if rows:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\r\n")
             writer.writeheader()
@@ -97,8 +98,3 @@ def _rows(results: Sequence[RunResult], parts: Any) -> list[dict[str, Any]]:
             {"run": number, "plan": result.network.plan, **dataclasses.asdict(item), **provenance} for item in items
         ]
     return rows
-
-
-def _write_text(path: Path, text: str) -> Path:
-    path.write_text(text, "utf-8")
-    return path

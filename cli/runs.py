@@ -11,6 +11,7 @@ from p4reduce.cli.report.page import write_report
 from p4reduce.cli.summary import faults_of, print_real, print_table
 from p4reduce.cluster.experiment import Experiment
 from p4reduce.cluster.result import RunResult
+from p4reduce.written import together
 
 
 def run_all(
@@ -34,8 +35,9 @@ def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, ti
     print_table(output, results, title)
     print_real(output, results)
     if out is not None:
-        paths = [*write_results(out, results), write_report(out / "report.html", results, title=title)]
-        output.note("wrote " + ", ".join(str(path) for path in paths))
+        with together(out) as aside:
+            paths = [*write_results(aside, results), write_report(aside / "report.html", results, title=title)]
+        output.note("wrote " + ", ".join(str(out / path.name) for path in paths))
     faults = [f"{result.network.plan}: {fault}" for result in results for fault in faults_of(result)]
     if faults:
         raise Failed("; ".join(faults))

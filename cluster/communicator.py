@@ -116,8 +116,9 @@ class Communicator:
 
     def _call(self, operation: str, array: FloatArray, root: int = 0, learning_rate: float = 0.0) -> FloatArray:
         if not isinstance(array, np.ndarray) or array.dtype != np.float32:
-            kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-            raise TypeError(f"{operation}: expected a float32 array, got {kind}; use array.astype(np.float32)")
+            kind = array.dtype if isinstance(array, np.ndarray) else f"{type(array).__name__}, which is no array"
+            mend = "array.astype(np.float32)" if isinstance(array, np.ndarray) else "np.array(value, np.float32)"
+            raise TypeError(f"{operation}: expected a float32 array, got {kind}; use {mend}")
         if not array.flags.c_contiguous:
             raise ValueError(f"{operation}: the array must be C-contiguous; use np.ascontiguousarray(array)")
         if array.size == 0:

@@ -3,11 +3,9 @@
 import os
 import queue
 import select
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +18,8 @@ from p4reduce.cluster.communicator import Backend
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.processes import Emit, RankProcess
 from p4reduce.cluster.signals import SEEN_S, handling, raise_exit
+from p4reduce.fabric.real.errors import RealError
+from p4reduce.fabric.real.net.state import RunFolder, remove_stale
 
 GRACE_S: Final = 3.0
 """between asking a process to end and ending it"""
@@ -65,19 +65,23 @@ def launch(
     Raises ``ClusterError`` when the command cannot be started or ``timeout_s`` ran out, ``KeyboardInterrupt``, and
     ``SystemExit`` at SIGTERM or SIGHUP.
     """
-    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
-        coordinator = _Coordinator(seats, waiting)
-        try:
-            return coordinator.run(script_command(command), workers, server=server, emit=emit, timeout_s=timeout_s)
-        finally:
-            with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                coordinator.close()
+    remove_stale()  # what was left behind by a launch that was killed
+    try:
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="launch") as folder:
+            coordinator = _Coordinator(seats, waiting, folder)
+            try:
+                return coordinator.run(script_command(command), workers, server=server, emit=emit, timeout_s=timeout_s)
+            finally:
+                with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    coordinator.close()
+    except RealError as error:
+        raise ClusterError(str(error)) from error
 
 
 class _Coordinator:
     """Owns the socket, the processes and the threads of one launch."""
 
-    def __init__(self, seats: Callable[[int], Backend], waiting: Callable[[], str]) -> None:
+    def __init__(self, seats: Callable[[int], Backend], waiting: Callable[[], str], folder: RunFolder) -> None:
         self._seats = seats
         self._waiting = waiting
         self._events: queue.Queue[tuple[int, int] | ClusterError] = queue.Queue()
@@ -86,7 +90,8 @@ class _Coordinator:
         self._threads: list[threading.Thread] = []
         self._taken: set[int] = set()
         self._lock = threading.Lock()
-        self._folder = Path(tempfile.mkdtemp(prefix="p4reduce-"))  # mode 0700: nobody else reaches the socket
+        self._run = folder
+        self._folder = folder.aside()  # nobody else reaches the socket
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._wake, self._wake_acceptor = socket.socketpair()
 
@@ -97,7 +102,7 @@ class _Coordinator:
             self._seats(rank)  # raises for a rank that the group has not
         address = self._listen()
         for rank in ranks:
-            environment = rank_environment(os.environ, address, rank, workers)
+            environment = {**rank_environment(os.environ, address, rank, workers), **self._run.environment}
             process = RankProcess(rank, command, environment, emit=emit, ended=self._note_end)
             self._processes.append(process)
         deadline = time.monotonic() + timeout_s
@@ -143,7 +148,6 @@ class _Coordinator:
             thread.join(GRACE_S)
         for end in (self._listener, self._wake):
             end.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _listen(self) -> str:
         address = str(self._folder / "socket")

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from p4reduce.written import naming
+
 MAGIC_NANOSECONDS: Final = 0xA1B23C4D
 SNAP_LENGTH: Final = 65535
 LINKTYPE_ETHERNET: Final = 1
@@ -29,16 +31,18 @@ class PcapWriter:
     def write(self, time_ps: int, frame: bytes) -> None:
         """Append a frame; its time is cut to whole nanoseconds."""
         seconds, nanoseconds = divmod(time_ps // _PS_PER_NS, _NS_PER_S)
-        self._file.write(_RECORD_HEADER.pack(seconds, nanoseconds, len(frame), len(frame)))
-        self._file.write(frame)
+        with naming(self.path):
+            self._file.write(_RECORD_HEADER.pack(seconds, nanoseconds, len(frame), len(frame)) + frame)
 
     def flush(self) -> None:
         """Bring everything to the file."""
-        self._file.flush()
+        with naming(self.path):
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with naming(self.path):
+            self._file.close()
 
     def __enter__(self) -> "PcapWriter":
         return self

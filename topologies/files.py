@@ -8,6 +8,7 @@ import yaml
 
 from p4reduce.topologies import schema
 from p4reduce.topologies.model import Topology, TopologyError
+from p4reduce.written import write_text
 
 _FILE_LIMIT = 16 * 2**20
 """bytes; far above any network that the address plan admits, far below what would fill the memory"""
@@ -70,7 +71,7 @@ def to_yaml(topology: Topology) -> str:
 
 def save(topology: Topology, path: str | Path) -> None:
     """Write :func:`to_yaml` to a file."""
-    Path(path).write_text(to_yaml(topology), "utf-8")
+    write_text(Path(path), to_yaml(topology))
 
 
 def _flow(value: Any) -> str:

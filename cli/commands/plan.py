@@ -12,6 +12,7 @@ from p4reduce.cli.report.network import Drawing, draw
 from p4reduce.cli.settings import Settings, experiment_options
 from p4reduce.cli.units import bytes_text, rate_text, time_text
 from p4reduce.cluster.experiment import Experiment
+from p4reduce.written import write_text
 
 if TYPE_CHECKING:
     from p4reduce.control_plane.plans import Plan
@@ -54,7 +55,7 @@ def show(settings: Settings, entries: Entries = False, as_json: Json = False, sv
         for line in lines if entries else ():
             output.line(f"  {line}")
     if svg is not None:
-        svg.write_text(draw(_drawing(plan, traffic)), "utf-8")
+        write_text(svg, draw(_drawing(plan, traffic)))
         output.note(f"wrote {svg}")
 
 

@@ -12,6 +12,7 @@ from p4reduce.cli.output import Output
 from p4reduce.cli.report.network import topology_svg
 from p4reduce.cli.units import rate_text, time_text
 from p4reduce.topologies import Topology
+from p4reduce.written import write_text
 
 app = typer.Typer(help="Topologies: bundled, built from parameters, or files of yours.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
@@ -60,7 +61,7 @@ def show(name: Name, as_json: Json = False, svg: Svg = None) -> None:
     ]  # fmt: skip
     output.table(["link", "port", "to", "port", "rate", "delay"], rows)
     if svg is not None:
-        svg.write_text(topology_svg(topology), "utf-8")
+        write_text(svg, topology_svg(topology))
         output.note(f"wrote {svg}")
 
 

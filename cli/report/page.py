@@ -12,6 +12,7 @@ from p4reduce.cli.summary import faults_of, table_of
 from p4reduce.cli.units import bytes_text, time_text
 from p4reduce.cluster.result import RunResult
 from p4reduce.workers.training.loops import ACCURACY, LOSS
+from p4reduce.written import write_text
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing is fetched, even if a name in a file tried to."""
@@ -28,7 +29,7 @@ MAX_DRAWN = 400
 def write_report(path: Path, results: Sequence[RunResult], *, title: str) -> Path:
     """Write the page for one or more runs; returns ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(results, title), "utf-8")
+    write_text(path, page(results, title))
     return path
 
 

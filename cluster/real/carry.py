@@ -106,7 +106,7 @@ class RealCluster:
             self.job = Job(plan, self.numbers if plan.in_network else None)
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
-            self.group.answers(self.hosts, "starting", time.monotonic() + START_S)
+            self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)
             self._deadline = time.monotonic() + experiment.budget_s
         except BaseException:
             self._parts.close()

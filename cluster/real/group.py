@@ -1,6 +1,7 @@
 """The workers of a real-time run: processes that are started, spoken to in lines of JSON, watched and ended."""
 
 import json
+import math
 import selectors
 import subprocess
 import time
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from p4reduce.cluster.errors import ClusterError
+from p4reduce.cluster.real.processor import Idle
 from p4reduce.fabric.real.net.children import last_lines, stop
 
 Message = dict[str, Any]
@@ -101,12 +103,14 @@ class WorkerGroup:
         for host, message in messages.items():
             self.workers[host].send(message)
 
-    def answers(self, hosts: Sequence[str], what: str, deadline: float) -> dict[str, Message]:
+    def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = math.inf) -> dict[str, Message]:
         """One message of each of ``hosts``; ``deadline`` is of ``time.monotonic()``.
 
-        Raises ``ClusterError`` that names who ended or reported an error, or who has not answered in time.
+        Raises ``ClusterError`` that names who ended or reported an error, who has not answered in time, or who has
+        used no processor time for ``idle_s`` seconds (a process that is stopped, or waits for what never comes).
         """
         found: dict[str, Message] = {}
+        idle = {host: Idle(self.workers[host].process.pid) for host in hosts} if idle_s < math.inf else {}
         while True:
             for host in hosts:
                 if host not in found and self._early[host]:
@@ -124,6 +128,12 @@ class WorkerGroup:
             for key, _ in self._selector.select(min(left, WATCH_EVERY_S)):
                 self._take(key.data)
             self._watch()
+            asleep = [host for host in missing if host in idle and idle[host].seconds() > idle_s]
+            if asleep:
+                raise ClusterError(
+                    f"{what}: worker {', '.join(asleep)} has neither answered nor used any processor time for "
+                    f"{idle_s:g} s (--budget-s); was it stopped?"
+                )
 
     def _take(self, worker: Worker) -> None:
         messages = worker.read()

@@ -1,6 +1,7 @@
 """Processor time of processes."""
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -17,3 +18,23 @@ def cpu_seconds(pids: Iterable[int]) -> float:
         behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         total += int(behind_name[_USER_TIME]) + int(behind_name[_USER_TIME + 1])
     return total / _TICKS
+
+
+class Idle:
+    """How long a process has used no processor time."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._used = -1.0
+        self._since = 0.0
+
+    def seconds(self) -> float:
+        """Seconds since it was last seen to use any; 0 for a process that is gone, which others notice."""
+        try:
+            used = cpu_seconds([self._pid])
+        except OSError:
+            return 0.0
+        now = time.monotonic()
+        if used != self._used:
+            self._used, self._since = used, now
+        return now - self._since

@@ -13,6 +13,7 @@ from pathlib import Path
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.trace.ir import block_text, module_text
 from p4reduce.dataplane.trace.refused import refused_constructs
+from p4reduce.written import write_text
 
 _IR = re.compile(r"(<!-- ir: (\S+) (\S+) -->\n```llvm\n)(.*?)(```)", re.DOTALL)
 _LIST = re.compile(r"(<!-- unsupported: begin -->\n)(.*?)(<!-- unsupported: end -->)", re.DOTALL)
@@ -43,7 +44,7 @@ def main() -> int:
         return 2
     program, page = Path(sys.argv[1]), Path(sys.argv[2])
     text = refreshed(page.read_text("utf-8"), module_text(load_program(program)), refused_constructs())
-    page.write_text(text, "utf-8")
+    write_text(page, text)
     return 0
 
 

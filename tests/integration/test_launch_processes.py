@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from p4reduce.cluster import launch as launch_module
 from p4reduce.cluster.errors import ClusterError, CollectiveError
 from p4reduce.cluster.launch import launch
 from p4reduce.cluster.rendezvous import Rendezvous
+from p4reduce.fabric.real.net.state import all_runs, remove_stale
 
 PRELUDE = "import sys, os, time, numpy as np\nfrom p4reduce.cluster.remote import connect\ncomm = connect()\n"
 
@@ -46,10 +48,14 @@ def folder(tmp_path, monkeypatch):
     """A directory of our own for sockets, which must be empty at the end."""
     sockets = Path(tempfile.mkdtemp(dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(sockets))
+    monkeypatch.setenv("XDG_STATE_HOME", str(sockets / "state"))
     yield sockets
+    runs = [run.name for run in all_runs()]
+    shutil.rmtree(sockets / "state", ignore_errors=True)
     left = list(sockets.iterdir())
     sockets.rmdir()
     assert not left
+    assert not runs
 
 
 class Run:
@@ -304,3 +310,23 @@ def test_signals_end_everything(tmp_path, folder, number, code):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_what_a_killed_launch_left_is_cleaned_away(tmp_path, folder):
+    script = tmp_path / "script.py"
+    script.write_text("import os, time\nprint(os.getpid(), flush=True)\nwhile True: time.sleep(1000)\n")
+    command = [sys.executable, "-c", COORDINATOR, str(folder), str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as coordinator:
+        watchdog = threading.Timer(60, coordinator.kill)
+        watchdog.start()
+        handles = [os.pidfd_open(int(coordinator.stdout.readline())) for _ in range(2)]
+        coordinator.kill()
+        coordinator.wait()
+        watchdog.cancel()
+    assert {path.name.split("-")[0] for path in folder.iterdir()} == {"state", "p4reduce"}
+    cleaned = remove_stale()
+    assert cleaned.removed == ("launch-1",)
+    for handle in handles:  # the ranks, which do not speak to the coordinator and so would have stayed
+        assert select.select([handle], [], [], 60)[0]
+        os.close(handle)
+    assert [path.name for path in folder.iterdir()] == ["state"]

@@ -1,6 +1,8 @@
 """The processes of a run: answers are gathered, and who ends, errs or is silent is named."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +66,15 @@ def test_a_silent_worker_is_named_at_the_deadline(tmp_path):
         answers(workers, "h1")
         with pytest.raises(ClusterError, match="asking: no answer of worker h1"):
             answers(workers, "h1", within=0.05)
+
+
+def test_a_worker_that_was_stopped_is_named_long_before_the_deadline(tmp_path):
+    busy = "import time\nwhile time.process_time() < 1: pass\nprint('{}', flush=True); input()"
+    with group(tmp_path, h1=ECHO, h2=ECHO, h3=busy) as workers:
+        os.kill(workers.pids()["h2"], signal.SIGSTOP)
+        with pytest.raises(ClusterError, match=r"starting: worker h2 has neither .* for 0.5 s"):
+            workers.answers(("h1", "h2"), "starting", time.monotonic() + 10 * DEADLINE_S, idle_s=0.5)
+        workers.answers(("h3",), "starting", time.monotonic() + DEADLINE_S, idle_s=0.5)
 
 
 def test_what_is_no_message_is_an_error(tmp_path):

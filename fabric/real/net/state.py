@@ -46,7 +46,7 @@ class Run:
 
     name: str
     kind: str
-    """'run', or 'net' for a standing network"""
+    """'run', 'launch', or 'net' for a standing network"""
     word: str
     owner: Process
     """Who ends the run when it ends."""
@@ -71,7 +71,7 @@ class RunFolder:
     name : str or None
         Name of the run; the first free one of 'run-1', 'run-2', ... when not given.
     kind : str
-        'run', or 'net' for a standing network.
+        'run', 'launch', or 'net' for a standing network.
 
     Raises
     ------
@@ -105,8 +105,20 @@ class RunFolder:
         self._record["info"] |= info
         _write(self.path, self._record)
 
+    def aside(self) -> Path:
+        """A folder for sockets, whose paths must be short: below the folder for temporary files, and gone with the run.
+
+        Only this user may enter it. Its name is written down before it is made, so that one of a killed run is found.
+        """
+        folder = _aside(tempfile.gettempdir(), self._word)
+        self.note(aside=tempfile.gettempdir())
+        folder.mkdir(mode=0o700)
+        return folder
+
     def remove(self) -> None:
         """Remove the folder and what is in it; may be called again."""
+        if (base := self._record["info"].get("aside")) is not None:
+            shutil.rmtree(_aside(base, self._word), ignore_errors=True)
         _remove(self.path)
 
     def __enter__(self) -> "RunFolder":
@@ -173,6 +185,8 @@ def _end(name: str, grace_s: float = 0.0) -> int:
             terminate(run.owner, grace_s)
         killed += kill(run.owner)  # what it started dies with it
         killed += sum(kill(process) for process in carrying(VARIABLE, run.word))
+        if isinstance(base := run.info.get("aside"), str):
+            shutil.rmtree(_aside(base, run.word), ignore_errors=True)
     _remove(runs_folder() / name)
     return killed
 
@@ -227,6 +241,11 @@ def _locked() -> Iterator[None]:
                     raise RealError(f"{folder}: another process has held the lock for {_LOCK_DEADLINE_S} s") from None
                 time.sleep(_POLL_S)
         yield
+
+
+def _aside(base: str, word: str) -> Path:
+    """Its name holds the run's secret word: no record can name a folder of somebody else."""
+    return Path(base) / f"p4reduce-{re.sub(r'[^0-9a-f]', '', word)}"
 
 
 def _write(folder: Path, record: Mapping[str, Any]) -> None:
