@@ -14,11 +14,12 @@ JOBS ?= 2
 TREES ?= 10000
 SEED ?= 1
 CASES ?= 50
+PACKAGES := cli cluster control_plane dataplane fabric labs p4src topologies workers
 INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
 
-.PHONY: help install demo test lint types p4 soak bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
+.PHONY: help install demo test lint types p4 dist dist-test soak bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -110,8 +111,15 @@ conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2
 fuzz-bmv2: $(WARM)  ## random cases against BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --cases $(CASES)
 
+dist: $(INSTALLED)  ## source distribution and wheel in dist/, as a release has them
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+dist-test: $(WARM)  ## install both distributions into fresh environments and run demo and lab from there (minutes)
+	DISTRIBUTIONS=1 $(BIN)/pytest -rs -m distributions tests/integration/test_distributions.py
+
 clean:  ## remove the virtual environment, caches and out/
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment, once; again when pyproject.toml changes.
@@ -133,11 +141,12 @@ $(WARM): $(WARM_VIRTUAL)
 	@$(BIN)/python -m p4reduce.cluster.warm real planners
 	@touch $@
 
-# Archives and Git with core.symlinks=false leave small files with the target's name in place of symbolic links.
+# Git with core.symlinks=false leaves small files with the target's name in place of symbolic links, a source
+# distribution leaves nothing.
 define MEND_LINKS
-for link in src/p4reduce/*; do \
-	if [ -s "$$link" ] && [ ! -L "$$link" ] && [ -d "src/p4reduce/$$(head -n 1 "$$link")" ]; then \
-		ln -sfn "$$(head -n 1 "$$link")" "$$link" && echo "$$link: made a symbolic link again"; \
+for folder in $(PACKAGES); do \
+	if [ ! -d "src/p4reduce/$$folder" ]; then \
+		ln -sfn "../../$$folder" "src/p4reduce/$$folder" && echo "src/p4reduce/$$folder: made a symbolic link again"; \
 	fi; \
 done
 endef

@@ -27,7 +27,10 @@ def provenance(program: P4Files, seed: int) -> dict[str, str]:
 
 
 def _commit(folder: Path) -> str:
-    """The commit of a source checkout, with ``+changes`` where files differ from it; ``-`` elsewhere."""
+    """The commit of a source checkout, with ``+changes`` where files differ from it; elsewhere the release.
+
+    A checkout is one that holds this very file: an installation may lie within somebody else's repository.
+    """
 
     def git(*arguments: str) -> str:
         done = subprocess.run(
@@ -36,8 +39,9 @@ def _commit(folder: Path) -> str:
         return done.stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", "__init__.py")
         commit = git("rev-parse", "HEAD")
         changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/")
     except (OSError, subprocess.SubprocessError):
-        return "-"
+        return f"release {p4reduce.__version__}"
     return f"{commit}+changes" if changed else commit
