@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from p4reduce.dataplane import abi
 from p4reduce.dataplane.compiler.jit import CompiledProgram
-from p4reduce.dataplane.compiler.paths import KeptLayout
 from p4reduce.dataplane.model.packet_path import LearnList
 from p4reduce.dataplane.state import DeviceState
 
@@ -26,9 +25,10 @@ class CompiledExecutor:
         self._phv_bytes = code.phv_bytes
         self._ingress = _INGRESS(code.ingress_address)
         self._egress = _EGRESS(code.egress_address)
-        self._layout = KeptLayout.of(code.program)
+        self._code = code  # CFUNCTYPE has its addresses only
+        self._layout = code.kept
         self._kept = np.zeros(max(code.kept_bytes, 1), dtype=np.uint8)
-        self._cloned = np.zeros(code.phv_bytes if code.program.leaves_path else 1, dtype=np.uint8)
+        self._cloned = np.zeros(code.phv_bytes if code.leaves_path else 1, dtype=np.uint8)
         self._out = np.zeros(code.out_bytes, dtype=np.uint8)
 
     def ingress(self, frame: bytes, io: NDArray[np.int64], kept: object = None) -> NDArray[np.uint8]:

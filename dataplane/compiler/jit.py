@@ -2,13 +2,13 @@
 
 import contextlib
 import hashlib
-import itertools
 import os
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakValueDictionary, finalize
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -25,29 +25,38 @@ CACHE_VARIABLE: Final = "P4REDUCE_CACHE"
 _MOST_FILES: Final = 128
 """Files in the cache; one holds 10 to 50 kB."""
 
-_COMPILED: dict[str, "CompiledProgram"] = {}
-_LIBRARY_NUMBERS = itertools.count()
+_COMPILED: WeakValueDictionary[str, "CompiledProgram"] = WeakValueDictionary()
+"""By fingerprint: programs that were loaded twice have their code once."""
+
+_OF_PROGRAM: WeakKeyDictionary[Program, "CompiledProgram"] = WeakKeyDictionary()
+"""Keeps code as long as its program: who makes one device after the other links once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CompiledProgram:
-    """Machine code of a program.
+    """Machine code of a program; in memory as long as this object, which every device of the program holds.
+
+    It has no reference to the program: _OF_PROGRAM would then keep both for ever.
 
     Attributes:
         ingress_address, egress_address: of the functions that abi.py describes.
         phv_bytes: size of the buffer between them.
         out_bytes: size of the buffer for a frame that leaves.
-        kept_bytes: size of the buffer at abi.KEPT_ADDRESS.
+        kept: what lies where in the buffer at abi.KEPT_ADDRESS.
+        leaves_path: see Program.
     """
 
-    program: Program
     ingress_address: int
     egress_address: int
     phv_bytes: int
     out_bytes: int
-    kept_bytes: int
-    _library: Any
-    """keeps the code in memory"""
+    kept: KeptLayout
+    leaves_path: bool
+
+    @property
+    def kept_bytes(self) -> int:
+        """Size of the buffer at abi.KEPT_ADDRESS."""
+        return self.kept.bytes
 
 
 def compile_program(program: Program) -> CompiledProgram:
@@ -56,9 +65,10 @@ def compile_program(program: Program) -> CompiledProgram:
     Raises:
         UnsupportedConstruct: the program is beyond the compiler.
     """
-    compiled = _COMPILED.get(program.fingerprint)
+    compiled = _OF_PROGRAM.get(program) or _COMPILED.get(program.fingerprint)
     if compiled is None:
-        compiled = _COMPILED[program.fingerprint] = _load(program)
+        compiled = _load(program)
+    _COMPILED[program.fingerprint] = _OF_PROGRAM[program] = compiled
     return compiled
 
 
@@ -76,25 +86,42 @@ def _load(program: Program) -> CompiledProgram:
         machine = _target_machine()
         code = machine.emit_object(_optimized(build_module(program), machine))
         _write(path, code)
+    linker, library = _linked(code)
+    headers = sum(program.headers[name].most_bytes for name in program.deparser)
+    compiled = CompiledProgram(
+        library[INGRESS_NAME],
+        library[EGRESS_NAME],
+        PhvLayout.of(program).bytes,
+        abi.MAX_FRAME_BYTES + headers,
+        KeptLayout.of(program),
+        program.leaves_path,
+    )
+    finalize(compiled, _unlink, linker, library).atexit = False  # then drivers may still run it
+    return compiled
+
+
+def _linked(code: bytes) -> tuple[Any, Any]:
+    """Object code in memory: a linker of its own, so that nothing is left of it once it is freed, and its functions.
+
+    JITLink puts all sections of a program into one mapping. LLVM's older linker maps each where there is room, in a
+    process with hundreds of threads gigabytes apart, and then ends the process: code reaches its constants by 32 bits.
+    """
+    linker = llvm.create_lljit_compiler(_target_machine(), use_jit_link=True)
     library = (
         llvm.JITLibraryBuilder()
         .add_object_img(code)
         .add_current_process()
         .export_symbol(INGRESS_NAME)
         .export_symbol(EGRESS_NAME)
-        .link(_jit(), f"p4reduce-{next(_LIBRARY_NUMBERS)}")
+        .link(linker, "p4reduce")
     )
-    buffer = PhvLayout.of(program)
-    headers = sum(program.headers[name].most_bytes for name in program.deparser)
-    return CompiledProgram(
-        program,
-        library[INGRESS_NAME],
-        library[EGRESS_NAME],
-        buffer.bytes,
-        abi.MAX_FRAME_BYTES + headers,
-        KeptLayout.of(program).bytes,
-        library,
-    )
+    return linker, library
+
+
+def _unlink(linker: Any, library: Any) -> None:
+    """Frees code; nothing may run it any more."""
+    library.close()
+    linker.close()
 
 
 @cache
@@ -109,11 +136,6 @@ def _target_machine() -> Any:
         reloc="pic",
         codemodel="small",
     )
-
-
-@cache
-def _jit() -> Any:
-    return llvm.create_lljit_compiler(_target_machine())
 
 
 def _optimized(module: Any, machine: Any) -> Any:

@@ -222,7 +222,8 @@ def test_machine_code_is_kept_and_damage_is_noticed(cache: Path, monkeypatch: py
     program = load_program(counting_program(77).build())
 
     def forget() -> None:
-        monkeypatch.setattr(jit_module, "_COMPILED", {})
+        for name in ("_COMPILED", "_OF_PROGRAM"):
+            monkeypatch.setattr(jit_module, name, {})
 
     forget()
     assert Device(program).inject(1, bytes(4)) == [(2, (77).to_bytes(4, "big"))]
