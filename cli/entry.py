@@ -9,9 +9,9 @@ INTERRUPTED: Final = 130
 def main() -> None:
     """Run the command; exits with its code, 130 at Ctrl-C."""
     try:
-        from p4reduce.cli.main import app  # noqa: PLC0415  (slow to import, and Ctrl-C may come while it is)
+        from p4reduce.cli.main import build, first_word  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
 
-        app()
+        build(first_word(sys.argv[1:]))()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)

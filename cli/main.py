@@ -1,40 +1,39 @@
-"""The ``p4reduce`` command."""
+"""The ``p4reduce`` command: its commands by name, each imported only when it is the one that runs."""
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
 from p4reduce import __version__
-from p4reduce.cli.commands import (
-    clean,
-    compare,
-    confirm,
-    demo,
-    doctor,
-    lab,
-    launch,
-    net,
-    orchestrate,
-    plan,
-    report,
-    run,
-    sweep,
-    switch,
-    tasks,
-    topo,
-    trace,
-)
 from p4reduce.cli.examples import epilog, help_of
 
-app = typer.Typer(
-    name="p4reduce",
-    help="In-network aggregation for distributed training, on P4 switches.\n\nBegin with 'p4reduce demo'.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS: Final = {
+    "demo": "Train a model through P4 switches, once for each plan, and write a report.",
+    "run": "Run one collective or one training through the switches.",
+    "launch": "Start a script of yours once for each rank; its collectives go through the switches.",
+    "compare": "Run the same work with several plans: one table, one CSV, one report.",
+    "confirm": "Run the same work in virtual time and on real sockets, and compare them.",
+    "sweep": "Run every combination of the given lists, one row each.",
+    "topo": "Topologies: bundled, built from parameters, or files of yours.",
+    "plan": "Plans: who adds up where, and what each link will carry.",
+    "trace": "Show what a P4 program does with packets: states, keys, entries that hit, values before and after, "
+    "and why a packet left where it did.",
+    "switch": "Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.",
+    "net": "Networks of the kernel that stand until they are taken down.",
+    "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
+    "orchestrate": "Run the tasks of a database until all have ended.",
+    "lab": "Labs: copy one, work on it, have it graded.",
+    "report": "Make one self-contained page from result files of 'run', 'compare', 'demo' or 'launch'.",
+    "clean": "End the processes and remove the folders of runs that were killed.",
+    "doctor": "Say what is installed, and what each missing part would add.",
+}
+"""What the list of commands says of each: the first paragraph of its own help (held to that by a test)."""
+GROUPS: Final = frozenset({"topo", "plan", "net", "tasks", "lab"})
+"""Those that have commands of their own; Typer lists them behind the others."""
+PASS_ON: Final[dict[str, Any]] = {"launch": {"context_settings": {"allow_interspersed_args": False}}}
+"""After the script's name everything belongs to the script."""
 
 
 def _show_version(value: bool) -> None:
@@ -46,7 +45,6 @@ def _show_version(value: bool) -> None:
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 
 
-@app.callback()
 def _main(version: Version = False) -> None:
     """In-network aggregation for distributed training, on P4 switches.
 
@@ -54,28 +52,46 @@ def _main(version: Version = False) -> None:
     """
 
 
-PASS_ON: Final[dict[str, Any]] = {"allow_interspersed_args": False}
-"""After the script's name everything belongs to the script."""
+def build(wanted: str | None = None) -> typer.Typer:
+    """The command. With ``wanted`` only that one of its commands can run; of the others the list of commands tells."""
+    app = typer.Typer(
+        name="p4reduce",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(help=help_of(_main))(_main)
+    for name, text in COMMANDS.items():
+        if wanted in {None, name}:
+            _add(app, name)
+        elif name in GROUPS:
+            app.add_typer(typer.Typer(help=text), name=name)
+        else:
+            app.command(name, help=text)(_told_of)
+    return app
 
 
-def _add(name: str, command: Callable[..., None], examples: tuple[str, ...], **options: Any) -> None:
-    app.command(name, help=help_of(command), epilog=epilog(*examples), **options)(command)
+def first_word(arguments: Sequence[str]) -> str:
+    """The command that is asked for: the first argument that is no flag; empty when there is none."""
+    return next((word for word in arguments if not word.startswith("-")), "")
 
 
-_add("demo", demo.demo, demo.EXAMPLES)
-_add("run", run.run, run.EXAMPLES)
-_add("launch", launch.launch, launch.EXAMPLES, context_settings=PASS_ON)
-_add("compare", compare.compare, compare.EXAMPLES)
-_add("confirm", confirm.confirm, confirm.EXAMPLES)
-_add("sweep", sweep.sweep, sweep.EXAMPLES)
-app.add_typer(topo.app, name="topo")
-app.add_typer(plan.app, name="plan")
-_add("trace", trace.trace, trace.EXAMPLES)
-_add("switch", switch.switch, switch.EXAMPLES)
-app.add_typer(net.app, name="net")
-app.add_typer(tasks.app, name="tasks")
-_add("orchestrate", orchestrate.orchestrate, orchestrate.EXAMPLES)
-app.add_typer(lab.app, name="lab")
-_add("report", report.report, report.EXAMPLES)
-_add("clean", clean.clean, clean.EXAMPLES)
-_add("doctor", doctor.doctor, doctor.EXAMPLES)
+def _add(app: typer.Typer, name: str) -> None:
+    module: Any = importlib.import_module(f"p4reduce.cli.commands.{name}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+        return
+    command: Callable[..., None] = getattr(module, name)
+    options = PASS_ON.get(name, {})
+    app.command(name, help=help_of(command), epilog=epilog(*module.EXAMPLES), **options)(command)
+
+
+def _told_of() -> None:
+    raise AssertionError("a command that is only told of does not run")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return build()
+    raise AttributeError(name)

@@ -1,13 +1,12 @@
 """Running experiments for a command, and what every such command does with the results."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from p4reduce.cli.failures import Failed
 from p4reduce.cli.files import write_results
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
-from p4reduce.cli.report.page import write_report
 from p4reduce.cli.summary import faults_of, print_real, print_table
 from p4reduce.cluster.experiment import Experiment
 from p4reduce.cluster.result import RunResult
@@ -18,16 +17,24 @@ def run_all(
     experiments: Sequence[Experiment], output: Output, *, capture: Path | None = None, verb: str = "run"
 ) -> list[RunResult]:
     """Run one experiment after the other, with a bar for each. ``capture`` is a pcap file for the first."""
-    from p4reduce.cluster.real.run import run_real  # noqa: PLC0415  (slow to import)
-    from p4reduce.cluster.runner import run_experiment  # noqa: PLC0415
-
     results = []
     with progress_bar(output) as open_bar:
         for number, experiment in enumerate(experiments):
             bar = open_bar(f"{verb} {experiment.plan}")
-            run = run_real if experiment.time == "real" else run_experiment
+            run = _runner(experiment)
             results.append(run(experiment, progress=bar, capture=None if number else capture))
     return results
+
+
+def _runner(experiment: Experiment) -> Callable[..., RunResult]:
+    """What runs it; imported when it does, since both take long to import."""
+    if experiment.time == "real":
+        from p4reduce.cluster.real.run import run_real  # noqa: PLC0415
+
+        return run_real
+    from p4reduce.cluster.runner import run_experiment  # noqa: PLC0415
+
+    return run_experiment
 
 
 def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, title: str) -> None:
@@ -35,6 +42,8 @@ def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, ti
     print_table(output, results, title)
     print_real(output, results)
     if out is not None:
+        from p4reduce.cli.report.page import write_report  # noqa: PLC0415  (slow to import)
+
         with together(out) as aside:
             paths = [*write_results(aside, results), write_report(aside / "report.html", results, title=title)]
         output.note("wrote " + ", ".join(str(out / path.name) for path in paths))

@@ -13,12 +13,13 @@ from p4reduce.cli.files import claim
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish
 from p4reduce.cli.settings import Settings, experiment_options
-from p4reduce.cluster.launch import DEFAULT_TIMEOUT_S
 
 Workers = Annotated[int, typer.Option("--workers", "-n", help="Ranks to start.", min=1)]
 Command = Annotated[list[str], typer.Argument(help="Script (.py) or program, and its arguments.", show_default=False)]
 Server = Annotated[bool, typer.Option("--server", help="Start one more process as the parameter server.")]
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which the run is ended.", min=1)]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", help="Seconds after which the run is ended.", min=1, show_default="a day")
+]
 WORK_FIELDS = ("model", "collective", "elements", "repeat", "epochs", "target_accuracy", "workers")
 _print = threading.Lock()
 EXAMPLES: Final = (
@@ -37,7 +38,7 @@ def launch(
     command: Command,
     workers: Workers = 8,
     server: Server = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    timeout: Timeout = None,
     out: Out = None,
     pcap: Pcap = None,
     as_json: Json = False,
@@ -49,6 +50,7 @@ def launch(
     shown with the rank that printed them. When a rank fails all are ended, and its exit code is passed on.
     """
     from p4reduce.cluster.cluster import Cluster  # noqa: PLC0415  (slow to import)
+    from p4reduce.cluster.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
     from p4reduce.cluster.launch import launch as start  # noqa: PLC0415
     from p4reduce.cluster.runner import result_of  # noqa: PLC0415
 
@@ -69,7 +71,7 @@ def launch(
             workers=workers,
             server=server,
             emit=emitter,
-            timeout_s=timeout,
+            timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
             waiting=cluster.waiting,
         )
         emitter.check()

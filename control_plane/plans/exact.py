@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.graph import Ints
-from p4reduce.control_plane.plans.kernels.jit import FAR
+from p4reduce.control_plane.plans.kernels.jit import FAR, sized
 from p4reduce.control_plane.plans.kernels.neighbours import direct
 from p4reduce.control_plane.plans.overlay import finish
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout
@@ -120,7 +120,7 @@ class _Model:
             if node == self.root:
                 continue
             start = graph.index[routes.access(node)]
-            distance, last = direct(graph.starts, graph.heads, cost, able, start)
+            distance, last = sized(direct, len(graph.names))(graph.starts, graph.heads, cost, able, start)
             for switch, others in ends.items():
                 for other in others:
                     reached = int(distance[graph.index[switch]])

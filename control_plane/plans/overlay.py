@@ -9,7 +9,7 @@ import numpy as np
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.graph import Hop
 from p4reduce.control_plane.plans.kernels.arborescence import arborescence
-from p4reduce.control_plane.plans.kernels.jit import FAR
+from p4reduce.control_plane.plans.kernels.jit import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import walk
 from p4reduce.control_plane.plans.kernels.spanning import shallow_tree
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout
@@ -52,9 +52,10 @@ def spanning_tree(problem: Problem, root: str, switches: Sequence[str], *, sprea
         ranks = {name: rank for rank, name in enumerate(sorted(switches))}
         names = np.array([ranks[name] for name in switches], np.int64)
         arcs = np.stack([row.arcs for row in towards])
-        parent = shallow_tree(matrix, latency, names, top, spread, arcs, nodes, graph.heads, problem.chunk_times)
+        plant = sized(shallow_tree, len(graph.names))
+        parent = plant(matrix, latency, names, top, spread, arcs, nodes, graph.heads, problem.chunk_times)
     else:
-        parent = arborescence(matrix, top)[1]
+        parent = sized(arborescence, len(graph.names))(matrix, top)[1]
     return {name: switches[above] for name, above in zip(switches, parent.tolist(), strict=True) if above >= 0}
 
 
@@ -129,7 +130,7 @@ def chunk_ps(problem: Problem, layout: TreeLayout) -> int:
             hosts[(child, 1)] += 1
         if b != above:
             hosts[(b, problem.topology.port(b, above))] += 1
-        walk(routes.towards(graph.index[b]).arcs, graph.heads, graph.index[a], used)
+        sized(walk, len(graph.names))(routes.towards(graph.index[b]).arcs, graph.heads, graph.index[a], used)
     slowest = int((used * problem.chunk_times).max(initial=0))
     return max(slowest, *(count * problem.chunk_ps(hop) for hop, count in hosts.items()))
 

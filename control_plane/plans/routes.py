@@ -9,7 +9,7 @@ import numpy as np
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans.graph import Ints, Short, SwitchGraph, same_both_ways
-from p4reduce.control_plane.plans.kernels.jit import FAR
+from p4reduce.control_plane.plans.kernels.jit import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import along, shortest
 from p4reduce.topologies import Topology
 
@@ -132,7 +132,9 @@ class Routes:
         key = (switch, length)
         if key not in self._latencies:
             times = self.frame_times(length) + self.graph.delay_ps
-            self._latencies[key] = along(self.towards(switch).arcs, self.graph.heads, times)
+            self._latencies[key] = sized(along, len(self.graph.names))(
+                self.towards(switch).arcs, self.graph.heads, times
+            )
         return self._latencies[key]
 
     def frame_times(self, length: int) -> Ints:
@@ -183,7 +185,8 @@ class Routes:
             row = Row(other.words, arcs, other.costs)
         else:
             cost, words = (self.inward_costs, self.inward_words) if inward else (self.costs, self.words)
-            words, arcs = shortest(graph.starts, graph.heads, graph.reverse, cost, words, switch, inward)
+            find = sized(shortest, len(graph.names))
+            words, arcs = find(graph.starts, graph.heads, graph.reverse, cost, words, switch, inward)
             row = Row(words, arcs, words[0])
             self._check(switch, row)
         (self._towards if inward else self._away)[switch] = row

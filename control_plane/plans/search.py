@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from p4reduce.control_plane.plans.graph import Ints, Short
+from p4reduce.control_plane.plans.kernels.jit import sized
 from p4reduce.control_plane.plans.kernels.sets import improve, priced
 from p4reduce.control_plane.plans.kernels.spanning import with_one_more
 from p4reduce.control_plane.plans.problem import Problem
@@ -54,7 +55,7 @@ class Search:
     def improve(self, start: Iterable[int]) -> tuple[int, Chosen]:
         """Add, drop or exchange one switch as long as that makes the set cheaper: the price and the set."""
         order, first = self._order(start), len(self._first)
-        price, order = improve(
+        price, order = sized(improve, len(self._graph[0]))(
             self._graph, self._symmetric, order, first, self._leaf, self._hosts, self._store, self._small
         )
         return int(price), frozenset(self._seen[order[: len(order) - self._leaf]].tolist())
@@ -69,7 +70,8 @@ class Search:
     def free(self, chosen: Iterable[int]) -> list[int]:
         """Capable switches that cost nothing in addition to a set, those in it included; without a server."""
         price, parent, matrix, attached, rows = self._priced(self._order(chosen))
-        prices = with_one_more(matrix, parent, self._store[0], rows, 0, self._hosts[0], attached, self._hosts[1])
+        one_more = sized(with_one_more, len(self._graph[0]))
+        prices = one_more(matrix, parent, self._store[0], rows, 0, self._hosts[0], attached, self._hosts[1])
         return [int(switch) for switch in self.capable[prices <= price]]
 
     def _order(self, chosen: Iterable[int]) -> Short:
@@ -98,7 +100,7 @@ class Search:
             self._store = (to, to if self._symmetric else np.concatenate([away, more]), place)
 
     def _priced(self, order: Short) -> tuple[int, Short, Ints, Ints, Short]:
-        found: tuple[int, Short, Ints, Ints, Short] = priced(
+        found: tuple[int, Short, Ints, Ints, Short] = sized(priced, len(self._graph[0]))(
             self._graph, self._symmetric, order, self._leaf, self._hosts, self._store
         )
         return found

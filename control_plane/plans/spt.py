@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from p4reduce.control_plane.plans.kernels.jit import sized
 from p4reduce.control_plane.plans.kernels.merging import merged_tree
 from p4reduce.control_plane.plans.kernels.shortest import along
 from p4reduce.control_plane.plans.overlay import best, chunk_ps, cost, depth_ps, finish, root_beside
@@ -54,10 +55,12 @@ def _estimate(problem: Problem, root: int) -> tuple[int, int, int, int]:
     routes, graph = problem.paths, problem.paths.graph
     row = routes.towards(root)
     latency = routes.latencies(root, problem.frame_bytes)
-    depth = along(row.arcs, graph.heads, np.ones(len(graph.heads), np.int64))
+    depth = sized(along, len(graph.names))(row.arcs, graph.heads, np.ones(len(graph.heads), np.int64))
     hosts, lead, capable = problem.host_arrays
     main, busy = np.ascontiguousarray(routes.words[:, 0]), problem.chunk_times
-    cost_, chunk, fan_in, top = merged_tree(row.arcs, graph.heads, depth, capable, root, hosts, main, busy)
+    cost_, chunk, fan_in, top = sized(merged_tree, len(graph.names))(
+        row.arcs, graph.heads, depth, capable, root, hosts, main, busy
+    )
     reached = latency - (latency[top] if top != root else 0) + lead
     return cost_, chunk, fan_in, int(reached[hosts > 0].max())
 
