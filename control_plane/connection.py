@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import finsy as fy
-from finsy import p4client
+import grpc
 from finsy.p4client import P4Client
 from finsy.p4entity import P4Entity
-from finsy.proto import U128, p4r
+from finsy.proto import U128, p4r, p4r_grpc
 
 from p4reduce.control_plane.entries import Entity, describe
 from p4reduce.control_plane.errors import ControllerError
@@ -21,8 +21,8 @@ _BATCH: Final = 500
 """updates of one write: far below gRPC's limit of 4 MB a message"""
 _PACKETS: Final = 1024
 """packets for the controller that are kept for whoever asks"""
-# finsy gives every call up after 10 s, whatever the caller allows; here ``deadline_s`` counts, which may be longer.
-p4client._DEFAULT_RPC_TIMEOUT = 3600.0
+_BYTES_PER_S: Final = 100_000
+"""A large request has more time: a second for each of so many bytes, which is slow for a write of table entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Connection:
         self._schema = schema
         self._deadline_s = deadline_s
         self._election_id = election_id
+        # finsy's stream; calls go by its channel, because finsy gives each of them up after 10 s, whatever its size.
         self._client = P4Client(target.address)
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
@@ -74,7 +75,7 @@ class Connection:
             Whether the switch kept its program, and with it its entries.
         """
         async with self._step("connecting"):
-            await self._client.open(schema=self._schema, complete_request=self._complete)
+            await self._client.open(schema=self._schema)
             request = p4r.MasterArbitrationUpdate(
                 device_id=self.target.device_id, election_id=U128.encode(self._election_id)
             )
@@ -89,14 +90,15 @@ class Connection:
         self._receiver = asyncio.create_task(self._receive())
         if keep and await self._runs_program():
             return True
-        async with self._step("loading the program"):
-            await self._client.request(
-                p4r.SetForwardingPipelineConfigRequest(
-                    device_id=self.target.device_id,
-                    action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
-                    config=self._schema.get_pipeline_config(),
-                )
-            )
+        await self._call(
+            "loading the program",
+            p4r.SetForwardingPipelineConfigRequest(
+                device_id=self.target.device_id,
+                election_id=U128.encode(self._election_id),
+                action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+                config=self._schema.get_pipeline_config(),
+            ),
+        )
         return False
 
     async def _runs_program(self) -> bool:
@@ -104,13 +106,10 @@ class Connection:
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self.target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.ALL
         )
-        async with self._step("asking for the program"):
-            try:
-                found = (await self._client.request(request)).config
-            except fy.P4ClientError as error:
-                if error.code != fy.GRPCStatusCode.FAILED_PRECONDITION:
-                    raise
-                return False  # none is loaded
+        answer = await self._call("asking for the program", request, none=fy.GRPCStatusCode.FAILED_PRECONDITION)
+        if answer is None:
+            return False  # none is loaded
+        found = answer.config
         ours = self._schema.get_pipeline_config()
         return bool(found.p4info == ours.p4info and found.p4_device_config == ours.p4_device_config)
 
@@ -157,24 +156,20 @@ class Connection:
         for start in range(0, len(entities), _BATCH):
             request = p4r.ReadRequest(device_id=self.target.device_id)
             request.entities.extend(entity.encode(self._schema) for entity in entities[start : start + _BATCH])
-            async with self._step("reading"):
-                async for answer in self._client.request_iter(request):
-                    found.extend(fy.p4entity.decode_entity(entity, self._schema) for entity in answer.entities)
+            async for answer in self._read("reading", request):
+                found.extend(fy.p4entity.decode_entity(entity, self._schema) for entity in answer.entities)
         return found
 
     async def read_register(self, register: str, index: int) -> int | None:
         """One cell of a register; None where the target cannot read registers (BMv2)."""
         request = p4r.ReadRequest(device_id=self.target.device_id)
         request.entities.append(fy.P4RegisterEntry(register, index=index).encode(self._schema))
-        async with self._step(f"reading register {register}[{index}]"):
-            try:
-                async for answer in self._client.request_iter(request):
-                    for entity in answer.entities:
-                        return int.from_bytes(entity.register_entry.data.bitstring, "big")
-            except fy.P4ClientError as error:
-                if error.code != fy.GRPCStatusCode.UNIMPLEMENTED:
-                    raise
-        return None
+        found = None
+        doing, none = f"reading register {register}[{index}]", fy.GRPCStatusCode.UNIMPLEMENTED
+        async for answer in self._read(doing, request, none=none):
+            for entity in answer.entities:
+                found = int.from_bytes(entity.register_entry.data.bitstring, "big")
+        return found
 
     async def _write(
         self,
@@ -184,13 +179,50 @@ class Connection:
         *,
         ignored: fy.GRPCStatusCode | None = None,
     ) -> None:
-        request = p4r.WriteRequest(device_id=self.target.device_id)
+        request = p4r.WriteRequest(device_id=self.target.device_id, election_id=U128.encode(self._election_id))
         request.updates.extend(p4r.Update(type=kind, entity=entity.encode(self._schema)) for entity in batch)
-        async with self._step(f"{doing} {len(batch)} entries"):
+        async with self._step(f"{doing} {len(batch)} entries", size=request.ByteSize()):
             try:
-                await self._client.request(request)
-            except fy.P4ClientError as error:
-                self._explain(doing, batch, error, ignored)
+                await self._stub().Write(request)
+            except grpc.RpcError as error:
+                self._explain(doing, batch, fy.P4ClientError(error, "WriteRequest", msg=request), ignored)
+
+    async def _call(self, doing: str, request: Any, *, none: fy.GRPCStatusCode | None = None) -> Any:
+        """The answer to a request about the program; None for the code ``none``."""
+        name = type(request).__name__
+        async with self._step(doing, size=request.ByteSize()):
+            try:
+                return await getattr(self._stub(), name.removesuffix("Request"))(request)
+            except grpc.RpcError as error:
+                failed = fy.P4ClientError(error, name)
+                if failed.code != none:
+                    raise failed from None
+        return None
+
+    async def _read(
+        self, doing: str, request: p4r.ReadRequest, *, none: fy.GRPCStatusCode | None = None
+    ) -> AsyncIterator[p4r.ReadResponse]:
+        """The answers to a read, each of which must come in time; the code ``none`` ends them."""
+        answers = None
+        try:
+            while True:
+                async with self._step(doing, size=request.ByteSize()):
+                    answers = self._stub().Read(request) if answers is None else answers
+                    answer = await answers.read()
+                if answer is grpc.aio.EOF:
+                    return
+                yield answer
+        except ControllerError as error:
+            cause = error.__cause__
+            if not isinstance(cause, fy.P4ClientError) or cause.code != none:
+                raise
+        finally:
+            if answers is not None:
+                answers.cancel()
+
+    def _stub(self) -> Any:
+        """Calls without finsy's time-outs."""
+        return p4r_grpc.P4RuntimeStub(self._client.channel)
 
     def _explain(
         self,
@@ -232,14 +264,19 @@ class Connection:
         self.packets.append(PacketIn(self.target.name, packet["ingress_port"], packet["reason"], bytes(packet.payload)))
 
     @asynccontextmanager
-    async def _step(self, doing: str) -> AsyncIterator[None]:
+    async def _step(self, doing: str, *, size: int = 0) -> AsyncIterator[None]:
+        """Something that must be done in time; ``size``: bytes of the request."""
         if self._lost is not None:
             raise self._error(doing, self._lost)
+        deadline_s = self._deadline_s + size / _BYTES_PER_S
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(deadline_s):
                 yield
         except TimeoutError:
-            raise self._error(doing, f"no answer within {self._deadline_s:g} s; is the switch running?") from None
+            raise self._error(doing, f"no answer within {deadline_s:.3g} s; is the switch running?") from None
+        except grpc.RpcError as error:
+            failed = fy.P4ClientError(error, doing)
+            raise self._error(doing, _reason(failed)) from failed
         except (fy.P4ClientError, RuntimeError) as error:
             if isinstance(error, ControllerError):
                 raise
@@ -248,11 +285,6 @@ class Connection:
     def _error(self, doing: str, reason: str) -> ControllerError:
         target = self.target
         return ControllerError(f"switch {target.name} ({target.address}, device {target.device_id}): {doing}: {reason}")
-
-    def _complete(self, message: object) -> None:
-        """Put our election id into what finsy sends."""
-        if isinstance(message, p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest):
-            message.election_id.CopyFrom(U128.encode(self._election_id))
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from finsy.p4entity import P4Entity
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from p4reduce.control_plane.background import BackgroundLoop
+from p4reduce.event_loop import EventLoopThread
 from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import Entity, Settings
@@ -45,7 +45,7 @@ class Controller:
     settings : Settings
         ECN threshold and sampling of refused packets.
     deadline_s : float
-        For every answer of a switch, seconds.
+        For every answer of a switch, seconds; large requests have more, by their size.
     first_generation : int
         Above all generations that these switches have seen, if they kept running without this controller.
     election_id : int
@@ -83,7 +83,7 @@ class Controller:
         self.resources = Resources(self._slots(), first_generation)
         self._installed: dict[tuple[int, int], Plan] = {}
         self._lock = threading.RLock()
-        self._loop: BackgroundLoop | None = None
+        self._loop: EventLoopThread | None = None
         self._fleet: Fleet | None = None
 
     @property
@@ -96,7 +96,7 @@ class Controller:
         with self._lock:
             if self._loop is not None:
                 raise ControllerError("the controller runs already")
-            self._loop = BackgroundLoop("p4reduce-controller")
+            self._loop = EventLoopThread("p4reduce-controller")
             try:
                 self._fleet = self._loop.run(self._open())
             except BaseException:
@@ -255,10 +255,11 @@ class Controller:
             return loop.run(fleet.read_register(switch, "slots", index))
 
     async def _open(self) -> Fleet:
+        schema = fy.P4Schema(self._p4info, self._p4_json)
         connections = {
             name: Connection(
                 target,
-                fy.P4Schema(self._p4info, self._p4_json),
+                schema,
                 deadline_s=self._deadline_s,
                 election_id=self._election_id,
             )
@@ -272,7 +273,7 @@ class Controller:
             raise
         return fleet
 
-    def _run_fleet(self) -> tuple[BackgroundLoop, Fleet]:
+    def _run_fleet(self) -> tuple[EventLoopThread, Fleet]:
         if self._loop is None or self._fleet is None:
             raise ControllerError("the controller does not run: call start() first, or use it in a 'with' statement")
         return self._loop, self._fleet

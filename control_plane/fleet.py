@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from finsy.p4entity import P4Entity
 
@@ -27,7 +27,11 @@ from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.routing import next_hops
 from p4reduce.topologies import Topology
 
-Work = Callable[[str], Coroutine[Any, Any, None]]
+R = TypeVar("R")
+Work = Callable[[str], Coroutine[Any, Any, R]]
+
+_AT_ONCE: Final = 16
+"""switches that are worked on at the same time: with hundreds in one process, each answers while its deadline runs"""
 
 
 class Fleet:
@@ -104,7 +108,7 @@ class Fleet:
         async def read(switch: str) -> tuple[str, list[P4Entity]]:
             return switch, await self._connections[switch].read(entities)
 
-        return dict(await asyncio.gather(*(read(switch) for switch in self._connections)))
+        return dict(await self._each(self._connections, read))
 
     async def delete(self, switch: str, entities: Sequence[Entity]) -> None:
         """Remove entries of a switch, those that do nothing alone last; what is gone already is not missed."""
@@ -175,7 +179,7 @@ class Fleet:
             found = await self._connections[switch].read(wanted)
             return switch, counters.collect(switch, plans, found)
 
-        return dict(await asyncio.gather(*(read(switch) for switch in switches)))
+        return dict(await self._each(switches, read))
 
     async def read_register(self, switch: str, register: str, index: int) -> int | None:
         """One cell of a register; None where the target cannot read registers."""
@@ -227,12 +231,21 @@ class Fleet:
                 self._priorities.pop(key, None)
 
     @staticmethod
-    async def _each(switches: Iterable[str], work: Work) -> None:
+    async def _each(switches: Iterable[str], work: Work[R]) -> list[R]:
         """Do the same at several switches at once; all have finished when the first error is raised."""
-        outcomes = await asyncio.gather(*(work(switch) for switch in switches), return_exceptions=True)
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def take_turn(switch: str) -> R:
+            async with turn:
+                return await work(switch)
+
+        outcomes = await asyncio.gather(*(take_turn(switch) for switch in switches), return_exceptions=True)
+        done: list[R] = []
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+            done.append(outcome)
+        return done
 
 
 def _merged(plans: Sequence[Plan]) -> dict[str, list[Entity]]:

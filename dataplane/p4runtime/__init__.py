@@ -6,9 +6,9 @@ Two things follow BMv2 against the specification: when the primary client leaves
 election id follows; a read that fails has the code of its first invalid request.
 """
 
+from p4reduce.dataplane.p4runtime.calls import PacketOutHandler
 from p4reduce.dataplane.p4runtime.errors import Code, P4RuntimeError
 from p4reduce.dataplane.p4runtime.server import P4RuntimeServer
-from p4reduce.dataplane.p4runtime.service import PacketOutHandler
 from p4reduce.dataplane.p4runtime.slot import DeviceFactory
 from p4reduce.dataplane.p4runtime.tls import Tls, TlsError
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 from finsy.proto import p4r, rpc_status
 from google.protobuf.any_pb2 import Any as AnyMessage
+
+ServicerContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 SPACE: Final = "p4reduce"
 """The error space of p4.v1.Error."""
@@ -25,6 +27,7 @@ class Code(IntEnum):
     OK = 0
     UNKNOWN = 2
     INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
     ALREADY_EXISTS = 6
     PERMISSION_DENIED = 7
@@ -93,15 +96,19 @@ def _summary(outcomes: Sequence[P4RuntimeError | None], what: str) -> str:
     return f"{len(failed)} of {len(outcomes)} failed ({what}): {listed}" + (f"; and {more} more" if more > 0 else "")
 
 
-def abort(context: grpc.ServicerContext, error: P4RuntimeError) -> NoReturn:
-    """Ends a call with an error that concerns it as a whole."""
-    context.abort(_GRPC_CODES[int(error.code)], error.message)
-    raise AssertionError("abort returned")
+class BatchError(Exception):
+    """A call fails with a status that has an outcome for each element of a batch."""
+
+    def __init__(self, status: rpc_status.Status) -> None:
+        super().__init__(status.message)
+        self.status = status
 
 
-def abort_with_status(context: grpc.ServicerContext, status: rpc_status.Status) -> NoReturn:
-    """Ends a call with a status that carries details."""
-    if status.details:
-        context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
-    context.abort(_GRPC_CODES[status.code], status.message)
+async def abort(context: ServicerContext, error: P4RuntimeError | BatchError) -> NoReturn:
+    """Ends a call with an error that concerns it as a whole, or with a status that carries details."""
+    if isinstance(error, P4RuntimeError):
+        await context.abort(_GRPC_CODES[int(error.code)], error.message)
+    else:
+        details = ((DETAILS_KEY, error.status.SerializeToString()),) if error.status.details else ()
+        await context.abort(_GRPC_CODES[error.status.code], error.status.message, details)
     raise AssertionError("abort returned")

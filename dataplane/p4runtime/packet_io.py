@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from finsy.proto import p4r
 
+from p4reduce.dataplane.abi import MAX_FRAME_BYTES
 from p4reduce.dataplane.p4runtime.bytestring import decode, encode
 from p4reduce.dataplane.p4runtime.p4info import Field
 from p4reduce.dataplane.p4runtime.updates import invalid
@@ -35,7 +36,8 @@ def encode_packet_out(fields: tuple[Field, ...] | None, packet: p4r.PacketOut) -
     """The frame of a PacketOut, with the header ``packet_out`` in front.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT: a metadata field is unknown, missing, repeated or too wide.
+        P4RuntimeError: INVALID_ARGUMENT: a metadata field is unknown, missing, repeated or too wide; the frame is
+            longer than a switch takes.
     """
     values = _metadata(fields or (), packet.metadata)
     number, bits = 0, 0
@@ -43,6 +45,8 @@ def encode_packet_out(fields: tuple[Field, ...] | None, packet: p4r.PacketOut) -
         number = number << field.width | values[field.id]
         bits += field.width
     size = (bits + 7) // 8
+    if size + len(packet.payload) > MAX_FRAME_BYTES:
+        raise invalid(f"packet_out: {size + len(packet.payload)} bytes; the limit is {MAX_FRAME_BYTES}")
     return (number << (8 * size - bits)).to_bytes(size, "big") + packet.payload
 
 

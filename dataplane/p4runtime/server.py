@@ -1,30 +1,38 @@
 """The P4Runtime server: one process, one port, many devices."""
 
+import asyncio
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from threading import RLock
 from types import TracebackType
 from typing import Final, Self
 
 import grpc
-from finsy.proto import p4i, p4r, p4r_grpc
+from finsy.proto import p4i, p4r
 
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import Program
+from p4reduce.dataplane.p4runtime.calls import Calls, PacketOutHandler
 from p4reduce.dataplane.p4runtime.idle import Clock
 from p4reduce.dataplane.p4runtime.packet_io import decode_packet_in
 from p4reduce.dataplane.p4runtime.pipeline import PipelineLoader
-from p4reduce.dataplane.p4runtime.service import P4RuntimeService, PacketOutHandler
+from p4reduce.dataplane.p4runtime.service import P4RuntimeService
 from p4reduce.dataplane.p4runtime.slot import DeviceFactory, DeviceSlot
-from p4reduce.dataplane.p4runtime.threads import DaemonThreads
 from p4reduce.dataplane.p4runtime.tls import Tls
 from p4reduce.dataplane.traffic import Digest
+from p4reduce.event_loop import EventLoopThread
 
 MAX_MESSAGE_BYTES: Final = 256 << 20
 """Largest request, as in BMv2: pipeline configurations are large."""
 
+BID_SECONDS: Final = 30.0
+"""How long a stream may be open without an arbitration update."""
+
+_START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 1.0
 """How long stop lets calls finish, before it cancels them."""
+_CANCEL_SECONDS: Final = 2.0
+"""How long it waits for those to be gone, before it leaves them."""
 
 
 class P4RuntimeServer:
@@ -47,6 +55,7 @@ class P4RuntimeServer:
         clock: Clock = time.time_ns,
         tls: Tls | None = None,
         lock: AbstractContextManager[bool] | None = None,
+        bid_seconds: float = BID_SECONDS,
     ) -> None:
         """A server that does not listen yet.
 
@@ -60,6 +69,7 @@ class P4RuntimeServer:
             clock: nanoseconds of the time that the devices live in, for idle time-outs.
             tls: encrypts, and authenticates clients where it names who signs their certificates.
             lock: to be ``lock``; re-entrant. Without it an RLock is made.
+            bid_seconds: how long a stream may be open without an arbitration update.
         """
         self.lock: Final[AbstractContextManager[bool]] = lock or RLock()
         self._address = address
@@ -68,9 +78,11 @@ class P4RuntimeServer:
         self._factory = on_pipeline or self._plain_device
         self._loader = PipelineLoader()
         self._slots: dict[int, DeviceSlot] = {}
-        self._service = P4RuntimeService(self._slots, self.lock, on_packet_out)
-        self._server: grpc.Server | None = None
-        self._threads: DaemonThreads | None = None
+        self._calls = Calls(self._slots, self.lock, on_packet_out)
+        self._bid_seconds = bid_seconds
+        self._loop: EventLoopThread | None = None
+        self._service: P4RuntimeService | None = None
+        self._server: grpc.aio.Server | None = None
         self._port = 0
 
     # --- devices
@@ -134,6 +146,11 @@ class P4RuntimeServer:
             if active is not None:
                 active.digests.learn(digest)
 
+    def dropped_digests(self, device_id: int) -> int:
+        """Samples of digests that no controller got since the pipeline was committed. Raises KeyError."""
+        active = self._slots[device_id].active
+        return 0 if active is None else active.digests.dropped
+
     def report_idle(self) -> int:
         """Looks for table entries that no packet hit for their idle time-out and tells the primary clients.
 
@@ -150,7 +167,7 @@ class P4RuntimeServer:
     @property
     def port(self) -> int:
         """The TCP port. Raises RuntimeError before start."""
-        if self._server is None:
+        if self._loop is None:
             raise RuntimeError("the P4Runtime server is not running: call start() first")
         return self._port
 
@@ -166,17 +183,26 @@ class P4RuntimeServer:
             OSError: the address cannot be bound.
             RuntimeError: it runs already.
         """
-        if self._server is not None:
+        if self._loop is not None:
             raise RuntimeError("the P4Runtime server is running already")
-        threads = DaemonThreads("p4runtime")
-        server = grpc.server(
-            threads,
+        loop = EventLoopThread("p4runtime")
+        try:
+            self._port = loop.run(self._listen(), _START_SECONDS)
+        except BaseException:
+            loop.close()
+            raise
+        self._loop = loop
+
+    async def _listen(self) -> int:
+        """Starts the gRPC server in the event loop of this coroutine; the port."""
+        service = P4RuntimeService(self._calls, bid_seconds=self._bid_seconds)
+        server = grpc.aio.server(
+            handlers=(service.handlers(),),
             options=(
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.so_reuseport", 0),  # else a second server would silently share the port
             ),
         )
-        p4r_grpc.add_P4RuntimeServicer_to_server(self._service, server)
         try:
             if self._tls is None:
                 port = server.add_insecure_port(self._address)
@@ -188,18 +214,32 @@ class P4RuntimeServer:
             reason = "address in use or not of this machine"
         if port == 0:
             raise OSError(f"P4Runtime server: cannot listen on {self._address}: {reason}")
-        server.start()
-        self._server, self._port, self._threads = server, port, threads
+        await server.start()
+        self._server, self._service = server, service
+        return int(port)
 
     def stop(self) -> None:
-        """Ends all calls and stops listening; nothing where it does not run."""
+        """Ends all calls and stops listening; nothing where it does not run.
+
+        Takes a few seconds at most, whatever clients do and whoever holds the lock: a call that waits for the lock ends
+        when it has got it, with nobody to answer to.
+        """
+        loop, self._loop = self._loop, None
+        service, self._service = self._service, None
+        if loop is None or service is None:
+            return
+        try:
+            loop.run(self._close(service))
+        finally:
+            loop.close()
+            service.close()
+
+    async def _close(self, service: P4RuntimeService) -> None:
         server, self._server = self._server, None
+        service.end_streams()
         if server is not None:
-            self._service.end_streams()
-            server.stop(grace=_STOP_SECONDS).wait()
-        if self._threads is not None:
-            self._threads.shutdown()
-            self._threads = None
+            with suppress(TimeoutError):
+                await asyncio.wait_for(server.stop(grace=_STOP_SECONDS), _STOP_SECONDS + _CANCEL_SECONDS)
 
     def __enter__(self) -> Self:
         self.start()

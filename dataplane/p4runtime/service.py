@@ -1,199 +1,192 @@
-"""The gRPC service p4.v1.P4Runtime over the slots of a server."""
+"""The gRPC service p4.v1.P4Runtime: an event loop for all streams, a few threads for calls that wait for locks."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from threading import Lock, Thread
-from typing import Final, TypeAlias
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, TypeVar
 
 import grpc
-from finsy.proto import p4r, p4r_grpc
+from finsy.proto import p4r
+from google.protobuf.message import DecodeError, Message
 
-from p4reduce.dataplane.p4runtime.errors import Code, P4RuntimeError, abort, abort_with_status, batch_status
-from p4reduce.dataplane.p4runtime.packet_io import encode_packet_out
-from p4reduce.dataplane.p4runtime.roles import permit_role, role_name
-from p4reduce.dataplane.p4runtime.slot import DeviceSlot
+from p4reduce.dataplane.p4runtime.calls import Calls
+from p4reduce.dataplane.p4runtime.errors import BatchError, Code, P4RuntimeError, ServicerContext, abort
 from p4reduce.dataplane.p4runtime.stream import Stream
-from p4reduce.dataplane.p4runtime.updates import invalid
+from p4reduce.dataplane.p4runtime.threads import DaemonThreads
 
-API_VERSION: Final = "1.3.0"
-"""What BMv2 answers, too."""
+_LOG = logging.getLogger(__name__)
 
-ENTITIES_PER_RESPONSE: Final = 512
-"""A response stays far below the 4 MiB that gRPC clients accept: an entity has a few hundred bytes."""
+MAX_CALLS: Final = 1024
+"""Calls that run or wait for their turn, of all clients."""
 
-PacketOutHandler: TypeAlias = Callable[[int, bytes], None]
-"""Called with (device id, frame with the packet_out header in front)."""
+MAX_UNBOUND: Final = 256
+"""Streams that no device has taken yet, beyond one for each device; a further one ends the oldest of them."""
 
-_Get = p4r.GetForwardingPipelineConfigRequest
+_CALL_THREADS: Final = 8
+_CLIENT_THREADS: Final = 4
+
+A = TypeVar("A")
+R = TypeVar("R")
+M = TypeVar("M", bound=Message)
 
 
-class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
-    """Answers calls; every access to a device's state is made under ``lock``."""
+class P4RuntimeService:
+    """Takes calls in an event loop and has them done; belongs to the loop in which it is made."""
 
-    def __init__(
-        self,
-        slots: dict[int, DeviceSlot],
-        lock: AbstractContextManager[bool],
-        on_packet_out: PacketOutHandler | None,
-    ) -> None:
-        self._slots = slots
-        self._lock = lock
-        self._on_packet_out = on_packet_out
-        self._streams: set[Stream] = set()
-        self._streams_lock = Lock()
+    def __init__(self, calls: Calls, *, bid_seconds: float) -> None:
+        """A service.
 
-    # --- unary calls
-
-    def Capabilities(self, request: p4r.CapabilitiesRequest, context: grpc.ServicerContext) -> p4r.CapabilitiesResponse:
-        """The version of P4Runtime."""
-        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
-
-    def Write(self, request: p4r.WriteRequest, context: grpc.ServicerContext) -> p4r.WriteResponse:
-        """Applies a batch of updates: each of them wholly or not at all, or the batch, as the request wants."""
-        try:
-            errors = self._write(request)
-        except P4RuntimeError as error:
-            abort(context, error)
-        if any(errors):
-            abort_with_status(context, batch_status(errors, Code.UNKNOWN, "write"))
-        return p4r.WriteResponse()
-
-    def _write(self, request: p4r.WriteRequest) -> list[P4RuntimeError | None]:
-        slot = self._slot(request.device_id)
-        with self._lock, slot.gate:
-            role = role_name(request.role, request.role_id)
-            slot.check_primary(role, request.election_id if request.HasField("election_id") else None)
-            forwarding, permit = slot.forwarding, permit_role(role, slot.role_config(role))
-            match request.atomicity:
-                case p4r.WriteRequest.CONTINUE_ON_ERROR:
-                    return forwarding.write(request.updates, permit)
-                case p4r.WriteRequest.ROLLBACK_ON_ERROR | p4r.WriteRequest.DATAPLANE_ATOMIC:
-                    return forwarding.write_all(request.updates, permit)
-                case unknown:
-                    raise invalid(f"Write: unknown atomicity {unknown}")
-
-    def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:
-        """The entities that the valid requests of a batch select; then an error where some were invalid.
-
-        As BMv2 does, the error has the code of the first invalid request; details list all, as for Write.
+        Args:
+            calls: what answers.
+            bid_seconds: how long a stream may be open without an arbitration update.
         """
-        try:
-            slot = self._slot(request.device_id)
-            config = slot.role_config(request.role)
-            with self._lock:
-                found, errors = slot.forwarding.read(request.entities)
-            found = [entity for entity in found if config is None or config.owns(entity)]
-        except P4RuntimeError as error:
-            abort(context, error)
-        for start in range(0, len(found), ENTITIES_PER_RESPONSE):
-            yield p4r.ReadResponse(entities=found[start : start + ENTITIES_PER_RESPONSE])
-        first = next((error for error in errors if error is not None), None)
-        if first is not None:
-            abort_with_status(context, batch_status(errors, first.code, "read"))
+        self._calls = calls
+        self._bid_seconds = bid_seconds
+        self._loop = asyncio.get_running_loop()
+        self._call_threads = DaemonThreads("p4runtime-call", _CALL_THREADS)
+        self._client_threads = DaemonThreads("p4runtime-client", _CLIENT_THREADS)
+        self._streams: set[Stream] = set()
+        self._unbound: dict[Stream, None] = {}
+        self._running = 0
 
-    def SetForwardingPipelineConfig(
-        self, request: p4r.SetForwardingPipelineConfigRequest, context: grpc.ServicerContext
-    ) -> p4r.SetForwardingPipelineConfigResponse:
-        """Verifies, saves or commits P4Info and BMv2 JSON."""
-        try:
-            slot = self._slot(request.device_id)
-            election_id = request.election_id if request.HasField("election_id") else None
-            role = role_name(request.role, request.role_id)
-            _check_pusher(slot, role, election_id)
-            slot.verify(request)
-            with self._lock, slot.gate:
-                _check_pusher(slot, role, election_id)
-                slot.set_pipeline(request)
-        except P4RuntimeError as error:
-            abort(context, error)
-        return p4r.SetForwardingPipelineConfigResponse()
-
-    def GetForwardingPipelineConfig(
-        self, request: p4r.GetForwardingPipelineConfigRequest, context: grpc.ServicerContext
-    ) -> p4r.GetForwardingPipelineConfigResponse:
-        """The configuration, or parts of it; unset where there is none."""
-        try:
-            slot = self._slot(request.device_id)
-            with self._lock:
-                return _pipeline_response(slot, request.response_type)
-        except P4RuntimeError as error:
-            abort(context, error)
-
-    # --- stream
-
-    def StreamChannel(
-        self, request_iterator: Iterator[p4r.StreamMessageRequest], context: grpc.ServicerContext
-    ) -> Iterator[p4r.StreamMessageResponse]:
-        """Arbitration and packets."""
-        stream = Stream(self._slot, self._packet_out, self._digest_ack)
-        if not context.add_callback(stream.close):
-            return
-        with self._streams_lock:
-            self._streams.add(stream)
-        Thread(target=stream.consume, args=(request_iterator,), name="p4runtime-stream", daemon=True).start()
-        try:
-            yield from stream.responses()
-        except P4RuntimeError as error:
-            abort(context, error)
-        finally:
-            stream.close()
-            with self._streams_lock:
-                self._streams.discard(stream)
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """What a grpc.aio server takes. Messages are decoded and encoded here, in the threads."""
+        unary = grpc.unary_unary_rpc_method_handler
+        methods = {
+            "Capabilities": unary(self._capabilities),
+            "Write": unary(self._unary(p4r.WriteRequest, self._calls.write)),
+            "Read": grpc.unary_stream_rpc_method_handler(self._read),
+            "SetForwardingPipelineConfig": unary(
+                self._unary(p4r.SetForwardingPipelineConfigRequest, self._calls.set_pipeline)
+            ),
+            "GetForwardingPipelineConfig": unary(
+                self._unary(p4r.GetForwardingPipelineConfigRequest, self._calls.get_pipeline)
+            ),
+            "StreamChannel": grpc.stream_stream_rpc_method_handler(self._stream),
+        }
+        return grpc.method_handlers_generic_handler("p4.v1.P4Runtime", methods)
 
     def end_streams(self) -> None:
         """Ends all streams with UNAVAILABLE."""
-        with self._streams_lock:
-            streams = list(self._streams)
-        for stream in streams:
+        for stream in self._streams:
             stream.end(P4RuntimeError(Code.UNAVAILABLE, "the P4Runtime server stops"))
 
-    def _packet_out(self, slot: DeviceSlot, packet: p4r.PacketOut) -> None:
-        with self._lock:
-            frame = encode_packet_out(slot.forwarding.schema.packet_out, packet)
-            if self._on_packet_out is None:
-                raise P4RuntimeError(Code.UNIMPLEMENTED, "packet_out: nothing takes packets on this server")
-            self._on_packet_out(slot.device_id, frame)
+    def close(self) -> None:
+        """Ends the threads, when all clients have left their devices; see DaemonThreads.shutdown."""
+        self._call_threads.shutdown(cancel_futures=True)
+        self._client_threads.shutdown()
 
-    def _digest_ack(self, slot: DeviceSlot, ack: p4r.DigestListAck) -> None:
-        with self._lock:
-            if slot.active is None:
-                raise P4RuntimeError(Code.FAILED_PRECONDITION, f"device {slot.device_id} runs no pipeline")
-            slot.active.digests.acknowledge(ack)
+    # --- unary calls
 
-    def _slot(self, device_id: int) -> DeviceSlot:
-        slot = self._slots.get(device_id)
-        if slot is None:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {device_id}; known: {_ranges(self._slots)}")
-        return slot
+    async def _capabilities(self, serialized: bytes, context: ServicerContext) -> bytes:
+        """The version of P4Runtime; waits for nothing."""
+        return self._calls.capabilities().SerializeToString()
+
+    def _unary(
+        self, kind: type[M], work: Callable[[M], Message]
+    ) -> Callable[[bytes, ServicerContext], Awaitable[bytes]]:
+        """The handler of a call with one answer."""
+
+        def answer(serialized: bytes) -> bytes:
+            return work(_decoded(kind, serialized)).SerializeToString()
+
+        async def call(serialized: bytes, context: ServicerContext) -> bytes:
+            try:
+                return await self._in_thread(answer, serialized)
+            except (P4RuntimeError, BatchError) as error:
+                await abort(context, error)
+
+        return call
+
+    async def _read(self, serialized: bytes, context: ServicerContext) -> None:
+        """Entities in chunks, each of them encoded when the one before was sent: a slow client holds no thread."""
+
+        def select(serialized: bytes) -> Iterator[p4r.ReadResponse]:
+            return self._calls.read(_decoded(p4r.ReadRequest, serialized))
+
+        def encode(responses: Iterator[p4r.ReadResponse]) -> bytes | None:
+            response = next(responses, None)
+            return None if response is None else response.SerializeToString()
+
+        try:
+            responses = await self._in_thread(select, serialized)
+            while (response := await self._in_thread(encode, responses)) is not None:
+                await context.write(response)
+        except (P4RuntimeError, BatchError) as error:
+            await abort(context, error)
+
+    async def _in_thread(self, work: Callable[[A], R], argument: A) -> R:
+        """Raises RESOURCE_EXHAUSTED where too many calls wait; INTERNAL for what nobody expected."""
+        if self._running >= MAX_CALLS:
+            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_CALLS} calls wait already; no more are taken")
+        self._running += 1
+        try:
+            return await self._loop.run_in_executor(self._call_threads, work, argument)
+        except (P4RuntimeError, BatchError):
+            raise
+        except Exception as error:
+            _LOG.exception("P4Runtime call")
+            raise P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}") from None
+        finally:
+            self._running -= 1
+
+    # --- streams
+
+    async def _stream(self, requests: object, context: ServicerContext) -> None:
+        """Arbitration and packets."""
+        stream = Stream(
+            self._calls.slot,
+            self._calls.packet_out,
+            self._calls.digest_ack,
+            clients=self._client_threads,
+            calls=self._call_threads,
+        )
+
+        async def read() -> bytes | None:
+            message = await context.read()
+            return None if message is grpc.aio.EOF else message
+
+        self._make_room()
+        self._streams.add(stream)
+        self._unbound[stream] = None
+        helpers = [asyncio.create_task(stream.consume(read)), asyncio.create_task(self._await_bid(stream))]
+        try:
+            async for message in stream.responses():
+                await context.write(message.SerializeToString())
+        except P4RuntimeError as error:
+            for helper in helpers:
+                helper.cancel()
+            await abort(context, error)
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            self._streams.discard(stream)
+            self._unbound.pop(stream, None)
+            self._client_threads.submit(stream.close)
+
+    async def _await_bid(self, stream: Stream) -> None:
+        """Ends a stream without an arbitration update."""
+        try:
+            async with asyncio.timeout(self._bid_seconds):
+                await stream.asked.wait()
+        except TimeoutError:
+            reason = f"no arbitration update within {self._bid_seconds:g} s"
+            stream.end(P4RuntimeError(Code.DEADLINE_EXCEEDED, reason))
+
+    def _make_room(self) -> None:
+        """Ends the oldest of the streams that belong to no device where there are too many."""
+        most = MAX_UNBOUND + self._calls.devices
+        if len(self._unbound) >= most:
+            self._unbound = {stream: None for stream in self._unbound if not stream.bound}
+        if len(self._unbound) >= most:
+            oldest = next(iter(self._unbound))
+            del self._unbound[oldest]
+            reason = f"{most} streams belong to no device; this one has waited longest"
+            oldest.end(P4RuntimeError(Code.RESOURCE_EXHAUSTED, reason))
 
 
-def _check_pusher(slot: DeviceSlot, role: str, election_id: p4r.Uint128 | None) -> None:
-    """Raises PERMISSION_DENIED unless a client is primary in a role that may set the pipeline."""
-    slot.check_primary(role, election_id)
-    config = slot.role_config(role)
-    if config is not None and not config.can_push_pipeline:
-        raise P4RuntimeError(Code.PERMISSION_DENIED, f"role {role!r} may not set the forwarding pipeline")
-
-
-def _pipeline_response(slot: DeviceSlot, response_type: int) -> p4r.GetForwardingPipelineConfigResponse:
-    if response_type not in (_Get.ALL, _Get.COOKIE_ONLY, _Get.P4INFO_AND_COOKIE, _Get.DEVICE_CONFIG_AND_COOKIE):
-        raise invalid(f"GetForwardingPipelineConfig: unknown response type {response_type}")
-    response = p4r.GetForwardingPipelineConfigResponse()
-    current = slot.saved or slot.active
-    if current is None:
-        return response
-    config = current.config
-    response.config.SetInParent()
-    if config.HasField("cookie"):
-        response.config.cookie.CopyFrom(config.cookie)
-    if response_type in (_Get.ALL, _Get.P4INFO_AND_COOKIE):
-        response.config.p4info.CopyFrom(config.p4info)
-    if response_type in (_Get.ALL, _Get.DEVICE_CONFIG_AND_COOKIE):
-        response.config.p4_device_config = config.p4_device_config
-    return response
-
-
-def _ranges(ids: dict[int, DeviceSlot]) -> str:
-    """Device ids for a message: the first few."""
-    known = sorted(ids)
-    return ", ".join(map(str, known[:8])) + (", ..." if len(known) > 8 else "") or "none"
+def _decoded(kind: type[M], serialized: bytes) -> M:
+    try:
+        return kind.FromString(serialized)
+    except DecodeError:
+        raise P4RuntimeError(Code.INTERNAL, f"bytes that are no {kind.DESCRIPTOR.name}") from None

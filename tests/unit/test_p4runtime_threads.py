@@ -1,4 +1,4 @@
-"""Threads for gRPC handlers."""
+"""Threads for calls that wait for locks."""
 
 import threading
 
@@ -6,45 +6,62 @@ import pytest
 
 from p4reduce.dataplane.p4runtime.threads import DaemonThreads
 
+LIMIT = 3
 
-def test_results_and_errors_reach_the_future():
-    pool = DaemonThreads("test")
+
+@pytest.fixture
+def pool():
+    threads = DaemonThreads("test", LIMIT)
+    yield threads
+    threads.shutdown(cancel_futures=True)
+
+
+def test_results_and_errors_reach_the_future(pool):
     assert pool.submit(divmod, 17, 5).result(10) == (3, 2)
     with pytest.raises(ZeroDivisionError):
         pool.submit(divmod, 1, 0).result(10)
 
 
-def test_every_call_starts_at_once_however_many_wait():
-    pool, all_in, go = DaemonThreads("test"), threading.Barrier(41, timeout=10), threading.Event()
+def test_calls_beyond_the_limit_wait_and_then_run(pool):
+    all_in, go = threading.Barrier(LIMIT + 1, timeout=10), threading.Event()
 
     def wait():
         all_in.wait()
-        return go.wait(10)
+        assert go.wait(10)
+        return threading.current_thread()
 
-    futures = [pool.submit(wait) for _ in range(40)]
+    first = [pool.submit(wait) for _ in range(LIMIT)]
+    rest = [pool.submit(threading.current_thread) for _ in range(50)]
     all_in.wait()
+    assert not any(future.done() for future in rest)
     go.set()
-    assert all(future.result(10) for future in futures)
+    used = {future.result(10) for future in (*first, *rest)}
+    assert len(used) == LIMIT
+    assert all(thread.daemon for thread in used)
 
 
-def test_threads_are_used_again_and_are_daemons():
-    pool, threads = DaemonThreads("test"), set()
-    for _ in range(50):
-        done = threading.Event()
-        future = pool.submit(threading.current_thread)
-        future.add_done_callback(lambda _, done=done: done.set())
-        assert done.wait(10)
-        threads.add(future.result(10))
-    assert all(thread.daemon for thread in threads)
-    # A thread may not be idle again yet when the next call comes; it is within a few calls.
-    assert len(threads) < 50
-
-
-def test_after_shutdown_no_calls_are_taken():
-    pool = DaemonThreads("test")
-    thread = pool.submit(threading.current_thread).result(10)
+def test_shutdown_does_what_was_taken_and_ends_the_threads(pool):
+    futures = [pool.submit(threading.current_thread) for _ in range(20)]
     pool.shutdown()
-    thread.join(10)
-    assert not thread.is_alive()
+    assert all(not future.result(0).is_alive() for future in futures)
     with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(print)
+
+
+def test_shutdown_leaves_a_thread_that_waits_and_cancels_the_calls_behind_it():
+    pool, lock, waits = DaemonThreads("test", 1), threading.Lock(), threading.Event()
+
+    def work():
+        waits.set()
+        with lock:
+            return threading.current_thread()
+
+    with lock:
+        stuck, behind = pool.submit(work), pool.submit(print)
+        assert waits.wait(10)
+        pool.shutdown(cancel_futures=True)
+        assert behind.cancelled()
+        assert not stuck.done()
+    thread = stuck.result(10)
+    thread.join(10)
+    assert not thread.is_alive()

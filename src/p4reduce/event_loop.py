@@ -1,0 +1,62 @@
+"""An event loop in a thread of its own, for gRPC's asyncio interface."""
+
+import asyncio
+from collections.abc import Coroutine
+from threading import Thread
+from typing import Any, Final, TypeVar
+
+R = TypeVar("R")
+
+_JOIN_SECONDS: Final = 5.0
+
+
+class EventLoopThread:
+    """Runs coroutines for threads that wait for them."""
+
+    def __init__(self, name: str) -> None:
+        self.loop: Final = asyncio.new_event_loop()
+        self.loop.set_exception_handler(ignore_closed_loops)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
+        """The result of a coroutine; blocks. Raises TimeoutError; then, or interrupted, the work is cancelled."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Ends the thread; what still runs is cancelled."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self.loop.run_until_complete(_cancel_others())
+        finally:
+            asyncio.set_event_loop(None)
+            self.loop.close()
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def ignore_closed_loops(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An exception handler that leaves out two that mean nothing.
+
+    gRPC has one queue of events for all loops of a process. A loop that takes out what belongs to another one that has
+    been closed since, or finds that another one was faster, logs an error.
+    """
+    error = context.get("exception")
+    closed = isinstance(error, RuntimeError) and str(error) == "Event loop is closed"
+    if not (closed or isinstance(error, BlockingIOError)) or "PollerCompletionQueue" not in context.get("message", ""):
+        loop.default_exception_handler(context)
