@@ -1,6 +1,6 @@
 """CloneSessionEntry: where clones go."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from finsy.proto import p4r
@@ -53,19 +53,25 @@ class CloneEntries:
         """One session, or all where the id is 0. Raises P4RuntimeError."""
         known = self._device.clone_sessions.sessions()
         if wanted.session_id == 0:
-            yield from (self._message(session) for session in known)
-            return
+            return self._messages(known)
         if wanted.session_id not in known:
             raise P4RuntimeError(Code.NOT_FOUND, f"clone session {wanted.session_id} does not exist")
-        yield self._message(wanted.session_id)
+        return self._messages([wanted.session_id])
 
-    def _message(self, number: int) -> p4r.CloneSessionEntry:
-        """The session as it was written, unless something else than P4Runtime has changed it."""
-        session, written = self._device.clone_sessions.get(number), self._written.get(number)
-        replicas = () if session is None else session.replicas
-        if written is not None and decode_replicas(written.replicas, "") == replicas:
-            return written
-        message = p4r.CloneSessionEntry(session_id=number)
-        for port, rid in replicas:
-            message.replicas.add(port=encode(port), instance=rid)
-        return message
+    def _messages(self, numbers: Iterable[int]) -> Iterator[p4r.CloneSessionEntry]:
+        now = [(number, self._device.clone_sessions.get(number), self._written.get(number)) for number in numbers]
+        return (
+            _message(number, () if session is None else session.replicas, written) for number, session, written in now
+        )
+
+
+def _message(
+    number: int, replicas: tuple[tuple[int, int], ...], written: p4r.CloneSessionEntry | None
+) -> p4r.CloneSessionEntry:
+    """The session as it was written, unless something else than P4Runtime has changed it."""
+    if written is not None and decode_replicas(written.replicas, "") == replicas:
+        return written
+    message = p4r.CloneSessionEntry(session_id=number)
+    for port, rid in replicas:
+        message.replicas.add(port=encode(port), instance=rid)
+    return message

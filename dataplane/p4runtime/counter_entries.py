@@ -41,18 +41,22 @@ class CounterEntries:
             counter.write(index, packets if info.counts[0] else old_packets, octets if info.counts[1] else old_octets)
 
     def read(self, wanted: p4r.CounterEntry) -> Iterator[p4r.CounterEntry]:
-        """The cells that a request selects. Raises P4RuntimeError."""
+        """The cells that a request selects, as they are now. Raises P4RuntimeError."""
         if wanted.counter_id == 0:
             infos = list(self._schema.counters.values())
             if wanted.HasField("index"):
                 raise invalid("counter_id is 0: cells of all counters cannot be selected by index")
         else:
             infos = [self._counter(wanted.counter_id)]
+        found = []
         for info in infos:
-            counter = self._device.counters[info.name]
-            for index in self._indices(info, wanted):
-                data = counter_data(*counter.read(index))
-                yield p4r.CounterEntry(counter_id=info.id, index=p4r.Index(index=index), data=data)
+            indices = self._indices(info, wanted)
+            found.append((info, indices, self._device.counters[info.name].cells[indices.start : indices.stop].copy()))
+        return (
+            p4r.CounterEntry(counter_id=info.id, index=p4r.Index(index=index), data=counter_data(*cell.tolist()))
+            for info, indices, cells in found
+            for index, cell in zip(indices, cells, strict=True)
+        )
 
     def _counter(self, counter_id: int) -> CounterInfo:
         info = self._schema.counters.get(counter_id)
@@ -90,23 +94,24 @@ class DirectCounterEntries:
             self._tables.set_counter(info, table, key, counter_values(entry.data, what))
 
     def read(self, wanted: p4r.DirectCounterEntry) -> Iterator[p4r.DirectCounterEntry]:
-        """The counter of an entry, of all entries of a table, or of all tables. Raises P4RuntimeError."""
+        """The counter of an entry, of all entries of a table, or of all tables, as now. Raises P4RuntimeError."""
         entry = wanted.table_entry
         if entry.table_id == 0 and wanted.HasField("table_entry"):
             if entry.match or entry.is_default_action:
                 raise invalid("table_id is 0: direct counters of all tables cannot be selected by match")
-            for info in self._schema.tables.values():
-                if info.has_counter:
-                    yield from self._read_all(info)
-            return
-        info = self._table(wanted)
-        if not entry.match and not entry.is_default_action:
-            yield from self._read_all(info)
-            return
-        key = self._key(info, entry)
-        with state_errors():
-            found = self._device.tables[info.name].get(key)
-        yield self._message(info, found)
+            infos = [info for info in self._schema.tables.values() if info.has_counter]
+        else:
+            infos = [self._table(wanted)]
+            if entry.is_default_action:
+                self._key(infos[0], entry)
+        found = [(info, self._tables.snapshot(info, entry)) for info in infos]
+        return (
+            p4r.DirectCounterEntry(
+                table_entry=self._tables.key_message(info, known), data=counter_data(*counts.tolist())
+            )
+            for info, snapshot in found
+            for (known, _), counts in zip(snapshot.entries, snapshot.counters, strict=True)
+        )
 
     def _table(self, entry: p4r.DirectCounterEntry) -> TableInfo:
         if not entry.HasField("table_entry"):
@@ -121,11 +126,3 @@ class DirectCounterEntries:
             what = f"default entry of table {info.name!r}"
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: direct counters of default entries are not supported")
         return self._tables.key(info, entry)
-
-    def _read_all(self, info: TableInfo) -> Iterator[p4r.DirectCounterEntry]:
-        for entry in self._device.tables[info.name].entries():
-            yield self._message(info, entry)
-
-    def _message(self, info: TableInfo, entry: TableEntry) -> p4r.DirectCounterEntry:
-        data = counter_data(*self._device.tables[info.name].read_counter(entry))
-        return p4r.DirectCounterEntry(table_entry=self._tables.key_message(info, entry), data=data)

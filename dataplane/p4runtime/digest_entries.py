@@ -1,7 +1,9 @@
 """DigestEntry, and the digests that controllers get and acknowledge (PI, digest_mgr.cpp)."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from finsy.proto import p4r
 
@@ -14,13 +16,21 @@ from p4reduce.dataplane.traffic import Digest
 Values = tuple[int, ...]
 
 
+MAX_LIST: Final = 1024
+"""Samples of a list; a longer max_list_size, or none, means this one: a message stays below gRPC's 4 MiB."""
+
+MAX_UNACKED: Final = 65_536
+"""Samples of a digest that wait for an acknowledgement; from here on further ones are dropped."""
+
+
 @dataclass(slots=True)
 class _List:
     """The state of one digest.
 
     Attributes:
         waiting: samples of the list under construction; began: when its first came, nanoseconds.
-        unacked: samples of lists that were sent and not acknowledged, with the time of sending.
+        unacked: samples of lists that were sent and not acknowledged, with the time of sending, oldest first.
+        pending: how often a sample waits or is not acknowledged yet.
     """
 
     info: DigestInfo
@@ -30,10 +40,29 @@ class _List:
     waiting: list[Values] = field(default_factory=list)
     began: int = 0
     unacked: dict[int, tuple[tuple[Values, ...], int]] = field(default_factory=dict)
+    unacked_samples: int = 0
+    pending: Counter[Values] = field(default_factory=Counter)
 
-    def known(self, values: Values) -> bool:
-        """Whether a sample waits, or is not acknowledged yet."""
-        return values in self.waiting or any(values in samples for samples, _ in self.unacked.values())
+    def forget(self, list_id: int) -> None:
+        """A list that was sent is acknowledged, or will not be."""
+        samples, _ = self.unacked.pop(list_id, ((), 0))
+        self.unacked_samples -= len(samples)
+        self.release(samples)
+
+    def release(self, samples: tuple[Values, ...]) -> None:
+        """Samples no longer wait for anything."""
+        for values in samples:
+            self.pending[values] -= 1
+            if not self.pending[values]:
+                del self.pending[values]
+
+    def expire(self, sent_until: int) -> None:
+        """Forgets the lists that were sent until a moment."""
+        while self.unacked:
+            list_id, (_, sent) = next(iter(self.unacked.items()))
+            if sent > sent_until:
+                return
+            self.forget(list_id)
 
 
 class DigestEntries:
@@ -44,7 +73,10 @@ class DigestEntries:
         self._clock = clock
         self._lists: dict[int, _List] = {}
         self._next_ids: dict[int, int] = {}
-        self.send: Callable[[p4r.StreamMessageResponse], object] = lambda _: None
+        self.send: Callable[[p4r.StreamMessageResponse], bool] = lambda _: False
+        """Takes a message for the controllers; False where nobody got it."""
+        self.dropped = 0
+        """Samples that no controller got."""
 
     # --- configuration
 
@@ -78,11 +110,10 @@ class DigestEntries:
     def read(self, wanted: p4r.DigestEntry) -> Iterator[p4r.DigestEntry]:
         """The configuration of one digest, or of all where the id is 0. Raises P4RuntimeError."""
         if wanted.digest_id == 0:
-            yield from (digest.entry for digest in self._lists.values())
-            return
+            return iter([digest.entry for digest in self._lists.values()])
         if wanted.digest_id not in self._lists:
             raise P4RuntimeError(Code.NOT_FOUND, f"digest {wanted.digest_id} is not configured")
-        yield self._lists[wanted.digest_id].entry
+        return iter([self._lists[wanted.digest_id].entry])
 
     # --- samples
 
@@ -107,20 +138,22 @@ class DigestEntries:
             raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {ack.digest_id}")
         learned = self._lists.get(ack.digest_id)
         if learned is not None:
-            learned.unacked.pop(ack.list_id, None)
+            learned.forget(ack.list_id)
 
     def _learn(self, learned: _List, values: Values) -> None:
         config, now = learned.entry.config, self._clock()
+        learned.expire(now - config.ack_timeout_ns)
         if config.ack_timeout_ns > 0:
-            learned.unacked = {
-                i: (samples, at) for i, (samples, at) in learned.unacked.items() if now - at < config.ack_timeout_ns
-            }
-            if learned.known(values):
+            if values in learned.pending:
+                return
+            if learned.unacked_samples + len(learned.waiting) >= MAX_UNACKED:
+                self.dropped += 1
                 return
         if not learned.waiting:
             learned.began = now
+        learned.pending[values] += 1
         learned.waiting.append(values)
-        full = 0 < config.max_list_size <= len(learned.waiting)
+        full = len(learned.waiting) >= min(config.max_list_size or MAX_LIST, MAX_LIST)
         if full or now - learned.began >= config.max_timeout_ns:
             self._send(learned)
 
@@ -128,8 +161,13 @@ class DigestEntries:
         now, samples = self._clock(), tuple(learned.waiting)
         message = p4r.DigestList(digest_id=learned.info.id, list_id=learned.next_id, timestamp=now)
         message.data.extend(encode_shape(learned.shape, iter(values)) for values in samples)
-        if learned.entry.config.ack_timeout_ns > 0:
-            learned.unacked[learned.next_id] = (samples, now)
         learned.next_id += 1
         learned.waiting.clear()
-        self.send(p4r.StreamMessageResponse(digest=message))
+        delivered = self.send(p4r.StreamMessageResponse(digest=message))
+        if not delivered:
+            self.dropped += len(samples)
+        if delivered and learned.entry.config.ack_timeout_ns > 0:
+            learned.unacked[message.list_id] = (samples, now)
+            learned.unacked_samples += len(samples)
+        else:
+            learned.release(samples)

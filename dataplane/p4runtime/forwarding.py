@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from finsy.proto import p4r
@@ -15,7 +16,7 @@ from p4reduce.dataplane.p4runtime.clone_entries import CloneEntries
 from p4reduce.dataplane.p4runtime.counter_entries import CounterEntries, DirectCounterEntries
 from p4reduce.dataplane.p4runtime.digest_entries import DigestEntries
 from p4reduce.dataplane.p4runtime.errors import Code, P4RuntimeError
-from p4reduce.dataplane.p4runtime.extern_info import ExternInfo
+from p4reduce.dataplane.p4runtime.extern_info import ExternInfo, ProfileInfo
 from p4reduce.dataplane.p4runtime.idle import Clock
 from p4reduce.dataplane.p4runtime.meter_entries import DirectMeterEntries, MeterEntries
 from p4reduce.dataplane.p4runtime.multicast_entries import MulticastEntries
@@ -107,19 +108,21 @@ class Forwarding:
         """Read requests for the table entries on which the outcome of updates depends.
 
         Those that the updates name, as long as there is room for all that they insert; else those of the whole table.
-        All entries where members of action profiles change, which entries may use.
+        All entries of the tables of an action profile that updates touch, by its members, its groups or its tables:
+        entries use members and groups, and their action sets take the profile's room.
         """
-        if {update.entity.WhichOneof("entity") for update in updates} & {
-            "action_profile_member",
-            "action_profile_group",
-        }:
-            yield p4r.TableEntry()
-            return
         named: dict[int, list[p4r.TableEntry]] = {}
         for update in updates:
             entry = _table_entry(update.entity)
             if entry is not None and entry.table_id in self.schema.tables:
                 named.setdefault(entry.table_id, []).append(entry)
+        profiles = {ident for update in updates if (ident := _profile_id(update.entity)) is not None}
+        profiles |= {profile.id for table_id in named if (profile := self._profile_of(table_id)) is not None}
+        for table_id in self.schema.tables:
+            profile = self._profile_of(table_id)
+            if profile is not None and profile.id in profiles:
+                named.pop(table_id, None)
+                yield p4r.TableEntry(table_id=table_id)
         for table_id, entries in named.items():
             _, table = self._tables.table(table_id)
             if len(table) + len(entries) > table.spec.max_size:
@@ -128,6 +131,9 @@ class Forwarding:
             keys = {(e.priority, *(m.SerializeToString(deterministic=True) for m in e.match)): e for e in entries}
             for entry in keys.values():
                 yield p4r.TableEntry(table_id=table_id, match=entry.match, priority=entry.priority)
+
+    def _profile_of(self, table_id: int) -> ProfileInfo | None:
+        return self._profiles.profile_of(self.schema.tables[table_id])
 
     def _copy(self, wanted: Iterable[p4r.TableEntry]) -> "Forwarding":
         """The same configuration, groups, members and defaults, with the entries that requests select."""
@@ -187,12 +193,20 @@ class Forwarding:
         Returns:
             what the valid requests select, in order; for each request its error, or None.
         """
-        found: list[p4r.Entity] = []
-        errors = [self._attempt(partial(self._collect, entity, found)) for entity in wanted]
-        return found, errors
+        found, errors = self.select(wanted)
+        return list(found), errors
 
-    def _collect(self, wanted: p4r.Entity, found: list[p4r.Entity]) -> None:
-        found.extend(list(self._read(wanted)))
+    def select(self, wanted: Iterable[p4r.Entity]) -> tuple[Iterator[p4r.Entity], list[P4RuntimeError | None]]:
+        """The same, with an iterator that makes the messages when they are wanted.
+
+        It needs no lock and shows the state of this call: what is copied here are references, and arrays as a whole.
+        """
+        found: list[Iterator[p4r.Entity]] = []
+        errors = [self._attempt(partial(self._collect, entity, found)) for entity in wanted]
+        return chain.from_iterable(found), errors
+
+    def _collect(self, wanted: p4r.Entity, found: list[Iterator[p4r.Entity]]) -> None:
+        found.append(self._read(wanted))
 
     def _read(self, wanted: p4r.Entity) -> Iterator[p4r.Entity]:
         match wanted.WhichOneof("entity"):
@@ -299,6 +313,17 @@ def _table_entry(entity: p4r.Entity) -> p4r.TableEntry | None:
             return entity.direct_counter_entry.table_entry
         case "direct_meter_entry":
             return entity.direct_meter_entry.table_entry
+        case _:
+            return None
+
+
+def _profile_id(entity: p4r.Entity) -> int | None:
+    """The action profile whose member or group an entity is."""
+    match entity.WhichOneof("entity"):
+        case "action_profile_member":
+            return entity.action_profile_member.action_profile_id
+        case "action_profile_group":
+            return entity.action_profile_group.action_profile_id
         case _:
             return None
 

@@ -38,14 +38,16 @@ class MeterEntries:
             infos = list(self._externs.meters.values())
         else:
             infos = [self._meter(wanted.meter_id)]
-        for info in infos:
-            for index in self._indices(info, wanted):
-                config = self._device.meters[info.name].read(index)
-                yield p4r.MeterEntry(
-                    meter_id=info.id,
-                    index=p4r.Index(index=index),
-                    config=None if config is None else config_message(config),
-                )
+        found = [(info, self._indices(info, wanted), self._device.meters[info.name].configs()) for info in infos]
+        return (
+            p4r.MeterEntry(
+                meter_id=info.id,
+                index=p4r.Index(index=index),
+                config=config_message(configs[index]) if index in configs else None,
+            )
+            for info, indices, configs in found
+            for index in indices
+        )
 
     def _meter(self, meter_id: int) -> MeterInfo:
         info = self._externs.meters.get(meter_id)
@@ -88,13 +90,17 @@ class DirectMeterEntries:
             infos = [info for info in self._schema.tables.values() if info.id in self._externs.metered]
         else:
             infos = [self._table(wanted)]
-        for info in infos:
-            table = self._device.tables[info.name]
-            if entry.match or entry.is_default_action:
-                with state_errors():
-                    yield self._message(info, table.get(self._key(info, entry)))
-            else:
-                yield from (self._message(info, found) for found in table.entries())
+        if entry.is_default_action:
+            self._key(infos[0], entry)
+        found = [(info, self._tables.snapshot(info, entry)) for info in infos]
+        return (
+            p4r.DirectMeterEntry(
+                table_entry=self._tables.key_message(info, known),
+                config=config_message(snapshot.meters[row]) if row in snapshot.meters else None,
+            )
+            for info, snapshot in found
+            for known, row in snapshot.entries
+        )
 
     def _table(self, entry: p4r.DirectMeterEntry) -> TableInfo:
         if not entry.HasField("table_entry"):
@@ -109,10 +115,3 @@ class DirectMeterEntries:
             what = f"default entry of table {info.name!r}"
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: a miss runs no direct meter")
         return self._tables.key(info, entry)
-
-    def _message(self, info: TableInfo, entry: TableEntry) -> p4r.DirectMeterEntry:
-        config = self._device.tables[info.name].read_meter(entry)
-        return p4r.DirectMeterEntry(
-            table_entry=self._tables.key_message(info, entry),
-            config=None if config is None else config_message(config),
-        )

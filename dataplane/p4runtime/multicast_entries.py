@@ -50,23 +50,27 @@ class MulticastEntries:
         """One group, or all of them where the id is 0. Raises P4RuntimeError."""
         group = wanted.multicast_group_id
         if group == 0:
-            yield from (self._message(number) for number in self._device.multicast.groups())
-            return
+            return self._messages(self._device.multicast.groups())
         _check_group(group)
         if group not in self._device.multicast.groups():
             raise P4RuntimeError(Code.NOT_FOUND, f"multicast group {group} does not exist")
-        yield self._message(group)
+        return self._messages([group])
 
-    def _message(self, group: int) -> p4r.MulticastGroupEntry:
-        """The group as it was written, unless something else than P4Runtime has changed it."""
-        replicas = self._device.multicast.get(group)
-        written = self._written.get(group)
-        if written is not None and decode_replicas(written.replicas, "") == replicas:
-            return written
-        message = p4r.MulticastGroupEntry(multicast_group_id=group)
-        for port, rid in replicas:
-            message.replicas.add(port=encode(port), instance=rid)
-        return message
+    def _messages(self, groups: Iterable[int]) -> Iterator[p4r.MulticastGroupEntry]:
+        now = [(group, self._device.multicast.get(group), self._written.get(group)) for group in groups]
+        return (_message(group, replicas, written) for group, replicas, written in now)
+
+
+def _message(
+    group: int, replicas: tuple[tuple[int, int], ...], written: p4r.MulticastGroupEntry | None
+) -> p4r.MulticastGroupEntry:
+    """The group as it was written, unless something else than P4Runtime has changed it."""
+    if written is not None and decode_replicas(written.replicas, "") == replicas:
+        return written
+    message = p4r.MulticastGroupEntry(multicast_group_id=group)
+    for port, rid in replicas:
+        message.replicas.add(port=encode(port), instance=rid)
+    return message
 
 
 def _check_group(group: int) -> None:

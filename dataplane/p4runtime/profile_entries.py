@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 from finsy.proto import p4r
 
@@ -16,6 +16,10 @@ from p4reduce.dataplane.tables.profile import Profile
 
 FIRST_HIDDEN: Final = 1 << 32
 """Members and groups of one-shot action sets have numbers that no P4Runtime client can name."""
+
+
+ActionSets: TypeAlias = dict[int, p4r.ActionProfileActionSet]
+"""The action sets of entries, by their hidden group."""
 
 
 class ProfileEntries:
@@ -44,15 +48,21 @@ class ProfileEntries:
             write(entry.member_id, action.name, arguments)
 
     def read_members(self, wanted: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
-        """One member, those of a profile, or all. Raises P4RuntimeError."""
+        """One member, those of a profile, or all, as they are now. Raises P4RuntimeError."""
+        found: list[tuple[ProfileInfo, int, str, tuple[int, ...]]] = []
         for info, profile in self._selected(wanted.action_profile_id, wanted.member_id):
             if wanted.member_id:
                 with state_errors():
                     profile.member(wanted.member_id)
-            for ident, member in profile.members.items():
-                if ident < FIRST_HIDDEN and wanted.member_id in (0, ident):
-                    action = self._action_message(info, member.action, member.arguments)
-                    yield p4r.ActionProfileMember(action_profile_id=info.id, member_id=ident, action=action)
+            idents = [wanted.member_id] if wanted.member_id else profile.members
+            members = ((ident, profile.members[ident]) for ident in idents if ident < FIRST_HIDDEN)
+            found += [(info, ident, member.action, member.arguments) for ident, member in members]
+        return (
+            p4r.ActionProfileMember(
+                action_profile_id=info.id, member_id=ident, action=self._action_message(info, action, arguments)
+            )
+            for info, ident, action, arguments in found
+        )
 
     # --- groups
 
@@ -92,14 +102,18 @@ class ProfileEntries:
             )
 
     def read_groups(self, wanted: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
-        """One group, those of a profile, or all. Raises P4RuntimeError."""
+        """One group, those of a profile, or all, as they are now. Raises P4RuntimeError."""
+        found: list[p4r.ActionProfileGroup] = []
         for info, profile in self._selected(wanted.action_profile_id, wanted.group_id):
             if wanted.group_id:
                 with state_errors():
                     profile.group(wanted.group_id)
-            for (owner, ident), group in self._groups.items():
-                if owner == info.id and wanted.group_id in (0, ident):
-                    yield group
+            found += [
+                group
+                for (owner, ident), group in self._groups.items()
+                if owner == info.id and wanted.group_id in (0, ident)
+            ]
+        return iter(found)
 
     # --- table entries
 
@@ -143,14 +157,9 @@ class ProfileEntries:
             profile.delete_member(member)
         del self._sets[info.name, group]
 
-    def put(self, info: ProfileInfo, message: p4r.TableAction, member: int | None, group: int | None) -> None:
-        """The inverse of attach."""
-        if member is not None:
-            message.action_profile_member_id = member
-        elif group is not None and group >= FIRST_HIDDEN:
-            message.action_profile_action_set.CopyFrom(self._sets[info.name, group])
-        elif group is not None:
-            message.action_profile_group_id = group
+    def sets(self, info: ProfileInfo) -> ActionSets:
+        """The action sets of entries now, by group."""
+        return {group: actions for (name, group), actions in self._sets.items() if name == info.name}
 
     def _make_set(self, info: ProfileInfo, actions: p4r.ActionProfileActionSet) -> int:
         """A group with members of its own. Raises P4RuntimeError; then nothing is left of it."""
@@ -214,3 +223,13 @@ class ProfileEntries:
             for parameter, value in zip(action.parameters, arguments, strict=True):
                 message.params.add(param_id=parameter.id, value=encode(value))
         return message
+
+
+def put_choice(sets: ActionSets, message: p4r.TableAction, member: int | None, group: int | None) -> None:
+    """Writes what an entry names, the inverse of ProfileEntries.attach."""
+    if member is not None:
+        message.action_profile_member_id = member
+    elif group is not None and group >= FIRST_HIDDEN:
+        message.action_profile_action_set.CopyFrom(sets[group])
+    elif group is not None:
+        message.action_profile_group_id = group

@@ -32,18 +32,26 @@ class RegisterEntries:
             register.write(index, value)
 
     def read(self, wanted: p4r.RegisterEntry) -> Iterator[p4r.RegisterEntry]:
-        """The cells that a request selects. Raises P4RuntimeError."""
+        """The cells that a request selects, as they are now. Raises P4RuntimeError."""
         if wanted.register_id == 0:
             if wanted.HasField("index"):
                 raise invalid("register_id is 0: cells of all registers cannot be selected by index")
             infos = list(self._schema.registers.values())
         else:
             infos = [self._register(wanted.register_id)]
+        found = []
         for info in infos:
-            value_type, register = _type_of(info), self._device.registers[info.name]
-            for index in self._indices(info, wanted):
-                data = value_type.encode(register.read(index))
-                yield p4r.RegisterEntry(register_id=info.id, index=p4r.Index(index=index), data=data)
+            indices, register = self._indices(info, wanted), self._device.registers[info.name]
+            found.append((info, _type_of(info), indices, register.copy(indices.start, indices.stop)))
+        return (
+            p4r.RegisterEntry(
+                register_id=info.id,
+                index=p4r.Index(index=index),
+                data=value_type.encode(register.read(index - indices.start)),
+            )
+            for info, value_type, indices, register in found
+            for index in indices
+        )
 
     def changed(self) -> Iterator[p4r.RegisterEntry]:
         """The cells that are not 0."""

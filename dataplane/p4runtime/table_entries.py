@@ -1,7 +1,9 @@
 """TableEntry: match-action entries and default entries."""
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from finsy.proto import p4r
@@ -13,7 +15,7 @@ from p4reduce.dataplane.p4runtime.idle import Clock, IdleTimers
 from p4reduce.dataplane.p4runtime.matches import decode_matches, encode_matches
 from p4reduce.dataplane.p4runtime.meter_config import config_message, meter_config
 from p4reduce.dataplane.p4runtime.p4info import ActionInfo, Schema, TableInfo
-from p4reduce.dataplane.p4runtime.profile_entries import ProfileEntries
+from p4reduce.dataplane.p4runtime.profile_entries import ProfileEntries, put_choice
 from p4reduce.dataplane.p4runtime.updates import (
     check_update_type,
     counter_data,
@@ -22,7 +24,9 @@ from p4reduce.dataplane.p4runtime.updates import (
     invalid,
     state_errors,
 )
-from p4reduce.dataplane.tables import DefaultEntry, Match, Table, TableEntry
+from p4reduce.dataplane.tables import DefaultEntry, NoSuchEntry, Table, TableEntry
+from p4reduce.dataplane.tables.snapshot import TableSnapshot
+from p4reduce.dataplane.tables.store import DEFAULT_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,6 @@ class _Notes:
 
 
 _NO_NOTES: Final = _Notes()
-_DEFAULT: Final = None
-
-_Identity = tuple[tuple[Match, ...], int] | None
-"""Match and priority of an entry; None is the default entry."""
 
 
 class TableEntries:
@@ -55,8 +55,9 @@ class TableEntries:
         self._profiles = profiles
         self._metered = metered
         self._device = device
-        self._notes: dict[int, dict[_Identity, _Notes]] = {ident: {} for ident in schema.tables}
-        self._timers: dict[int, IdleTimers[_Identity]] = {
+        # By the row of an entry.
+        self._notes: dict[int, dict[int, _Notes]] = {ident: {} for ident in schema.tables}
+        self._timers: dict[int, IdleTimers] = {
             info.id: IdleTimers(clock) for info in schema.tables.values() if info.idle_timeout
         }
 
@@ -96,12 +97,12 @@ class TableEntries:
         key = self.key(info, entry)
         if kind == p4r.Update.DELETE:
             with state_errors():
-                before = table.get(key)
+                before, row = table.get(key), table.row(key)
                 table.delete(key)
             self._release(info, before)
-            self._notes[info.id].pop(key.identity, None)
+            self._notes[info.id].pop(row, None)
             if info.idle_timeout:
-                self._timers[info.id].stop(key.identity)
+                self._timers[info.id].stop(row)
             return
         if kind == p4r.Update.INSERT and info.const:
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"table {info.name!r}: the program fixes its entries")
@@ -117,11 +118,12 @@ class TableEntries:
         if counts is not None:
             self.set_counter(info, table, key, counts)
         self._set_meter(info, table, key, entry)
-        self._annotate(info, key.identity, entry)
+        row = table.row(key)
+        self._annotate(info, row, entry)
         if info.idle_timeout:
             timers = self._timers[info.id]
             begin = timers.start if kind == p4r.Update.INSERT else timers.restart
-            begin(key.identity, table.hits(key))
+            begin(row, table.hits(key), entry.idle_timeout_ns)
 
     def _store_action(
         self,
@@ -136,7 +138,10 @@ class TableEntries:
             found, arguments = self._action(info, action, default=False)
             self._store(kind, table, TableEntry(key.match, found.name, arguments, key.priority))
             return
-        before = next((e for e in self._selected(info, key) if kind == p4r.Update.MODIFY), None)
+        before = None
+        if kind == p4r.Update.MODIFY:
+            with suppress(NoSuchEntry):
+                before = table.get(key)
 
         def store(member: int | None, group: int | None) -> None:
             self._store(kind, table, TableEntry(key.match, "", (), key.priority, member, group))
@@ -185,12 +190,12 @@ class TableEntries:
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: direct counters of default entries are not supported")
         if not entry.HasField("action"):
             table.reset_default()
-            self._notes[info.id].pop(_DEFAULT, None)
+            self._notes[info.id].pop(DEFAULT_ROW, None)
             return
         action, arguments = self._action(info, entry.action, default=True)
         with state_errors():
             table.set_default(action.name, arguments)
-        self._annotate(info, _DEFAULT, entry)
+        self._annotate(info, DEFAULT_ROW, entry)
 
     def _check_unused(self, info: TableInfo, entry: p4r.TableEntry) -> None:
         """Refuses fields that a write must leave alone or that the table has no use for."""
@@ -240,26 +245,29 @@ class TableEntries:
             packets, octets = table.read_counter(key)
             table.write_counter(key, counts[0] if info.counts[0] else packets, counts[1] if info.counts[1] else octets)
         if info.idle_timeout:
-            self._timers[info.id].counter_set(key.identity, table.hits(key))
+            self._timers[info.id].counter_set(table.row(key), table.hits(key))
 
-    def _annotate(self, info: TableInfo, identity: _Identity, entry: p4r.TableEntry) -> None:
+    def _annotate(self, info: TableInfo, row: int, entry: p4r.TableEntry) -> None:
         notes = _Notes(entry.controller_metadata, entry.metadata, entry.idle_timeout_ns)
         if notes == _NO_NOTES:
-            self._notes[info.id].pop(identity, None)
+            self._notes[info.id].pop(row, None)
         else:
-            self._notes[info.id][identity] = notes
+            self._notes[info.id][row] = notes
 
     # --- read
 
     def read(self, wanted: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
-        """The entries that a request selects: one, those of a table, or all. Raises P4RuntimeError."""
+        """The entries that a request selects: one, those of a table, or all. Raises P4RuntimeError.
+
+        They are those of the call, whenever the iterator makes messages of them.
+        """
         if wanted.table_id == 0:
             if wanted.match or wanted.HasField("action"):
                 raise invalid("table_id is 0: entries of all tables cannot be selected by match or action")
-            for info in self._schema.tables.values():
-                yield from self._read_table(info, wanted)
+            infos = list(self._schema.tables.values())
         else:
-            yield from self._read_table(self.table(wanted.table_id)[0], wanted)
+            infos = [self.table(wanted.table_id)[0]]
+        return chain.from_iterable([self._read_table(info, wanted) for info in infos])
 
     def _read_table(self, info: TableInfo, wanted: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         if wanted.HasField("time_since_last_hit") and not info.idle_timeout:
@@ -269,50 +277,62 @@ class TableEntries:
                 raise invalid(f"default entry of table {info.name!r}: match and priority must be unset")
             if wanted.HasField("time_since_last_hit"):
                 raise invalid(f"default entry of table {info.name!r}: it has no idle time-out")
-            found = [self._default_entry(info)]
+            found = iter([self._default_entry(info)])
         else:
-            found = [self._entry(info, entry, wanted) for entry in self._selected(info, wanted)]
+            found = self._read_entries(info, wanted)
         action_id = wanted.action.action.action_id
-        for entry in found:
-            if (
-                action_id in (0, entry.action.action.action_id)
-                and wanted.controller_metadata in (0, entry.controller_metadata)
-                and wanted.metadata in (b"", entry.metadata)
-            ):
-                yield entry
+        return (
+            entry
+            for entry in found
+            if action_id in (0, entry.action.action.action_id)
+            and wanted.controller_metadata in (0, entry.controller_metadata)
+            and wanted.metadata in (b"", entry.metadata)
+        )
 
-    def _selected(self, info: TableInfo, wanted: p4r.TableEntry | TableEntry) -> list[TableEntry]:
+    def snapshot(self, info: TableInfo, wanted: p4r.TableEntry) -> TableSnapshot:
+        """What a request selects of a table: all, where it has no match. Raises P4RuntimeError."""
         table = self._device.tables[info.name]
-        if isinstance(wanted, p4r.TableEntry) and not wanted.match:
-            return [e for e in table.entries() if wanted.priority in (0, e.priority)]
-        key = self.key(info, wanted) if isinstance(wanted, p4r.TableEntry) else wanted
-        try:
-            with state_errors():
-                return [table.get(key)]
-        except P4RuntimeError:
-            return []
+        if not wanted.match:
+            return table.snapshot()
+        with state_errors():
+            return table.snapshot(self.key(info, wanted))
 
-    def _entry(self, info: TableInfo, entry: TableEntry, wanted: p4r.TableEntry) -> p4r.TableEntry:
-        message = self.key_message(info, entry)
+    def _read_entries(self, info: TableInfo, wanted: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
+        try:
+            found = self.snapshot(info, wanted)
+        except P4RuntimeError as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
+            return iter(())
         profile = self._profiles.profile_of(info)
-        if profile is None:
-            self._put_action(info, message, entry.action, entry.arguments)
-        else:
-            self._profiles.put(profile, message.action, entry.member, entry.group)
-        notes = self._notes[info.id].get(entry.identity, _NO_NOTES)
-        message.controller_metadata, message.metadata = notes.controller_metadata, notes.metadata
-        message.idle_timeout_ns = notes.idle_timeout_ns
+        sets = None if profile is None else self._profiles.sets(profile)
+        notes = self._notes[info.id]
+        notes = dict(notes) if len(found.entries) > 1 else {row: notes[row] for _, row in found.entries if row in notes}
+        const = info.const or self._device.tables[info.name].spec.entries is not None
+        elapsed: list[int] = []
         if wanted.HasField("time_since_last_hit"):
-            hits = self._device.tables[info.name].hits(entry)
-            message.time_since_last_hit.elapsed_ns = self._timers[info.id].elapsed(entry.identity, hits)
-        message.is_const = info.const or self._device.tables[info.name].spec.entries is not None
-        if info.has_counter and wanted.HasField("counter_data"):
-            message.counter_data.CopyFrom(counter_data(*self._device.tables[info.name].read_counter(entry)))
-        if info.id in self._metered and wanted.HasField("meter_config"):
-            config = self._device.tables[info.name].read_meter(entry)
-            if config is not None:
-                message.meter_config.CopyFrom(config_message(config))
-        return message
+            elapsed = self._timers[info.id].elapsed([row for _, row in found.entries], found.counters[:, 0])
+
+        def encode() -> Iterator[p4r.TableEntry]:
+            for at, (entry, row) in enumerate(found.entries):
+                if not wanted.match and wanted.priority not in (0, entry.priority):
+                    continue
+                message = self.key_message(info, entry)
+                if sets is None:
+                    self._put_action(info, message, entry.action, entry.arguments)
+                else:
+                    put_choice(sets, message.action, entry.member, entry.group)
+                _put_notes(message, notes.get(row, _NO_NOTES))
+                if elapsed:
+                    message.time_since_last_hit.elapsed_ns = elapsed[at]
+                message.is_const = const
+                if info.has_counter and wanted.HasField("counter_data"):
+                    message.counter_data.CopyFrom(counter_data(*found.counters[at].tolist()))
+                if info.id in self._metered and wanted.HasField("meter_config") and row in found.meters:
+                    message.meter_config.CopyFrom(config_message(found.meters[row]))
+                yield message
+
+        return encode()
 
     def key_message(self, info: TableInfo, entry: TableEntry) -> p4r.TableEntry:
         """A message with table, match and priority of an entry."""
@@ -327,7 +347,7 @@ class TableEntries:
         message = p4r.TableEntry(table_id=info.id, is_default_action=True, is_const=info.const_default)
         if default.action is not None:
             self._put_action(info, message, default.action, default.arguments)
-        notes = self._notes[info.id].get(_DEFAULT, _NO_NOTES)
+        notes = self._notes[info.id].get(DEFAULT_ROW, _NO_NOTES)
         message.controller_metadata, message.metadata = notes.controller_metadata, notes.metadata
         return message
 
@@ -335,23 +355,20 @@ class TableEntries:
         """For each table that has some, the entries that were idle for their time-out since the last look."""
         for table_id, timers in self._timers.items():
             info, table = self.table(table_id)
-            notes, entries = self._notes[table_id], {e.identity: e for e in table.entries()}
-            state = [(key, table.hits(e), notes.get(key, _NO_NOTES).idle_timeout_ns) for key, e in entries.items()]
-            expired = [self._expired(info, entries[key], notes[key]) for key in timers.expired(state) if key]
+            expired = [self._expired(info, table.at(row), row) for row in timers.expired(table.packets)]
             if expired:
                 yield expired
 
-    def _expired(self, info: TableInfo, entry: TableEntry, notes: _Notes) -> p4r.TableEntry:
+    def _expired(self, info: TableInfo, entry: TableEntry, row: int) -> p4r.TableEntry:
         message = self.key_message(info, entry)
-        message.controller_metadata, message.metadata = notes.controller_metadata, notes.metadata
-        message.idle_timeout_ns = notes.idle_timeout_ns
+        _put_notes(message, self._notes[info.id].get(row, _NO_NOTES))
         return message
 
     def changed_defaults(self) -> Iterator[p4r.TableEntry]:
         """The default entries that differ from those of the P4 program."""
         for info in self._schema.tables.values():
             table = self._device.tables[info.name]
-            changed = table.default != _program_default(table) or _DEFAULT in self._notes[info.id]
+            changed = table.default != _program_default(table) or DEFAULT_ROW in self._notes[info.id]
             if changed and not info.const_default:
                 yield self._default_entry(info)
 
@@ -362,6 +379,11 @@ class TableEntries:
         message.action.action.action_id = action.id
         for parameter, value in zip(action.parameters, arguments, strict=True):
             message.action.action.params.add(param_id=parameter.id, value=encode(value))
+
+
+def _put_notes(message: p4r.TableEntry, notes: _Notes) -> None:
+    message.controller_metadata, message.metadata = notes.controller_metadata, notes.metadata
+    message.idle_timeout_ns = notes.idle_timeout_ns
 
 
 def _program_default(table: Table) -> DefaultEntry:

@@ -39,11 +39,11 @@ class ValueSetEntries:
             if wanted.value_set_id == 0
             else [self._value_set(wanted.value_set_id)]
         )
-        for info in infos:
-            message = p4r.ValueSetEntry(value_set_id=info.id)
-            for value in self._device.value_sets[info.name].values:
-                message.members.append(_encode(info, value))
-            yield message
+        found = [(info, tuple(self._device.value_sets[info.name].values)) for info in infos]
+        return (
+            p4r.ValueSetEntry(value_set_id=info.id, members=[_encode(info, value) for value in values])
+            for info, values in found
+        )
 
     def _value_set(self, ident: int) -> ValueSetInfo:
         info = self._externs.value_sets.get(ident)

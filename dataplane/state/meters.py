@@ -29,6 +29,10 @@ class Meter:
         """The configuration of a cell; None: every packet is green. Raises IndexError."""
         return self._configs.get(self._checked(index))
 
+    def configs(self) -> dict[int, MeterConfig]:
+        """The configurations of all cells that have one, as they are now."""
+        return dict(self._configs)
+
     def write(self, index: int, config: MeterConfig | None) -> None:
         """Configures a cell, its buckets full; None makes every packet green. Raises IndexError, MeterError."""
         configure(self.cells[self._checked(index)], config)

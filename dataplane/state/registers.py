@@ -1,5 +1,7 @@
 """The memory of register arrays."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,6 +49,10 @@ class Register:
         if self._swap:
             return int.from_bytes(np.frombuffer(raw, "<u4").astype(">u4").tobytes(), "big")
         return int.from_bytes(raw, "little")
+
+    def copy(self, start: int, stop: int) -> "Register":
+        """The cells ``start`` to ``stop - 1`` as they are now, apart from the device's and counted from 0."""
+        return Register(replace(self.spec, size=stop - start), self._cells[start:stop].copy(), 0)
 
     def write(self, index: int, value: int) -> None:
         """Sets a cell to ``value`` mod 2**bitwidth. Raises IndexError."""

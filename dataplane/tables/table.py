@@ -13,6 +13,7 @@ from p4reduce.dataplane.tables.entry import DefaultEntry, Exact, Lookup, Lpm, Ma
 from p4reduce.dataplane.tables.errors import EntryExists, InvalidEntry, NoSuchEntry, TableFull, TableIsConst
 from p4reduce.dataplane.tables.matching import IMAGE_CELLS, make_index
 from p4reduce.dataplane.tables.meter import METER_WORDS, MeterConfig, configure, execute
+from p4reduce.dataplane.tables.snapshot import TableSnapshot
 from p4reduce.dataplane.tables.store import DEFAULT_ROW, EntryStore
 
 TABLE_CELLS: Final = 3 + IMAGE_CELLS
@@ -122,6 +123,29 @@ class Table:
     def get(self, entry: TableEntry) -> TableEntry:
         """The entry with the same match and priority. Raises NoSuchEntry."""
         return self._stored(entry)[0]
+
+    def snapshot(self, only: TableEntry | None = None) -> TableSnapshot:
+        """All entries, or the one with the same match and priority, with counters and meters as they are now.
+
+        Raises NoSuchEntry.
+        """
+        entries = list(self._entries.values()) if only is None else [self._stored(only)]
+        rows = np.array([row for _, row in entries], dtype=np.intp)
+        meters = dict(self._meter_configs) if self._meter_configs else {}
+        return TableSnapshot(entries, self._store.counters[rows], meters)
+
+    def row(self, entry: TableEntry) -> int:
+        """The row of the entry with the same match and priority, its own while it exists. Raises NoSuchEntry."""
+        return self._stored(entry)[1]
+
+    def at(self, row: int) -> TableEntry:
+        """The entry in a row. Raises KeyError."""
+        return self._by_ref[row]
+
+    @property
+    def packets(self) -> NDArray[np.uint64]:
+        """Packets counted, by row; see hits. A view until the next insertion."""
+        return self._store.counters[:, 0]
 
     # --- default
 

@@ -266,7 +266,7 @@ class Heard:
         self.now = 1_000
         self.lists = []
         self.device = forwarding("control", clock=lambda: self.now)
-        self.device.digests.send = lambda message: self.lists.append(message.digest)
+        self.device.digests.send = lambda message: self.lists.append(message.digest) is None
 
     def samples(self):
         """The keys of each list that came."""
