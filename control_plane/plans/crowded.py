@@ -111,8 +111,9 @@ class _Model:
         most[x:h], most[h:z] = len(able), [count[s] for s, _ in hangs]
         whole = np.ones(size, np.int64)
         whole[x:h] = 0
-        at = np.array(rows, np.float64).reshape(-1, 3)
-        matrix = csr_array((at[:, 2], (at[:, 0].astype(np.int64), at[:, 1].astype(np.int64))), shape=(len(low), size))
+        table = np.array(rows, np.float64).reshape(-1, 3)
+        places = (table[:, 0].astype(np.int64), table[:, 1].astype(np.int64))
+        matrix = csr_array((table[:, 2], places), shape=(len(low), size))
         found = milp(
             costs / (max(self._costs, default=1) or 1),
             integrality=whole,

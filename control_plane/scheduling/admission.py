@@ -56,9 +56,9 @@ def admitted(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
             attempts -= 1
             blocked, problem = _avoid(problem, tight)
         if poor is not None:
-            slots, reason = poor
+            slots, why = poor
             least = max(2 * slots, problem.least_slots if short else least_slots(problem))
-            blocked, problem, short = Rejection(reason), replace(problem, least_slots=least), True
+            blocked, problem, short = Rejection(why), replace(problem, least_slots=least), True
     if short and (alone := _one_switch(first)) is not None:
         return alone
     assert blocked is not None  # the loop ends with a reason  # noqa: S101
