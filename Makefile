@@ -20,7 +20,7 @@ INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
 
-.PHONY: help install demo test lint types p4 dist dist-test soak soak-model bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
+.PHONY: help install demo test lint types p4 docs dist dist-test soak soak-model bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,11 @@ conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2
 
 fuzz-bmv2: $(WARM)  ## random cases against BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --cases $(CASES)
+
+docs: $(INSTALLED)  ## the documentation site in out/docs, links checked, with API pages and search (needs PyPI)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open out/docs/index.html"
 
 dist: $(INSTALLED)  ## source distribution and wheel in dist/, as a release has them
 	rm -rf dist
