@@ -44,6 +44,8 @@ class Row:
     """one tree for upload and broadcast"""
     communication_ps: int
     bound_ps: int
+    ordered_ps: int
+    """lower bound where a host-side server answers chunk by chunk; for trees that is ``bound_ps``"""
     bytes: int
     first_bytes: int
     predicted_bytes: int
