@@ -176,8 +176,8 @@ def _down(plan: Plan, length: int) -> Phase:
         head = min(when(parent) + before for (parent, _), before, _ in crossing)
         tail = min(after + to_last(child) for (_, child), _, after in crossing)
         spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
-    farthest = max(when(worker) for worker in plan.workers)
-    return Phase(spans, max(farthest, *(span.lasts(1) for span in spans.values())), farthest)
+    longest = max(when(worker) for worker in plan.workers)
+    return Phase(spans, max(longest, *(span.lasts(1) for span in spans.values())), longest)
 
 
 def _children(plan: Plan) -> dict[str, list[str]]:

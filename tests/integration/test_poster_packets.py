@@ -87,6 +87,17 @@ def test_two_trees_push_first_and_pull_then():
     assert apart.communication_ps > together.communication_ps
 
 
+def test_two_trees_on_long_links_share_the_slots_of_a_switch():
+    """Where the round trip asks for all of them, the first tree left none to the second."""
+    topology = Scenario("far", f"{RACKS.topology},delay=1ms").build()
+    (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
+    one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
+    other = POLICIES["overlay-mst"](task, NetworkState(topology), lanes=64)
+    with TaskNetwork(topology, bundled(64), elements=64 * 2500, lanes=64) as network:
+        (apart,) = network.run([replace(one, broadcast=other.broadcast)])
+    assert apart.differences == ()
+
+
 def test_fewer_capable_switches_cost_bytes():
     rows = {share: run_unit(unit(capable=share)).rows for share in (0.34, 1.0)}
     few, all_ = (sum(row.bytes for row in rows[share] if row.policy == "steiner") for share in (0.34, 1.0))

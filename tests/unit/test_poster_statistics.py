@@ -23,6 +23,7 @@ def row(policy, communication_ps, size=15, *, bytes_=1000, seed=0, task="task0",
     made = Row(
         scenario="germany50",
         capable=1.0,
+        chooser="random",
         size=size,
         seed=seed,
         task=task,
