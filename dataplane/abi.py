@@ -82,7 +82,7 @@ EG_OUT_RECIRCULATE: Final = 28
 EG_OUT_CLONE_PRIORITY: Final = 29
 """the priority that an egress clone keeps, 0 where its field list has none"""
 
-OUT_DROP: Final = {
+INGRESS_DROPS: Final = {
     OUT_EGRESS_SPEC: DROP_PORT,
     OUT_MCAST_GRP: 0,
     OUT_PRIORITY: 0,
@@ -93,7 +93,7 @@ OUT_DROP: Final = {
 }
 """Cells after ingress of a packet that went round too often (limits.MAX_STEPS): whatever it left is forgotten."""
 
-EG_OUT_NOTHING: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULATE: 0}
+NOTHING_NOTED: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULATE: 0}
 """Alike after egress."""
 
 IO_CELLS: Final = 32

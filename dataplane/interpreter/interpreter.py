@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.abi import EG_OUT_NOTHING, OUT_DROP
+from p4reduce.dataplane.abi import INGRESS_DROPS, NOTHING_NOTED
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.interpreter.checksums import update_checksums, verify_checksums
 from p4reduce.dataplane.interpreter.control import run_pipeline
@@ -83,7 +83,7 @@ class Interpreter:
         try:
             run_pipeline(self._program.ingress, phv, self._primitives(io[abi.IN_TIME_US]))
         except TooManySteps:
-            self._cut_off("ingress", io, OUT_DROP)
+            self._cut_off("ingress", io, INGRESS_DROPS)
             return phv
         for cell, value in zip(_NOTE_CELLS, _noted(phv.notes), strict=True):
             io[cell] = value
@@ -116,7 +116,7 @@ class Interpreter:
         try:
             run_pipeline(self._program.egress, phv, self._primitives(io[abi.EG_TIME_US]))
         except TooManySteps:
-            self._cut_off("egress", io, EG_OUT_NOTHING)
+            self._cut_off("egress", io, NOTHING_NOTED)
             return None
         io[abi.EG_OUT_CLONE], io[abi.EG_OUT_CLONE_LIST] = phv.notes.clone, phv.notes.clone_list
         io[abi.EG_OUT_RECIRCULATE] = phv.notes.recirculate

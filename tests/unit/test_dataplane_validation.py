@@ -192,7 +192,7 @@ def test_a_packet_without_an_end_leaves_no_clone_and_no_digest(executor: Any) ->
     io = np.full(abi.IO_CELLS, 3, dtype=np.int64)
     io[[abi.IN_INSTANCE, abi.IN_FIELD_LIST]] = 0
     device.runner.ingress(bytes(64), io)
-    assert {cell: int(io[cell]) for cell in abi.OUT_DROP} == dict(abi.OUT_DROP)
+    assert {cell: int(io[cell]) for cell in abi.INGRESS_DROPS} == dict(abi.INGRESS_DROPS)
     assert device.state.endless_packets == 1
 
 
