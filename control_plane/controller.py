@@ -51,8 +51,8 @@ class Controller:
     election_id : int
         P4Runtime's: the highest one is in charge.
     keep : bool
-        Switches that run the program already keep their entries, and get only what is missing of the base routes:
-        for a controller that comes back. It then takes over plans with :meth:`adopt`.
+        Switches that run the program already keep their entries, and of the base entries (own address, hosts, routes)
+        get only what is missing or wrong: for a controller that comes back. It takes over plans with :meth:`adopt`.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class Controller:
         return tuple(self._installed.values())
 
     def start(self) -> None:
-        """Connect to every switch, load the program, install base routes. `ControllerError` names who failed."""
+        """Connect to every switch, load the program, install base entries. `ControllerError` names who failed."""
         with self._lock:
             if self._loop is not None:
                 raise ControllerError("the controller runs already")
@@ -283,7 +283,7 @@ class Controller:
         for register in self._p4info.registers:
             if register.preamble.alias == "slots":
                 return int(register.size)
-        raise ControllerError("the P4Info has no register 'slots': it is not that of p4src/p4reduce.frontend")
+        raise ControllerError("the P4Info has no register 'slots': it is not that of p4src/p4reduce.p4")
 
 
 def _content(source: bytes | Path) -> bytes:

@@ -28,6 +28,7 @@ REASONS: Final = {
     12: "wrong kind",
     13: "duplicate",
     14: "unexpected result",
+    16: "forged source",
 }
 """why packets are refused (p4src/refuse.p4)"""
 

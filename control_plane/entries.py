@@ -13,7 +13,7 @@ from p4reduce.topologies import Topology
 
 Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry
 
-BASE_TABLES = ("local_address", "route")
+BASE_TABLES = ("local_address", "edge", "route")
 """tables of :func:`base_entries`"""
 PLAN_TABLES = ("job", "peer", "replica", "path", "traffic_class")
 """tables of :func:`plan_entries` and :func:`priority_entry`"""
@@ -52,7 +52,9 @@ def settings_entry(settings: Settings) -> fy.P4TableEntry:
 
 
 def base_entries(topology: Topology, switch: str, hops: Mapping[str, str]) -> tuple[Entity, ...]:
-    """What a switch needs before any plan: its own address if it can aggregate, and a route to every other node.
+    """What a switch needs before any plan: its own address if it can aggregate, its hosts, and a route to every node.
+
+    The hosts at its ports come before the first route: nothing is forwarded from a port whose host is not known yet.
 
     Parameters
     ----------
@@ -71,6 +73,15 @@ def base_entries(topology: Topology, switch: str, hops: Mapping[str, str]) -> tu
                 "local_address", match=fy.P4TableMatch({"hdr.ipv4.dst": node.ip}), action=fy.P4TableAction("is_local")
             )
         )
+    for port, neighbour in enumerate(topology.neighbours(switch), start=1):
+        if topology.node(neighbour).is_host:
+            entries.append(
+                fy.P4TableEntry(
+                    "edge",
+                    match=fy.P4TableMatch({"std.ingress_port": port}),
+                    action=fy.P4TableAction("host", ip=topology.node(neighbour).ip),
+                )
+            )
     for destination, neighbour in hops.items():
         match = fy.P4TableMatch({"hdr.ipv4.dst": (topology.node(destination).ip, 32)})
         entries.append(fy.P4TableEntry("route", match=match, action=_next_hop(topology, switch, neighbour)))
@@ -131,6 +142,14 @@ def key(entry: P4Entity) -> tuple[object, ...]:
         raise TypeError(f"{type(entry).__name__} is no entry")
     match = {_plain(name): value for name, value in (entry.match or {}).items()}
     return (_plain(entry.table_id), entry.priority, *sorted(match.items()))
+
+
+def fingerprint(entry: P4Entity) -> tuple[object, ...]:
+    """An entry's :func:`key`, and what it says: the action with its arguments."""
+    action = entry.action if isinstance(entry, fy.P4TableEntry) else None
+    if not isinstance(action, fy.P4TableAction):
+        return key(entry)
+    return (*key(entry), _plain(action.name), *sorted(action.args.items()))
 
 
 def _plain(name: str) -> str:

@@ -15,7 +15,7 @@ from p4reduce.control_plane.entries import (
     Entity,
     Settings,
     base_entries,
-    key,
+    fingerprint,
     plan_entries,
     priority_entry,
     settings_entry,
@@ -43,9 +43,10 @@ class Fleet:
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
 
     async def open(self, settings: Settings, *, keep: bool = False) -> None:
-        """Connect to all, load the program, install settings and base routes.
+        """Connect to all, load the program, install settings and base entries.
 
-        With ``keep`` a switch that runs the program already keeps all its entries, and only gets what it lacks.
+        With ``keep`` a switch that runs the program already keeps its entries: those of plans all, base entries where
+        they are right. It gets what it lacks.
         """
         routes = next_hops(self._topology)
 
@@ -54,8 +55,13 @@ class Fleet:
             kept = await connection.open(keep=keep)
             await connection.modify([settings_entry(settings)])
             entries = base_entries(self._topology, switch, routes[switch])
-            there = {key(entry) for entry in await connection.read(wildcards(BASE_TABLES))} if kept else set()
-            await connection.insert([entry for entry in entries if key(entry) not in there])
+            found = await connection.read(wildcards(BASE_TABLES)) if kept else []
+            there = {fingerprint(entry) for entry in found}
+            wanted = {fingerprint(entry) for entry in entries}
+            # An entry that is wrong goes first: another one with the same key may have to take its place.
+            wrong = [entry for entry in found if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
+            await connection.delete(wrong)
+            await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
 
         await self._each(self._connections, start)
 

@@ -17,6 +17,20 @@ control Forward(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         meta.refused = REFUSED_NO_ROUTE;
     }
 
+    action host(bit<32> ip) {
+        meta.refused = hdr.ipv4.src == ip ? (bit<8>)0 : REFUSED_SOURCE;
+    }
+
+    // Ports behind which a host stands, and its address: it sends as nobody else, so that wherever a packet ends up its
+    // source is who sent it. Ports of switches have no entry, their neighbours have looked. Packets to this switch do
+    // not come here: `peer` knows port and source of each.
+    table edge {
+        key = { std.ingress_port: exact; }
+        actions = { host; @defaultonly NoAction; }
+        default_action = NoAction();
+        size = EDGE_ENTRIES;
+    }
+
     // A plan's own path for its INC packets, where it is not the shortest.
     table path {
         key = {
@@ -37,12 +51,15 @@ control Forward(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
-        if (hdr.ipv4.ttl < 2) {
-            meta.refused = REFUSED_TTL;
-        } else if (hdr.inc.isValid()) {
-            if (!path.apply().hit) { route.apply(); }
-        } else {
-            route.apply();
+        edge.apply();
+        if (meta.refused == 0) {
+            if (hdr.ipv4.ttl < 2) {
+                meta.refused = REFUSED_TTL;
+            } else if (hdr.inc.isValid()) {
+                if (!path.apply().hit) { route.apply(); }
+            } else {
+                route.apply();
+            }
         }
     }
 }

@@ -18,7 +18,9 @@
 #define REFUSED_KIND         12   // type or lanes differ from what opened the slot
 #define REFUSED_DUPLICATE    13   // a retransmission that needs no answer (yet)
 #define REFUSED_RESULT       14   // a RESULT that the slot does not wait for
-#define REFUSED_REASONS      16
+// 15 is a reason of ends only.
+#define REFUSED_SOURCE       16   // to be sent on, from a host's port, but the source is not that host
+#define REFUSED_REASONS      17
 
 // Duplicates are everyday life under loss: counted, never shown to the controller.
 

@@ -35,6 +35,7 @@
 #define REPLICA_ENTRIES 8192
 #define ROUTE_ENTRIES 16384
 #define CLASS_ENTRIES 1024
+#define EDGE_ENTRIES 512    // ports
 
 // The port behind which the controller sits (BMv2: --cpu-port 510).
 #define CPU_PORT 510

@@ -80,6 +80,7 @@ class Opaque:
 
     raw: bytes
     fault: Reason | None
+    ip_src: int = 0
     ip_dst: int = 0
     ttl: int = 0
     inc: Peek | None = None
@@ -117,7 +118,7 @@ def decode(raw: bytes, lanes: int) -> Frame:
         return Opaque(raw, Reason.OPTIONS)
     if checksum(raw[14:34]) != 0:
         return Opaque(raw, Reason.CHECKSUM)
-    opaque = Opaque(raw, None, ip_dst, ttl)
+    opaque = Opaque(raw, None, ip_src, ip_dst, ttl)
     if fragment & 0x1FFF or protocol != _PROTOCOL_UDP or len(raw) < HEADER_BYTES:
         return opaque
     udp_src, udp_dst, udp_length, udp_checksum = _UDP.unpack_from(raw, 34)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from tests.golden.choices import Choices
-from tests.golden.tables import RouteEntry
+from tests.golden.tables import EdgeEntry, RouteEntry
 from tests.golden.work import noise
 
 HOST_NET = 0x0A000000
@@ -84,6 +84,10 @@ class Graph:
                 via = self.next_hop(at, to)
                 entries.append(RouteEntry(to.ip, self.ports[at][via], via.mac))
         return entries
+
+    def edges(self, at: Node) -> list[EdgeEntry]:
+        """The hosts at the ports of switch ``at``."""
+        return [EdgeEntry(port, there.ip) for there, port in self.ports[at].items() if not there.is_switch]
 
     def _towards(self, to: Node, pinned: bool) -> dict[Node, Node]:
         """Dijkstra's algorithm; the next hop of every node. Hosts have one link, so nothing leads through them."""

@@ -80,7 +80,8 @@ class ComparedSwitch:
         self._check_counters()
         entries = {name: len(self.device.tables[name]) for name in TABLES}
         golden = self.golden
-        lengths = (len(table) for table in (golden.jobs, golden.peers, golden.replicas, golden.routes, golden.paths))
+        tables = (golden.jobs, golden.peers, golden.replicas, golden.edges, golden.routes, golden.paths)
+        lengths = (len(table) for table in tables)
         assert entries == dict(zip(TABLES, lengths, strict=True)), f"{self.device.name} holds {entries}"
 
     def _check_slots(self) -> None:

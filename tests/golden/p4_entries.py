@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.golden.tables import Entry, GroupEntry, JobEntry, PathEntry, PeerEntry, ReplicaEntry, RouteEntry
+from tests.golden.tables import EdgeEntry, Entry, GroupEntry, JobEntry, PathEntry, PeerEntry, ReplicaEntry, RouteEntry
 
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.tables.entry import Exact, Lpm, TableEntry
@@ -12,11 +12,12 @@ LOCAL_ADDRESS: Final = "IncIngress.local_address"
 
 _JOB: Final = "IncIngress.aggregate.job"
 _PEER: Final = "IncIngress.aggregate.peer"
+_EDGE: Final = "IncIngress.forward.edge"
 _ROUTE: Final = "IncIngress.forward.route"
 _PATH: Final = "IncIngress.forward.path"
 _REPLICA: Final = "IncEgress.depart.replica"
 
-TABLES: Final = (_JOB, _PEER, _REPLICA, _ROUTE, _PATH)
+TABLES: Final = (_JOB, _PEER, _REPLICA, _EDGE, _ROUTE, _PATH)
 """Tables of `tests.golden.tables`' entries, except multicast groups."""
 
 
@@ -38,7 +39,7 @@ def write_entry(device: Device, entry: Entry, *, insert: bool) -> None:
     (table.insert if insert else table.delete)(row)
 
 
-def _row(entry: JobEntry | PeerEntry | ReplicaEntry | RouteEntry | PathEntry) -> tuple[str, TableEntry]:
+def _row(entry: JobEntry | PeerEntry | ReplicaEntry | EdgeEntry | RouteEntry | PathEntry) -> tuple[str, TableEntry]:
     match entry:
         case JobEntry():
             return _JOB, _job(entry)
@@ -47,6 +48,8 @@ def _row(entry: JobEntry | PeerEntry | ReplicaEntry | RouteEntry | PathEntry) ->
         case ReplicaEntry():
             addresses = entry.mac, entry.ip, entry.udp
             return _REPLICA, TableEntry((Exact(entry.rid),), "IncEgress.depart.address", addresses)
+        case EdgeEntry():
+            return _EDGE, TableEntry((Exact(entry.port),), "IncIngress.forward.host", (entry.ip,))
         case RouteEntry():
             next_hop = entry.port, entry.mac
             return _ROUTE, TableEntry((Lpm(entry.ip, 32),), "IncIngress.forward.next_hop", next_hop)

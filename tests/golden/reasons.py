@@ -20,6 +20,7 @@ class Reason(IntEnum):
     KIND = 12
     DUPLICATE = 13
     RESULT = 14
+    SOURCE = 16
 
 
 class Refused(Exception):

@@ -7,7 +7,8 @@ from tests.golden import checks
 from tests.golden.backend import Backend
 from tests.golden.choices import SeededChoices
 from tests.golden.controller import Controller, Task
-from tests.golden.endpoints import Worker
+from tests.golden.endpoints import HOST_PORT, Worker
+from tests.golden.frames import INC_PORT, Kind, Packet
 from tests.golden.graph import Node
 from tests.golden.network import Faults, Network, Switch
 from tests.golden.scenario import Event, JobShape, Scenario, What
@@ -69,6 +70,7 @@ class _Run:
         dice = self.rng.random() * 1000
         if dice < self.scenario.spoofs:
             self._spoof()
+            self._lie()
         elif dice < 100 and self.controller.busy:
             self.controller.act()
         elif dice < 110:
@@ -207,10 +209,24 @@ class _Run:
             if self.choices.chance(10):
                 switch.check()
 
+    def _lie(self) -> None:
+        """A host gives out a result of its own, by its own address, to a worker or switch whose parent it is not."""
+        liar, victim = self.choices.pick(self.scenario.graph.hosts), self.choices.pick(list(self.scenario.graph.ports))
+        task = self.choices.pick(self.tasks)
+        if liar == victim or task.current is None or (task.server is not None and liar == task.server.node):
+            return
+        hop = self.scenario.graph.next_hop(liar, victim)
+        index = self.choices.integer(0, task.work.chunks - 1)
+        lanes = task.work.weights(index) if self.choices.chance(70) else None
+        about = task.work.job, task.current.grant.epoch, task.work.seq(index)
+        port = task.udp_ports.get(victim, INC_PORT)
+        lie = Packet(hop.mac, liar.mac, liar.ip, victim.ip, INC_PORT, port, Kind.RESULT, *about, lanes)
+        self.network.send(liar, [(HOST_PORT, lie)])
+
     def _fresh(self, node: Node) -> Switch:
         switch = self.backend.switch(node.ip, node.mac, self.scenario.sample_mask)
-        for route in self.scenario.graph.routes(node):
-            switch.write(route, insert=True)
+        for entry in (*self.scenario.graph.edges(node), *self.scenario.graph.routes(node)):
+            switch.write(entry, insert=True)
         return switch
 
     def _link_faults(self) -> Faults:

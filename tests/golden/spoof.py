@@ -180,6 +180,26 @@ def _not_for_us(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet:
     return peer.port, forged, Reason.TTL
 
 
+def _from_a_host(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
+    """A host says, to somebody behind this switch, that it is somebody else: the parent, another worker, anyone."""
+    if not victim.edges:
+        return None
+    edge = choices.pick(list(victim.edges.values()))
+    source = choices.pick([peer.ip, peer.ip, victim.ip, edge.ip ^ 1, STRANGER_IP, 0, *victim.routes])
+    forged = replace(
+        packet,
+        ip_src=source,
+        ip_dst=choices.pick([STRANGER_IP, *victim.routes]),
+        udp_dst=choices.pick([INC_PORT, INC_PORT, choices.integer(0, 0xFFFF)]),
+        kind=choices.pick([Kind.RESULT, *Kind]),
+        ttl=choices.pick([64, 64, 1, 0]),
+    )
+    raw = bytearray(encode(forged))
+    offset, value = choices.pick([(20, 0), (20, 0), (20, 0x20), (21, 1), (23, 6), (42, 0x21)])  # fragment, TCP, version
+    raw[offset] |= value
+    return None if source == edge.ip else (edge.port, decode(with_checksum(bytes(raw)), victim.lanes), Reason.SOURCE)
+
+
 def _malformed(victim: GoldenSwitch, peer: PeerEntry, raw: bytes) -> Spoof:
     return peer.port, decode(raw, victim.lanes), Reason.MALFORMED
 
@@ -197,6 +217,7 @@ _Make = Callable[[Choices, GoldenSwitch, PeerEntry, Packet], Spoof | None]
 _SPOOFS: list[_Make] = [
     _wrong_port, _wrong_source, _wrong_job, _wrong_epoch, _wrong_type, _other_kind, _jump, _early_result,
     _wrong_length, _wrong_lanes, _lanes_flag, _padded, _truncated, _bad_checksum, _random_bytes, _not_for_us,
+    _from_a_host,
     _byte(12, lambda c: c.integer(9, 255), Reason.NOT_IPV4),
     _byte(14, lambda c: c.pick([0x46, 0x4F, 0x65, 0x05, 0x44]), Reason.OPTIONS),
     _byte(20, lambda c: c.integer(1, 0x1F), Reason.MALFORMED),  # a later fragment

@@ -6,7 +6,17 @@ from typing import Final, TypeVar
 
 from tests.golden.frames import ECN_CAPABLE, ECN_CONGESTED, INC_PORT, SEQ_MODULUS, Frame, Kind, Packet, routed
 from tests.golden.reasons import Reason, Refused
-from tests.golden.tables import Address, Entry, GroupEntry, JobEntry, PathEntry, PeerEntry, ReplicaEntry, RouteEntry
+from tests.golden.tables import (
+    Address,
+    EdgeEntry,
+    Entry,
+    GroupEntry,
+    JobEntry,
+    PathEntry,
+    PeerEntry,
+    ReplicaEntry,
+    RouteEntry,
+)
 
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
@@ -54,6 +64,7 @@ class GoldenSwitch:
         self.peers: dict[tuple[int, int, int, int], PeerEntry] = {}
         self.groups: dict[int, GroupEntry] = {}
         self.replicas: dict[int, ReplicaEntry] = {}
+        self.edges: dict[int, EdgeEntry] = {}
         self.routes: dict[int, RouteEntry] = {}
         self.paths: dict[tuple[int, int, int], PathEntry] = {}
         self.slots: dict[int, Slot] = {}
@@ -76,6 +87,8 @@ class GoldenSwitch:
                 _write(self.groups, entry.group, entry, insert)
             case ReplicaEntry():
                 _write(self.replicas, entry.rid, entry, insert)
+            case EdgeEntry():
+                _write(self.edges, entry.port, entry, insert)
             case RouteEntry():
                 _write(self.routes, entry.ip, entry, insert)
             case PathEntry():
@@ -99,12 +112,15 @@ class GoldenSwitch:
         if not isinstance(frame, Packet) and frame.fault is not None:
             raise Refused(frame.fault)
         if frame.ip_dst != self.ip:
-            return self._route(frame)
+            return self._route(port, frame)
         if not isinstance(frame, Packet) or frame.udp_dst != INC_PORT:
             raise Refused(Reason.MALFORMED)
         return self._aggregate(port, frame)
 
-    def _route(self, frame: Frame) -> list[Emission]:
+    def _route(self, port: int, frame: Frame) -> list[Emission]:
+        edge = self.edges.get(port)
+        if edge is not None and frame.ip_src != edge.ip:
+            raise Refused(Reason.SOURCE)
         if frame.ttl < 2:
             raise Refused(Reason.TTL)
         hop: RouteEntry | PathEntry | None = self.routes.get(frame.ip_dst)

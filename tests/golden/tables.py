@@ -59,6 +59,14 @@ class ReplicaEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class EdgeEntry:
+    """The host that stands behind a port."""
+
+    port: int
+    ip: int
+
+
+@dataclass(frozen=True, slots=True)
 class RouteEntry:
     """The next hop to one IPv4 address."""
 
@@ -78,4 +86,4 @@ class PathEntry:
     mac: int
 
 
-Entry = JobEntry | PeerEntry | GroupEntry | ReplicaEntry | RouteEntry | PathEntry
+Entry = JobEntry | PeerEntry | GroupEntry | ReplicaEntry | EdgeEntry | RouteEntry | PathEntry

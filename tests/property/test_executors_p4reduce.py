@@ -39,6 +39,10 @@ def twins(lanes):
         tables["IncIngress.forward.route"].insert(
             TableEntry((Lpm(0x0A000000, 8),), "IncIngress.forward.next_hop", (4, MAC + 4))
         )
+        for port in (1, 2):
+            tables["IncIngress.forward.edge"].insert(
+                TableEntry((Exact(port),), "IncIngress.forward.host", (CHILDREN[port - 1],))
+            )
         tables["IncIngress.forward.path"].insert(
             TableEntry((Exact(7), Exact(1), Exact(PARENT)), "IncIngress.forward.next_hop", (5, MAC + 5))
         )

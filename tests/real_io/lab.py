@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.tables import Lpm, TableEntry
+from p4reduce.dataplane.tables import Exact, Lpm, TableEntry
 from p4reduce.fabric.racks import EPOCH, JOB, racks, root_switch
 from p4reduce.fabric.real.io.ports import Udp
 from p4reduce.fabric.real.switches import RealSwitches
@@ -24,11 +24,13 @@ _MARK = 0xFFFFFFFF
 
 
 def device(ports: int) -> Device:
-    """Sums what all hosts push, and routes what they send each other."""
+    """Sums what all hosts push, and routes what they send each other by their own addresses."""
     topology = racks(1, ports)
     made = root_switch(LANES, topology.switches[0], topology.hosts, SLOTS)
     for port, host in enumerate(topology.hosts, start=1):
         set_route(made, host.ip, port, host.mac)
+        edge = TableEntry((Exact(port),), "IncIngress.forward.host", (host.ip,))
+        made.tables["IncIngress.forward.edge"].insert(edge)
     return made
 
 

@@ -143,12 +143,42 @@ def test_base_entries():
     leaf = {describe(entry) for entry in base_entries(topology, "leaf1", routes["leaf1"])}
     assert leaf == {
         "local_address[hdr.ipv4.dst=0xa800002] -> is_local()",
+        "edge[std.ingress_port=1] -> host(ip=0xa000001)",
+        "edge[std.ingress_port=2] -> host(ip=0xa000002)",
         "route[hdr.ipv4.dst=0xa000001/32] -> next_hop(port=1, mac=0x2000a000001)",
         "route[hdr.ipv4.dst=0xa000002/32] -> next_hop(port=2, mac=0x2000a000002)",
         "route[hdr.ipv4.dst=0xa800001/32] -> next_hop(port=3, mac=0x2000a800001)",
     }
     spine = base_entries(topology, "spine1", routes["spine1"])
     assert {entry.table_id for entry in spine} == {"route"}
+
+
+@pytest.mark.parametrize("network", ["leaf-spine-8", "leaf-spine-8-partial", "fat-tree-4", "nobel-us", "two-racks"])
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_no_plan_takes_a_host_for_another(network, name):
+    """Packets to a switch's own slots are not looked up in `edge`: what `peer` lets in from a host is the host's."""
+    topology = load(network)
+    server = topology.servers[0].name if topology.servers and name != "ring" else None
+    entries = plan_entries(plan(topology, name, server=server))
+    for switch, found in entries.items():
+        for entry in found.prepare:
+            if isinstance(entry, fy.P4TableEntry) and entry.table_id == "peer":
+                neighbour = topology.node(topology.neighbour(switch, entry.match["std.ingress_port"]))
+                assert neighbour.is_switch or neighbour.ip == entry.match["hdr.ipv4.src"]
+
+
+@pytest.mark.parametrize("network", ["leaf-spine-8-partial", "fat-tree-4", "germany50"])
+def test_every_host_is_known_where_it_stands_before_anything_is_routed(network):
+    topology = load(network)
+    known = {}
+    for switch, hops in next_hops(topology).items():
+        entries = base_entries(topology, switch, hops)
+        tables = [entry.table_id for entry in entries]
+        assert "edge" not in tables[tables.index("route") :]
+        for entry in entries:
+            if entry.table_id == "edge":
+                known[entry.action.args["ip"]] = topology.neighbour(switch, entry.match["std.ingress_port"])
+    assert known == {host.ip: host.name for host in topology.hosts}
 
 
 def test_priorities_are_set_wherever_a_job_goes():

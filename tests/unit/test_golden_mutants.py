@@ -131,10 +131,17 @@ class TakesResultsFromChildren(GoldenSwitch):
                 self.peers[key] = peer
 
 
+class LooksAtNoSource(GoldenSwitch):
+    """A host may send as anybody."""
+
+    def _route(self, port, frame):
+        return super()._route(0, frame)
+
+
 MUTANTS = [
     AddsTwice, NeverReplays, NeverSendsUpAgain, TakesAnyChunk, KnowsNoGenerations, LetsOldGenerationsIn, SharesSlots,
     TrustsEveryPort, AnswersBeforeAllAreIn, KeepsTheLastExponent, ForgetsTheSaturation, SendsPullsAsPushes,
-    TakesResultsFromChildren,
+    TakesResultsFromChildren, LooksAtNoSource,
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.golden.frames import ECN_CONGESTED, Kind, Packet
 from tests.golden.reasons import Reason
 from tests.golden.switch import GoldenSwitch
-from tests.golden.tables import Address, GroupEntry, JobEntry, PeerEntry, ReplicaEntry, RouteEntry
+from tests.golden.tables import Address, EdgeEntry, GroupEntry, JobEntry, PeerEntry, ReplicaEntry, RouteEntry
 
 IP, MAC = 0x0A800001, 0x02000A800001
 PARENT = Address(port=9, mac=0x99, ip=0x0A800009, udp=9400)
@@ -233,6 +233,17 @@ def test_everything_else_is_routed():
     port, packet = push(1, ip_dst=0x0A000077, ttl=9)
     assert switch.receive(port, packet).emitted == [(6, replace(packet, eth_src=MAC, eth_dst=0x66, ttl=8))]
     assert switch.receive(port, replace(packet, ttl=1)).refused is Reason.TTL
+
+
+@pytest.mark.parametrize("fields", [{}, {"udp_dst": 7000}, {"kind": Kind.RESULT}, {"ttl": 1}], ids=str)
+def test_a_host_sends_on_as_nobody_else(fields):
+    switch = make_switch()
+    switch.write(RouteEntry(0x0A000077, 6, 0x66), insert=True)
+    switch.write(EdgeEntry(1, CHILDREN[1]), insert=True)
+    _, packet = push(1, ip_dst=0x0A000077, ip_src=PARENT.ip, **fields)
+    assert switch.receive(1, packet).refused is Reason.SOURCE
+    assert switch.receive(2, packet).refused in (None, Reason.TTL)  # a port of no host
+    assert switch.receive(1, replace(packet, ip_src=CHILDREN[1])).refused in (None, Reason.TTL)
 
 
 def test_the_controller_sees_some_refused_packets_and_no_duplicates():

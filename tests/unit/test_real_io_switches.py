@@ -9,6 +9,7 @@ import pytest
 from tests.real_io.lab import DEADLINE_S, LANES, SWITCH, Lab, device, eventually, lab, set_route
 
 from p4reduce.fabric import FabricError
+from p4reduce.fabric.racks import JOB
 from p4reduce.fabric.real.io.ports import Udp
 from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.fabric.real.switches import RealSwitches
@@ -137,6 +138,22 @@ def test_refused_frames_go_to_the_controller_and_its_frames_enter_by_its_port():
         with pytest.raises(FabricError, match="5 bytes is not in"):
             net.switches.inject(SWITCH, 510, b"short")
     assert net.switches.packet_ins(SWITCH) == []
+
+
+def test_a_host_sends_to_others_by_its_own_address_only():
+    """A forger at port 1, and one that is behind no port: another process of this machine."""
+    with lab(3) as net, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as process:
+        for forged in (net.datagram(3, 2), net.datagram(3, 2, job=JOB), net.datagram(3, 2, job=9)):
+            net.send(1, forged)
+            process.sendto(forged, net.switches.address(SWITCH, 3))
+        net.send(1, net.push(2, 0, np.ones(LANES, np.int32)))
+        assert net.settle(1) == []
+        assert net.settle(2) == []
+        refused = net.device.counters["IncIngress.refuse.refused"].cells[:, 0]
+        assert {reason: int(count) for reason, count in enumerate(refused) if count} == {8: 1, 16: 3}
+        assert net.counters(3).received_frames == 0
+        net.send(3, net.datagram(3, 2, job=JOB, number=4))
+        assert net.receive(2)[50:54] == b"\0\0\0\4"
 
 
 def test_captures_have_both_directions(tmp_path):

@@ -75,6 +75,9 @@ def _entries(rng: random.Random) -> list[Operation]:
                 TableEntry((Lpm(child_address(child), 32),), "IncIngress.forward.next_hop", next_hop),
             )
         )
+        if rng.random() < 0.7:
+            edge = TableEntry((Exact(child + 1),), "IncIngress.forward.host", (child_address(child),))
+            made.append(Insert("IncIngress.forward.edge", edge))
     anywhere = TableEntry((Lpm(0x0A000000, 8),), "IncIngress.forward.next_hop", (6, 0x0200000000FF))
     made.append(Insert("IncIngress.forward.route", anywhere))
     made += _classes(rng)
@@ -131,6 +134,8 @@ def _stray(rng: random.Random) -> tuple[int, bytes]:
     )
     if rng.random() < 0.4:
         packet = replace(packet, ip_dst=child_address(rng.randrange(CHILDREN + 2)), ttl=rng.choice((64, 1, 0)))
+        if rng.random() < 0.7:
+            packet = replace(packet, ip_src=rng.choice((PARENT_ADDRESS, child_address(rng.randrange(CHILDREN)))))
     return port if rng.random() < 0.9 else rng.randrange(8), _broken(rng, encode(packet))
 
 

@@ -1,1 +1,0 @@
-"""Source text, tokens, macros and syntax trees."""

@@ -1,1 +1,0 @@
-"""Types, and what is checked before anything is made of a program."""
