@@ -12,6 +12,7 @@ PYTHON := $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 endif
 JOBS ?= 2
 TREES ?= 10000
+MUTANTS ?= 100000
 SEED ?= 1
 CASES ?= 50
 PACKAGES := cli cluster control_plane dataplane fabric labs p4src topologies workers
@@ -19,7 +20,7 @@ INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
 
-.PHONY: help install demo test lint types p4 dist dist-test soak bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
+.PHONY: help install demo test lint types p4 docs dist dist-test soak soak-model bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +44,9 @@ p4: $(INSTALLED)  ## compile p4src/ again with p4c-bm2-ss (or Docker): P4C=/path
 
 soak: $(WARM)  ## TREES=10000 random trees against the golden model
 	$(BIN)/python -m tests.golden.soak --trees $(TREES)
+
+soak-model: $(WARM)  ## MUTANTS=100000 mutated P4 programs on both executors, and ten runs of 250 hosts
+	$(BIN)/python -m tests.mutants --count $(MUTANTS) --large 10
 
 bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as a table and CSV in out/bench
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
@@ -110,6 +114,11 @@ conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2
 
 fuzz-bmv2: $(WARM)  ## random cases against BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --cases $(CASES)
+
+docs: $(INSTALLED)  ## the documentation site in out/docs, links checked, with API pages and search (needs PyPI)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open out/docs/index.html"
 
 dist: $(INSTALLED)  ## source distribution and wheel in dist/, as a release has them
 	rm -rf dist

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.plan import Address
-from p4reduce.control_plane.plans.window import ACK_EVERY
+from p4reduce.control_plane.plans.window import ACK_EVERY, with_margin
 from p4reduce.control_plane.predict import Hop, Operation, Traffic, add, predict
 from p4reduce.topologies import Topology
 from p4reduce.workers.endpoints import Endpoints
@@ -74,9 +75,11 @@ def add_endpoints(
     timing: that of the plan's links if absent. congestion: the plan's window, paced as its busiest link, if absent.
     """
     plan = job.plan
+    restrained = congestion is None or congestion.adaptive
     if congestion is None:
         congestion = Congestion(pace_ps=pace_of(plan))
-    maker = _Maker(job, topology, endpoints, queue_frames, first_seq, timing or timing_of(plan), congestion)
+    window = ps_window(plan, queue_frames, restrained=restrained)
+    maker = _Maker(job, topology, endpoints, window, first_seq, timing or timing_of(plan), congestion)
     for worker in plan.workers:
         if plan.ring:
             index = maker.ring(worker)
@@ -116,12 +119,25 @@ def pace_of(plan: Plan) -> int:
     return plan.chunk_ps if plan.chunk_ps > quickest else 0
 
 
+def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
+    """Chunks in flight of each worker of the host-side parameter server.
+
+    What the round trip needs, as trees get it, and at least a share of the queue before the server's link. Workers that
+    are not ``restrained``, neither paced nor adaptive, would fill that queue with more than their share of it. What
+    the server keeps of all its workers is limited.
+    """
+    workers = len(plan.workers)
+    share = queue_frames // workers
+    enough = max(share, with_margin(plan.window_needed)) if restrained else share
+    return max(1, min(plan.window, enough, HOST_WINDOW // workers))
+
+
 @dataclass(frozen=True)
 class _Maker:
     job: Job
     topology: Topology
     endpoints: Endpoints
-    queue_frames: int
+    ps_window: int
     first_seq: int
     timing: Timing
     congestion: Congestion
@@ -182,17 +198,12 @@ class _Maker:
             **self._common,
         )
 
-    def _ps_window(self) -> int:
-        """The workers' windows together must fit the queue before the server's link."""
-        plan = self.job.plan
-        return max(1, min(plan.window, self.queue_frames // len(plan.workers)))
-
     def ps_worker(self, host: str) -> int:
         plan = self.job.plan
         return self.endpoints.add_ps_worker(
             self._link(host),
             host_address(plan.up(host)),
-            window=self._ps_window(),
+            window=self.ps_window,
             members=len(plan.workers),
             timing=self.timing,
             congestion=self.congestion,
@@ -204,7 +215,7 @@ class _Maker:
         assert plan.server is not None  # noqa: S101
         members = [host_address(plan.address(plan.server, worker)) for worker in plan.workers]
         # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
-        remembered = DRIFT * self._ps_window()
+        remembered = max(self.ps_window, min(DRIFT * self.ps_window, HOST_WINDOW // len(members)))
         return self.endpoints.add_ps_server(self._link(plan.server), members, window=remembered, **self._common)
 
 

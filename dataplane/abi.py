@@ -37,6 +37,8 @@ drives them. A driver that cannot do it must refuse such a program, by the names
 
 from typing import Final
 
+DROP_PORT: Final = 511
+
 IN_PORT: Final = 0
 """ingress port, 0..511"""
 IN_TIME_US: Final = 1
@@ -80,13 +82,26 @@ EG_OUT_RECIRCULATE: Final = 28
 EG_OUT_CLONE_PRIORITY: Final = 29
 """the priority that an egress clone keeps, 0 where its field list has none"""
 
+INGRESS_DROPS: Final = {
+    OUT_EGRESS_SPEC: DROP_PORT,
+    OUT_MCAST_GRP: 0,
+    OUT_PRIORITY: 0,
+    OUT_CLONE: 0,
+    OUT_CLONE_LIST: 0,
+    OUT_RESUBMIT: 0,
+    OUT_DIGEST: 0,
+}
+"""Cells after ingress of a packet that went round too often (limits.MAX_STEPS): whatever it left is forgotten."""
+
+NOTHING_NOTED: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULATE: 0}
+"""Alike after egress."""
+
 IO_CELLS: Final = 32
 """length of the io array, int64"""
 
 MAX_FRAME_BYTES: Final = 9216
 """longest frame that a device takes, without FCS"""
 
-DROP_PORT: Final = 511
 MAX_PORT: Final = 511
 INSTANCE_NORMAL: Final = 0
 INSTANCE_INGRESS_CLONE: Final = 1

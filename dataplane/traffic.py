@@ -165,7 +165,9 @@ class Journey:
                     self._copies.extend(_Copy(clone, *target) for target in targets)
         if out is None:
             return
-        if recirculate:
+        if recirculate and len(out) > abi.MAX_FRAME_BYTES:
+            _LOG.warning("%s: a recirculated packet of %d bytes is too long; dropped", self._device.name, len(out))
+        elif recirculate:
             kept = self._runner.kept()
             self._arrivals.append(_Arrival(out, abi.INSTANCE_RECIRCULATED, recirculate, kept))
         else:

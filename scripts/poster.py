@@ -5,7 +5,7 @@
     python scripts/poster.py --scenarios germany50 --sizes 3,15 --seeds 0..4 --policies spff,steiner
     python scripts/poster.py --dask tcp://scheduler:8786            over the machines of a Dask cluster
 
-Writes runs.csv (a row for each task), points.csv, selection.csv, swaps.csv,
+Writes runs.csv (a row for each task), points.csv, sensitivity.csv, weights.csv, selection.csv, swaps.csv,
 overlapping.csv, result.json, figures/ and report.html. The
 exit code is 1 when something that must hold does not.
 """
@@ -24,6 +24,13 @@ from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.report.poster import HEADLINE_COLUMNS, headline_rows, write_poster_report
+from p4reduce.cli.report.poster_sensitivity import (
+    SENSITIVITY_COLUMNS,
+    WEIGHT_COLUMNS,
+    failing_rates,
+    sensitivity_rows,
+    weight_rows,
+)
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.poster.experiment import PosterResult, run_poster
 from p4reduce.cluster.poster.files import write_files
@@ -59,6 +66,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--add-ps", type=int, help="in which the global model's host adds an element of a model, ps")
     made.add_argument("--shares", help="shares of capable switches: 0.25,0.5; 'none'")
     made.add_argument("--share-seeds", type=int, help="seeds used for them")
+    made.add_argument("--share-choosers", help="who chooses them: random,soar")
+    made.add_argument("--access-rates", help="rates of hosts' links to try: 10G,40G,100G; 'none'")
+    made.add_argument("--access-elements", help="model sizes to try with each, float32: 61706,1M")
+    made.add_argument("--delays", help="of all links, to try: 1us,200us,real (the distances of the graph); 'none'")
+    made.add_argument("--delay-elements", help="model sizes to try with each")
+    made.add_argument("--sensitivity-tasks", type=int, help="tasks for each rate and delay")
+    made.add_argument("--lambdas", help="shares of bandwidth in the links' weights to try: 0,0.9; 'none'")
+    made.add_argument("--lambda-seeds", type=int, help="seeds used for them")
     made.add_argument("--overlap-seeds", type=int, help="seeds for tasks that all communicate at once; 0: none")
     made.add_argument("--overlap-tasks", type=int, help="how many do")
     made.add_argument("--flow-factor", type=int, help="size of the model that checks the flow-level model; 0: none")
@@ -80,6 +95,8 @@ def parser() -> argparse.ArgumentParser:
 _LISTS: Final[Mapping[str, Callable[[str, str], Sequence[float]]]] = {
     "sizes": integers,
     "seeds": integers,
+    "access_elements": integers,
+    "delay_elements": integers,
     "swap_detours": floats,
     "swap_rounds": integers,
     "swap_thresholds": floats,
@@ -101,6 +118,8 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
             "demand_bps",
             "add_ps",
             "share_seeds",
+            "sensitivity_tasks",
+            "lambda_seeds",
             "overlap_seeds",
             "overlap_tasks",
             "flow_factor",
@@ -129,8 +148,11 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
             changes[field] = tuple(kind(text, flag))
     if given.swap_networks:
         changes["swap_networks"] = tuple(_lossy(text) for text in texts(given.swap_networks, "--swap-networks"))
-    if given.shares:
-        changes["shares"] = () if given.shares == "none" else tuple(floats(given.shares, "--shares"))
+    if given.share_choosers:
+        changes["share_choosers"] = tuple(texts(given.share_choosers, "--share-choosers"))
+    for field, some in (("shares", floats), ("lambdas", floats), ("access_rates", texts), ("delays", texts)):
+        if text := getattr(given, field):
+            changes[field] = () if text == "none" else tuple(some(text, f"--{field.replace('_', '-')}"))
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -157,6 +179,13 @@ def _scenario(text: str) -> Scenario:
 def show(result: PosterResult, output: Output) -> None:
     """The headline, the flow-level model's error, and what must hold."""
     output.table(list(HEADLINE_COLUMNS), [list(row) for row in headline_rows(result)])
+    packets = [row for row, point in zip(sensitivity_rows(result), result.sensitivity, strict=True) if point.megabytes]
+    if packets:
+        output.table(list(SENSITIVITY_COLUMNS), [list(row) for row in packets])
+    for text in failing_rates(result):
+        output.note(text)
+    if result.weights:
+        output.table(list(WEIGHT_COLUMNS), [list(row) for row in weight_rows(result)])
     for model in result.flow:
         output.note(
             f"flow-level model, {model.policy}: factor {model.factor:.4f}; error against packets of "

@@ -5,6 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from p4reduce.cli.report.poster_sensitivity import (
+    SENSITIVITY_COLUMNS,
+    WEIGHT_COLUMNS,
+    failing_rates,
+    sensitivity_rows,
+    weight_rows,
+)
 from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
 from p4reduce.cli.report.svg import Markup, element, join, void
 from p4reduce.cluster.poster.experiment import PosterResult
@@ -15,6 +22,9 @@ from p4reduce.cluster.poster.statistics import Point
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 TITLE: Final = "Flexible scheduling of AI tasks: the poster on packets"
 SAYS: Final = {
+    "access": "Faster hosts' links: bytes saved stay, total latency saved does not.",
+    "delays": "Longer links: time, and time over the bound.",
+    "weights": "What lambda does where links are unequal and loaded.",
     "fig3a-latency": "Total latency against number of local models; error bars: 95 % confidence.",
     "fig3b-bandwidth": "Bytes on all links, counted on packets; error bars: 95 % confidence.",
     "components": "Training, communication, and adding up at the global model's host.",
@@ -60,6 +70,7 @@ def poster_page(result: PosterResult, figures: Mapping[str, Path]) -> str:
         element("h2", f"{max(result.settings.sizes)} local models: ours, the poster's, the bound"),
         _headline(result),
         *_figures(figures),
+        *_sensitivity(result),
         *_swaps(result),
         *_overlapping(result),
         *_background(result),
@@ -117,18 +128,18 @@ def headline_rows(result: PosterResult) -> list[tuple[str, ...]]:
     most = max(result.settings.sizes)
     training = result.training_ps / 1e9
     rows: list[tuple[str, ...]] = [
-        ("the poster", "fixed (spff)", f"{POSTER_SPFF_MS:.2f}", "-", "-", "-", "-"),
-        ("the poster", "flexible", f"{POSTER_FLEXIBLE_MS:.2f}", "-", f"{-100 * POSTER_SAVING:.1f} %", "-", "-"),
+        ("the poster", "fixed (spff)", "-", "-", f"{POSTER_SPFF_MS:.2f}", "-", "-"),
+        ("the poster", "flexible", "-", "-", f"{POSTER_FLEXIBLE_MS:.2f}", "-", f"{-100 * POSTER_SAVING:.1f} %"),
     ]
     return rows + [
         (
             point.scenario,
             point.policy,
+            f"{point.megabytes:.2f}",
+            "-" if point.policy == SPFF else _share(point.bytes_saving),
             f"{point.total_ms:.3f}",
             f"{training + point.bound_ms:.3f}",
             "-" if point.policy == SPFF else _share(point.total_saving),
-            f"{point.megabytes:.2f}",
-            "-" if point.policy == SPFF else _share(point.bytes_saving),
         )
         for point in result.points
         if point.size == most
@@ -138,10 +149,10 @@ def headline_rows(result: PosterResult) -> list[tuple[str, ...]]:
 HEADLINE_COLUMNS: Final = (
     "network",
     "policy",
+    "MB on links",
+    "against spff",
     "total, ms",
     "training + bound, ms",
-    "against spff",
-    "MB on links",
     "against spff ",
 )
 
@@ -237,6 +248,17 @@ def _overlapping(result: PosterResult) -> list[Markup]:
     ]
     columns = ("network", "policy", "tasks", "alone, ms", "at once, ms", "slowest at once, ms")
     return [element("h2", "Tasks that communicate at the same time"), _table(columns, rows)] if rows else []
+
+
+def _sensitivity(result: PosterResult) -> list[Markup]:
+    parts: list[Markup] = []
+    if result.sensitivity:
+        parts.append(element("h2", "What figures depend on"))
+        parts += [element("p", text, class_="soft") for text in failing_rates(result)]
+        parts.append(_table(SENSITIVITY_COLUMNS, sensitivity_rows(result)))
+    if result.weights:
+        parts += [element("h2", "Bandwidth against latency (lambda)"), _table(WEIGHT_COLUMNS, weight_rows(result))]
+    return parts
 
 
 def _background(result: PosterResult) -> list[Markup]:

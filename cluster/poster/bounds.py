@@ -41,6 +41,8 @@ class Phase:
     spans: Mapping[Hop, Span]
     one_ps: int
     """what a chunk alone takes"""
+    farthest_ps: int
+    """what a frame alone takes on the longest way"""
 
     def lasts(self, chunks: int) -> int:
         """Least time for so many chunks."""
@@ -53,6 +55,8 @@ class Limits:
 
     bound_ps: int
     """lower bound of a round"""
+    ordered_ps: int
+    """the same where hosts add up and the server answers all workers of a chunk before those of the next"""
     chunk_ps: int
     """by how much it grows with one more chunk: what that takes on the busiest link"""
 
@@ -78,7 +82,22 @@ def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
     for phase in (up, down):
         for hop, span in phase.spans.items():
             per_chunk[hop] += span.copies * span.time_ps
-    return Limits(max(times), max(per_chunk.values()))
+    bound = max(times)
+    return Limits(bound, max(bound, _ordered(plan, up, down, count)), max(per_chunk.values()))
+
+
+def _ordered(plan: Plan, up: Phase, down: Phase, count: int) -> int:
+    """Least time of a host-side server that answers chunk by chunk; 0 for aggregation in the network.
+
+    Nothing goes down before the first chunk has come up from the farthest worker, U_1. The last chunk's first answer
+    leaves behind n(C - 1) others, and may be the one for the farthest worker: T >= U_1 + n(C - 1) t + D. In any order
+    the farthest worker's answers could all leave first; where the way is long against n * S that is what tells
+    ``bound_ps`` and this apart.
+    """
+    if plan.in_network or plan.server is None:
+        return 0
+    own = down.spans[(plan.server, 1)]
+    return up.one_ps + (count - 1) * own.copies * own.time_ps + down.farthest_ps
 
 
 class _Edges:
@@ -128,7 +147,8 @@ def _up(plan: Plan, length: int) -> Phase:
         head = min(when(child) + before for (child, _), before, _ in crossing)
         tail = min(after + to_top(parent) for (_, parent), _, after in crossing)
         spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
-    return Phase(spans, when(plan.server or plan.root))
+    top = when(plan.server or plan.root)
+    return Phase(spans, top, top)
 
 
 def _down(plan: Plan, length: int) -> Phase:
@@ -156,7 +176,8 @@ def _down(plan: Plan, length: int) -> Phase:
         head = min(when(parent) + before for (parent, _), before, _ in crossing)
         tail = min(after + to_last(child) for (_, child), _, after in crossing)
         spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
-    return Phase(spans, max(*(span.lasts(1) for span in spans.values()), *(when(worker) for worker in plan.workers)))
+    longest = max(when(worker) for worker in plan.workers)
+    return Phase(spans, max(longest, *(span.lasts(1) for span in spans.values())), longest)
 
 
 def _children(plan: Plan) -> dict[str, list[str]]:

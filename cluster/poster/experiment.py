@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from p4reduce.cluster.poster.claims import Claim, claims
@@ -16,16 +17,18 @@ from p4reduce.cluster.poster.overlapping import (
     run_overlapping,
 )
 from p4reduce.cluster.poster.parallel import Progress, in_parallel, rarely_collecting
+from p4reduce.cluster.poster.sensitivity import SensitivityPoint, sensitivity_points, variations
 from p4reduce.cluster.poster.settings import SPFF, PosterSettings
 from p4reduce.cluster.poster.statistics import Point, calibrate, points
 from p4reduce.cluster.poster.swaps import SwapResult, SwapRow, SwapUnit, run_swaps, swap_units
 from p4reduce.cluster.poster.units import Row, Unit, UnitResult, run_unit, units_of
+from p4reduce.cluster.poster.weighing import WeightResult, WeightRow, WeightUnit, run_weights, weight_units
 from p4reduce.cluster.programs import bundled
 from p4reduce.cluster.provenance import provenance
 from p4reduce.cluster.selection.experiment import SelectionPoint, SelectionResult, SelectionUnit, run_selection
 
-Piece = Unit | SelectionUnit | SwapUnit | OverlapUnit
-Found = UnitResult | SelectionResult | SwapResult | OverlapResult
+Piece = Unit | SelectionUnit | SwapUnit | OverlapUnit | WeightUnit
+Found = UnitResult | SelectionResult | SwapResult | OverlapResult | WeightResult
 SHARED_POLICIES = ("overlay-mst", "steiner")
 """whose trees change with the share of capable switches"""
 FLOW_POLICIES = (SPFF, "overlay-mst", "steiner")
@@ -36,6 +39,8 @@ class SharePoint:
     """A point of the figure over the share of capable switches."""
 
     share: float
+    chooser: str
+    """how the capable switches were chosen"""
     point: Point
 
 
@@ -50,6 +55,10 @@ class PosterResult:
     rows: tuple[Row, ...]
     points: tuple[Point, ...]
     shares: tuple[SharePoint, ...]
+    sensitivity: tuple[SensitivityPoint, ...]
+    """other rates of hosts' links, model sizes and delays"""
+    weights: tuple[WeightRow, ...]
+    """other lambdas"""
     flow: tuple[FlowModel, ...]
     selection: tuple[SelectionPoint, ...]
     swaps: tuple[SwapRow, ...]
@@ -71,21 +80,34 @@ def run_poster(
     settings: PosterSettings, *, jobs: int = 1, dask: str | None = None, progress: Progress | None = None
 ) -> PosterResult:
     """Run the experiment; the same settings give the same result on every machine, however it is spread."""
-    main, shared, large = units_of(settings), _share_units(settings), _flow_units(settings)
+    varied = variations(settings)
     chosen = [SelectionUnit(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
+    main = units_of(settings)
     # Pieces that take longest come first, so that no core waits for the last one.
-    pieces: list[Piece] = [*swap_units(settings), *main, *large, *shared, *overlap_units(settings), *chosen]
-    found = in_parallel(_run, pieces, jobs=jobs, dask=dask, progress=progress, label="scenario and seed")
-    results = [one for one in found if isinstance(one, UnitResult)]
-    rows = [row for one in results[: len(main)] for row in one.rows]
-    rows.sort(key=_order(settings))
+    groups: dict[str, Sequence[Piece]] = {
+        "swaps": swap_units(settings),
+        "weights": weight_units(settings),
+        "main": main,
+        "varied": [variation.unit for variation in varied],
+        "large": _flow_units(settings),
+        "shared": _share_units(settings),
+        "overlapping": overlap_units(settings),
+        "selection": chosen,
+    }
+    pieces = [piece for group in groups.values() for piece in group]
+    answers = iter(in_parallel(_run, pieces, jobs=jobs, dask=dask, progress=progress, label="scenario and seed"))
+    found: dict[str, list[Any]] = {name: list(islice(answers, len(group))) for name, group in groups.items()}
+    differences = [
+        text
+        for name in ("main", "varied", "large", "shared", "weights", "swaps", "overlapping")
+        for one in found[name]
+        for text in one.differences
+    ]
+    rows = sorted(_rows(found["main"]), key=_order(settings))
+    share_rows, large_rows = _rows(found["shared"]), _rows(found["large"])
     training_ps = calibrate(rows, settings)
     summary = points(rows, training_ps)
-    swapped = [one for one in found if isinstance(one, SwapResult)]
-    overlapped = [one for one in found if isinstance(one, OverlapResult)]
-    differences = [text for part in (results, swapped, overlapped) for one in part for text in one.differences]
-    share_rows = [row for one in results[len(main) + len(large) :] for row in one.rows]
-    large_rows = [row for one in results[len(main) : len(main) + len(large)] for row in one.rows]
+    sensitivity = sensitivity_points(settings, varied, [one.rows for one in found["varied"]], training_ps)
     return PosterResult(
         settings=settings,
         provenance=provenance(bundled(settings.lanes), settings.seeds[0]),
@@ -94,12 +116,14 @@ def run_poster(
         points=tuple(summary),
         shares=tuple(_share_points(settings, rows, share_rows, training_ps)),
         flow=tuple(_flow(settings, rows, large_rows)),
-        selection=tuple(point for one in found if isinstance(one, SelectionResult) for point in one.points),
-        swaps=tuple(row for one in swapped for row in one.rows),
-        overlapping=tuple(row for one in overlapped for row in one.rows),
-        background=_background(main, results),
+        sensitivity=tuple(sensitivity),
+        weights=tuple(row for one in found["weights"] for row in one.rows),
+        selection=tuple(point for one in found["selection"] for point in one.points),
+        swaps=tuple(row for one in found["swaps"] for row in one.rows),
+        overlapping=tuple(row for one in found["overlapping"] for row in one.rows),
+        background=_background(main, found["main"]),
         differences=tuple(differences),
-        claims=tuple(claims(settings, rows, summary, differences)),
+        claims=tuple(claims(settings, rows, summary, differences, share_rows=share_rows, sensitivity=sensitivity)),
     )
 
 
@@ -107,9 +131,15 @@ def _run(piece: Piece) -> Found:
     with rarely_collecting():
         if isinstance(piece, SwapUnit):
             return run_swaps(piece)
+        if isinstance(piece, WeightUnit):
+            return run_weights(piece)
         if isinstance(piece, OverlapUnit):
             return run_overlapping(piece)
         return run_selection(piece) if isinstance(piece, SelectionUnit) else run_unit(piece)
+
+
+def _rows(results: Iterable[UnitResult]) -> list[Row]:
+    return [row for one in results for row in one.rows]
 
 
 def _order(settings: PosterSettings) -> Any:
@@ -124,11 +154,13 @@ def _order(settings: PosterSettings) -> Any:
 
 
 def _share_units(settings: PosterSettings) -> list[Unit]:
-    sizes = (max(settings.sizes),)
+    """Few local models too: with few capable switches these may find none on their way."""
+    sizes = tuple(dict.fromkeys((*(size for size in settings.sizes if size > 1), max(settings.sizes))))
     policies = tuple(name for name in SHARED_POLICIES if name in settings.policies)
     return [
-        Unit(settings, settings.calibrated_in, seed, sizes, policies, share)
+        Unit(settings, settings.calibrated_in, seed, (min(sizes), max(sizes)), policies, share, chooser)
         for share in settings.shares
+        for chooser in settings.share_choosers
         for seed in settings.seeds[: settings.share_seeds]
         if policies
     ]
@@ -145,19 +177,22 @@ def _flow_units(settings: PosterSettings) -> list[Unit]:
 def _share_points(
     settings: PosterSettings, rows: Sequence[Row], share_rows: Sequence[Row], training_ps: int
 ) -> list[SharePoint]:
-    """Shares from 0 (spff: nobody aggregates) to 1, over the same tasks."""
+    """Shares from 0 (spff: nobody aggregates) to 1, over the same tasks with the most local models."""
     if not share_rows:
         return []
     seeds = settings.seeds[: settings.share_seeds]
     scenario, size = settings.calibrated_in.name, max(settings.sizes)
     same = [row for row in rows if row.scenario == scenario and row.size == size and row.seed in seeds]
     fixed = [row for row in same if row.policy == SPFF]
-    found = [SharePoint(0.0, point) for point in points(fixed, training_ps)]
-    for share in sorted({row.capable for row in share_rows}):
-        own = [row for row in share_rows if row.capable == share]
-        found += [SharePoint(share, point) for point in points([*own, *fixed], training_ps) if point.policy != SPFF]
-    whole = [row for row in same if row.policy in (*SHARED_POLICIES, SPFF)]
-    return found + [SharePoint(1.0, point) for point in points(whole, training_ps) if point.policy != SPFF]
+    whole = [row for row in same if row.policy in SHARED_POLICIES]
+    found: list[SharePoint] = []
+    for chooser in settings.share_choosers:
+        found += [SharePoint(0.0, chooser, point) for point in points(fixed, training_ps)]
+        for share in (*sorted(settings.shares), 1.0):
+            own = [row for row in share_rows if (row.capable, row.chooser, row.size) == (share, chooser, size)]
+            some = points([*(whole if share == 1 else own), *fixed], training_ps)
+            found += [SharePoint(share, chooser, point) for point in some if point.policy != SPFF]
+    return found
 
 
 def _flow(settings: PosterSettings, rows: Sequence[Row], large: Sequence[Row]) -> list[FlowModel]:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from p4reduce.cluster.poster.experiment import PosterResult
 from p4reduce.cluster.poster.flow_model import MODELS
 from p4reduce.cluster.poster.overlap_figure import draw_overlapping
+from p4reduce.cluster.poster.sensitivity_figure import draw_access, draw_delays, draw_weights
 from p4reduce.cluster.poster.settings import (
     ECMP,
     POSTER_FLEXIBLE_MS,
@@ -62,8 +63,11 @@ def draw_all(result: PosterResult, folder: Path) -> dict[str, Path]:
         Name -> PNG file.
     """
     makers: dict[str, Callable[[PosterResult], Figure | None]] = {
-        "fig3a-latency": _latency,
         "fig3b-bandwidth": _bandwidth,
+        "fig3a-latency": _latency,
+        "access": draw_access,
+        "delays": draw_delays,
+        "weights": draw_weights,
         "components": _components,
         "communication": _communication,
         "ablation": _ablation,
@@ -202,16 +206,17 @@ def _capable(result: PosterResult) -> Figure | None:
     for place, (title, value) in enumerate(panels):
         axis = figure.add_subplot(1, 2, place + 1)
         for policy in dict.fromkeys(one.point.policy for one in result.shares if one.point.policy != SPFF):
-            own = [one for one in result.shares if one.point.policy in (policy, SPFF)]
-            colour, marker, line = STYLES[policy]
-            axis.plot(
-                [100 * one.share for one in own],
-                [value(one.point) for one in own],
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                label=policy,
-            )
+            for chooser, line in zip(result.settings.share_choosers, ("-", "--"), strict=False):
+                own = [one for one in result.shares if one.point.policy in (policy, SPFF) and one.chooser == chooser]
+                colour, marker, _ = STYLES.get(policy, _UNKNOWN)
+                axis.plot(
+                    [100 * one.share for one in own],
+                    [value(one.point) for one in own],
+                    color=colour,
+                    marker=marker,
+                    linestyle=line,
+                    label=f"{policy}, {chooser}",
+                )
         axis.set_xlabel("switches that can aggregate, % (0: spff)")
         axis.set_title(title)
         axis.set_ylim(bottom=0)

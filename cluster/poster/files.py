@@ -10,14 +10,16 @@ from typing import Any
 from p4reduce.cluster.poster.experiment import PosterResult
 from p4reduce.cluster.poster.figures import draw_all
 from p4reduce.cluster.poster.overlapping import OverlapRow
+from p4reduce.cluster.poster.sensitivity import SensitivityPoint
 from p4reduce.cluster.poster.statistics import Point
 from p4reduce.cluster.poster.swaps import SwapRow
 from p4reduce.cluster.poster.units import Row
+from p4reduce.cluster.poster.weighing import WeightRow
 from p4reduce.cluster.selection.experiment import SelectionPoint
 
 
 def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[str, Path]]:
-    """Write runs.csv, points.csv, selection.csv, swaps.csv, overlapping.csv, result.json and figures/ into a folder.
+    """Write runs.csv, points.csv, what else was run as CSV, result.json and figures/ into a folder.
 
     Returns
     -------
@@ -26,6 +28,10 @@ def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[st
     """
     folder.mkdir(parents=True, exist_ok=True)
     tables = [_table(folder / "runs.csv", Row, result.rows), _table(folder / "points.csv", Point, result.points)]
+    if result.sensitivity:
+        tables.append(_table(folder / "sensitivity.csv", SensitivityPoint, result.sensitivity))
+    if result.weights:
+        tables.append(_table(folder / "weights.csv", WeightRow, result.weights))
     if result.selection:
         tables.append(_table(folder / "selection.csv", SelectionPoint, result.selection))
     if result.swaps:

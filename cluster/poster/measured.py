@@ -27,6 +27,8 @@ class Measured:
     """from the local models' start to the last of them that has its new weights"""
     bound_ps: int
     """the least that these trees allow (:mod:`~p4reduce.cluster.poster.bounds`)"""
+    ordered_ps: int
+    """the least where a host-side server answers chunk by chunk; equal to ``bound_ps`` for trees"""
     bytes: int
     """on all links, resends included"""
     first_bytes: int
@@ -84,6 +86,7 @@ def count_round(
     measured = Measured(
         communication_ps=communication_ps,
         bound_ps=sum(one.bound_ps for one in allowed),
+        ordered_ps=sum(one.ordered_ps for one in allowed),
         bytes=first + resent,
         first_bytes=first,
         predicted_bytes=sum(traffic.bytes for traffic in predicted.values()),

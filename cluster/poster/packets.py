@@ -17,8 +17,11 @@ from p4reduce.cluster.programs import P4Files, bundled
 from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.check import compare_counters
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.frames import chunks
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.window import power_of_two
 from p4reduce.control_plane.predict import Hop, Operation, Traffic, add
+from p4reduce.control_plane.resources import SLOTS
 from p4reduce.control_plane.scheduling.policy import Decision
 from p4reduce.control_plane.scheduling.requests import plan_requests
 from p4reduce.fabric import Endpoints as FabricEndpoints
@@ -218,8 +221,11 @@ class TaskNetwork:
         controller = self._switches.controller
         plans: list[Plan] = []
         try:
-            for request in plan_requests(decision, job=job, lanes=self.lanes):
-                plan = controller.plan(request)
+            requests = plan_requests(decision, job=job, lanes=self.lanes)
+            # Two trees of a task share a switch's slots; and no more than the whole model is ever in flight.
+            most = min(power_of_two(2 * chunks(self.elements, self.lanes)), SLOTS // power_of_two(len(requests)))
+            for request in requests:
+                plan = controller.plan(replace(request, max_slots=most))
                 # Without aggregation more than this in flight only queues up before the global model's link.
                 plans.append(plan if plan.in_network else replace(plan, window=plan.window_needed))
         except PlanError:
@@ -228,7 +234,7 @@ class TaskNetwork:
             if alone:
                 raise
             return None
-        if any(plan.slots_limited for plan in plans) and not alone:
+        if any(plan.slots_limited and plan.slots < most for plan in plans) and not alone:
             for plan in plans:
                 controller.release(plan)
             return None

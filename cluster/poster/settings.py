@@ -5,6 +5,7 @@ from typing import Final
 
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.topologies import Topology, load
+from p4reduce.topologies.units import parse_delay, parse_rate
 
 POSTER_SPFF_MS: Final = 2.3
 """total latency of the fixed scheduler at 15 local models, as the poster says"""
@@ -71,6 +72,8 @@ SCENARIOS: Final = {
 }
 """The networks of the experiment."""
 
+CHOOSERS: Final = ("random", "soar")
+"""of capable switches"""
 SPFF: Final = "spff"
 ECMP: Final = "spff-ecmp"
 ROUTES_ONLY: Final = "mst-routes"
@@ -116,6 +119,24 @@ class PosterSettings:
         that is not done.
     share_seeds : int
         The first so many seeds are used for them.
+    share_choosers : tuple of str
+        How the capable switches are chosen: ``random``, ``soar`` (:mod:`~p4reduce.cluster.poster.capable`).
+    access_rates : tuple of str
+        Rates of hosts' links that are tried in the reference scenario, with the most local models.
+    access_elements : tuple of int
+        Model sizes that are tried with each of them, on packets.
+    delays : tuple of str
+        Delays of all links that are tried in the reference scenario; ``real``: the distances of the graph, tried in
+        every wide-area scenario.
+    delay_elements : tuple of int
+        Model sizes that are tried with each of them.
+    sensitivity_tasks : int
+        Tasks for each rate and delay, of the first seed.
+    lambdas : tuple of float
+        Shares of bandwidth in the links' weights that are tried in the scenario of
+        :data:`~p4reduce.cluster.poster.weighing.CROWDED`.
+    lambda_seeds : int
+        The first so many seeds are used for them.
     flow_factor : int
         The flow-level model is held against packets of a model so many times as large; 0: no flow-level model.
     selection_seeds : int
@@ -138,7 +159,7 @@ class PosterSettings:
 
     scenarios: tuple[Scenario, ...] = tuple(SCENARIOS.values())
     policies: tuple[str, ...] = POLICIES
-    sizes: tuple[int, ...] = (3, 6, 9, 12, 15)
+    sizes: tuple[int, ...] = (1, 3, 6, 9, 12, 15)
     tasks: int = 30
     seeds: tuple[int, ...] = tuple(range(10))
     exact_seeds: int = 2
@@ -148,8 +169,16 @@ class PosterSettings:
     lanes: int = 256
     demand_bps: int = 250_000_000
     add_ps: int = 200
-    shares: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75)
-    share_seeds: int = 3
+    shares: tuple[float, ...] = (0.04, 0.1, 0.25, 0.5)
+    share_seeds: int = 2
+    share_choosers: tuple[str, ...] = ("random", "soar")
+    access_rates: tuple[str, ...] = ("10G", "25G", "40G", "100G", "200G", "400G")
+    access_elements: tuple[int, ...] = (LENET_5, 4 * LENET_5)
+    delays: tuple[str, ...] = ("1us", "10us", "50us", "200us", "1ms", "real")
+    delay_elements: tuple[int, ...] = (LENET_5, 16 * LENET_5)
+    sensitivity_tasks: int = 4
+    lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
+    lambda_seeds: int = 1
     overlap_seeds: int = 1
     overlap_tasks: int = 16
     flow_factor: int = 4
@@ -173,6 +202,23 @@ class PosterSettings:
             raise ClusterError(f"shares: {self.shares}: each must lie between 0 and 1")
         if self.add_ps < 0:
             raise ClusterError(f"add_ps: {self.add_ps}: must be at least 0")
+        for field, texts, parsed in (
+            ("access_rates", self.access_rates, parse_rate),
+            ("delays", [text for text in self.delays if text != "real"], parse_delay),
+        ):
+            for text in texts:
+                try:
+                    parsed(text)
+                except ValueError as error:
+                    raise ClusterError(f"{field}: {error}") from None
+        if not all(0 <= value <= 1 for value in self.lambdas):
+            raise ClusterError(f"lambdas: {self.lambdas}: each must lie between 0 and 1")
+        if self.sensitivity_tasks < 1:
+            raise ClusterError(f"sensitivity_tasks: {self.sensitivity_tasks}: need at least 1")
+        if min(*self.access_elements, *self.delay_elements, 1) < 1:
+            raise ClusterError("access_elements, delay_elements: a model has at least one parameter")
+        if unknown := [name for name in self.share_choosers if name not in CHOOSERS]:
+            raise ClusterError(f"share_choosers: {unknown[0]!r} is none of {', '.join(CHOOSERS)}")
         if self.overlap_tasks < 1:
             raise ClusterError(f"overlap_tasks: {self.overlap_tasks}: need at least 1")
         if self.tasks < 1 or min(self.sizes) < 1:
@@ -203,6 +249,11 @@ QUICK: Final = PosterSettings(
     seeds=(0,),
     exact_seeds=0,
     shares=(),
+    access_rates=(),
+    delays=("200us",),
+    delay_elements=(LENET_5,),
+    sensitivity_tasks=1,
+    lambdas=(),
     overlap_seeds=1,
     overlap_tasks=4,
     flow_factor=0,

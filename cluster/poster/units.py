@@ -5,21 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from p4reduce.cluster.errors import ClusterError
+from p4reduce.cluster.poster.capable import with_share
 from p4reduce.cluster.poster.least import least_bytes
 from p4reduce.cluster.poster.measured import Measured
 from p4reduce.cluster.poster.packets import TaskNetwork, task_network
 from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import EXPLAINING, PosterSettings, Scenario
-from p4reduce.cluster.poster.tasks import tasks_of
+from p4reduce.cluster.poster.tasks import draw_tasks, tasks_of
 from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
 from p4reduce.control_plane.plans.problem import Layout, TreeLayout
 from p4reduce.control_plane.scheduling.policy import Decision, Policy, Rejection
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.topologies import Topology, with_capable
 
 FINISHED = "finished"
 REJECTED = "rejected"
@@ -32,6 +29,8 @@ class Row:
     scenario: str
     capable: float
     """share of switches that can aggregate"""
+    chooser: str
+    """how these were chosen"""
     size: int
     """local models"""
     seed: int
@@ -44,6 +43,8 @@ class Row:
     """one tree for upload and broadcast"""
     communication_ps: int
     bound_ps: int
+    ordered_ps: int
+    """lower bound where a host-side server answers chunk by chunk; for trees that is ``bound_ps``"""
     bytes: int
     first_bytes: int
     predicted_bytes: int
@@ -68,6 +69,7 @@ class Unit:
     sizes: tuple[int, ...]
     policies: tuple[str, ...]
     capable: float = 1.0
+    chooser: str = "random"
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ def run_unit(unit: Unit) -> UnitResult:
     all of them: the network is deterministic, and tasks take turns.
     """
     settings, scenario = unit.settings, unit.scenario
-    topology = _with_share(scenario.build(), unit.capable, unit.seed)
+    whole = scenario.build()
+    drawn = draw_tasks(whole, settings, unit.seed, max(unit.sizes))
+    topology = with_share(whole, unit.capable, unit.seed, unit.chooser, drawn)
     profile = HostProfile(add_ps=settings.add_ps)
     hosts = ComputingManager(topology, {host.name: profile for host in topology.hosts})
     rows: list[Row] = []
@@ -120,7 +124,7 @@ def run_unit(unit: Unit) -> UnitResult:
             least = [least_bytes(task, topology, settings.lanes) if "exact" in decided else 0 for task in tasks]
             for name, answers in decided.items():
                 for task, answer, bound in zip(tasks, answers, least, strict=True):
-                    found = None if isinstance(answer, Rejection) else measured[_key(answer)]
+                    found = None if isinstance(answer, Rejection) else measured[trees_key(answer)]
                     rows.append(replace(_row(unit, hosts, task, name, answer, found), least_bytes=bound))
             differences += [
                 f"{scenario.name}, seed {unit.seed}, {size} local models: {text}"
@@ -150,7 +154,7 @@ def _measure(network: TaskNetwork, decided: Iterable[Sequence[Decision | Rejecti
     for answers in decided:
         for answer in answers:
             if isinstance(answer, Decision):
-                once.setdefault(_key(answer), answer)
+                once.setdefault(trees_key(answer), answer)
     return dict(zip(once, network.run(list(once.values())), strict=True))
 
 
@@ -160,19 +164,7 @@ def _policies(settings: PosterSettings, seed: int) -> tuple[str, ...]:
     return tuple(name for name in settings.policies if place < seeds.get(name, len(settings.seeds)))
 
 
-def _with_share(topology: Topology, share: float, seed: int) -> Topology:
-    """The topology with only a share of its switches capable: the first of a random order, the same for every share."""
-    if share >= 1:
-        return topology
-    names = [switch.name for switch in topology.switches]
-    order = np.random.Generator(np.random.Philox(key=[seed, 0xCA])).permutation(len(names))
-    chosen = [names[place] for place in order[: round(share * len(names))]]
-    if not chosen:
-        raise ClusterError(f"capable: a share of {share} of {len(names)} switches is none; use policy spff")
-    return with_capable(topology, chosen)
-
-
-def _key(decision: Decision) -> Any:
+def trees_key(decision: Decision) -> Any:
     """Equal for the same task with the same trees, whoever decided them."""
     return decision.task.name, _layout_key(decision.upload), _layout_key(decision.broadcast)
 
@@ -196,6 +188,7 @@ def _row(
     return Row(
         scenario=unit.scenario.name,
         capable=unit.capable,
+        chooser=unit.chooser,
         size=size,
         seed=unit.seed,
         task=task.name,

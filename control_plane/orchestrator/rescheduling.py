@@ -1,7 +1,7 @@
 """When the network or the tasks change: does a running task need other trees, and are they worth the interruption?"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.orchestrator.executor import Role
@@ -12,6 +12,7 @@ from p4reduce.control_plane.orchestrator.tradeoff import TradeOff, same_tree, we
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.task import Task
 
 StateWithout = Callable[[str], NetworkState]
 """The network without what a task reserves."""
@@ -74,15 +75,15 @@ class Rescheduler:
         if cause is None and self._installer.options.threshold is None:
             return
         rows = self._rows(row)
+        olds = {plan_row.role: self._installer.plan_of(plan_row) for plan_row in rows}
         try:
             state = self._state(row.name)
-            decision = self._policy(row.task, state, lanes=self._installer.options.lanes)
+            decision = self._policy(_as_it_runs(row, olds), state, lanes=self._installer.options.lanes)
             proposals = self._installer.propose_next(decision, rows, state)
         except PlanError as error:
             if cause is not None and cause.must:
                 self._fail(row.name, f"{cause.text}, and no other tree fits: {error}")
             return
-        olds = {plan_row.role: self._installer.plan_of(plan_row) for plan_row in rows}
         changed = [one for one in proposals if row.name in self.lost or not same_tree(olds[one.role], one.plan)]
         unfit = next((one for one in changed if not _exchangeable(olds[one.role], one.plan)), None)
         if unfit is not None:
@@ -120,6 +121,11 @@ class Rescheduler:
             with self._store.transaction():
                 now = self._installer.executor.now()
                 self._store.history.add_decision(now, task, "keep", self._name, trade_off.as_data())
+
+
+def _as_it_runs(row: TaskRow, olds: Mapping[Role, Plan]) -> Task:
+    """The task with what its hosts cannot change: whether switches add up."""
+    return replace(row.task, aggregation="switches" if any(plan.in_network for plan in olds.values()) else "hosts")
 
 
 def _exchangeable(old: Plan, new: Plan) -> bool:

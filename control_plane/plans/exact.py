@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans.crowded import solve_crowded
 from p4reduce.control_plane.plans.graph import Ints
 from p4reduce.control_plane.plans.kernels.jit import FAR, sized
 from p4reduce.control_plane.plans.kernels.neighbours import direct
-from p4reduce.control_plane.plans.overlay import finish
+from p4reduce.control_plane.plans.overlay import limit_fan_in, prune
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout
 from p4reduce.control_plane.plans.registry import register
 
@@ -51,7 +52,9 @@ def exact(problem: Problem) -> TreeLayout:
     return solve(problem).layout
 
 
-def solve(problem: Problem, *, limits: Ints | None = None, time_limit_s: float = TIME_LIMIT_S) -> Optimum:
+def solve(
+    problem: Problem, *, limits: Ints | None = None, both_ways: bool = False, time_limit_s: float = TIME_LIMIT_S
+) -> Optimum:
     """The cheapest aggregation tree as a directed multicommodity-flow problem, solved by HiGHS.
 
     Nodes are the switches that can aggregate, hosts at switches that cannot, and the server; arcs are shortest ways
@@ -59,10 +62,12 @@ def solve(problem: Problem, *, limits: Ints | None = None, time_limit_s: float =
     sum, f_a^t <= y_a is the flow from terminal t to the root:
 
         minimize sum_a c_a y_a   subject to   out f^t - in f^t = [t] - [root] at every node, f^t <= y, y binary,
-        at most one arc out of a node, at most 32 children of a switch, at most limits_l copies on link l.
+        at most one arc out of a node, at most limits_l copies on link l.
 
     Without integrality the value is a lower bound of every tree's cost (Wong, A dual ascent approach for Steiner
-    tree problems on a directed graph, 1984).
+    tree problems on a directed graph, 1984). No switch of it has more children than there are workers; where it has
+    more than 32, the tree comes from another program (:func:`~p4reduce.control_plane.plans.crowded.solve_crowded`),
+    whose trees cost no less.
 
     Parameters
     ----------
@@ -70,6 +75,8 @@ def solve(problem: Problem, *, limits: Ints | None = None, time_limit_s: float =
         Its paths' first words are the costs c.
     limits : int64 (m,) or None
         The most copies of a frame that fit on every arc.
+    both_ways : bool
+        Whether frames go back on the same tree: the copies of both directions of a link must fit in each.
     time_limit_s : float
         For each of the two solutions.
 
@@ -79,20 +86,26 @@ def solve(problem: Problem, *, limits: Ints | None = None, time_limit_s: float =
         When no tree exists, or none was found in time.
     """
     model = _Model(problem)
-    if not model.sources:
-        return Optimum(finish(problem, model.layout({})), 0, 0.0, True)
-    relaxed = model.run(integer=False, limits=limits, time_limit_s=time_limit_s)
-    if relaxed is None:
-        raise PlanError("no tree connects the workers under these limits")
-    bound, values, proven = relaxed
-    if np.abs(values - np.rint(values)).max() > _WHOLE:
-        whole = model.run(integer=True, limits=limits, time_limit_s=time_limit_s)
-        if whole is None:
-            raise PlanError(f"no tree was found within {time_limit_s:g} s; use the plan 'steiner'")
-        _, values, proven = whole
-    parent = {model.arcs[place][0]: model.arcs[place][1] for place in np.flatnonzero(values > 0.5)}
-    cost = sum(int(model.costs[place]) for place in np.flatnonzero(values > 0.5))
-    return Optimum(finish(problem, model.layout(parent)), cost, bound * model.unit, proven)
+    if limits is not None and both_ways:
+        limits = np.minimum(limits, limits[problem.paths.graph.reverse])
+    bound, values, proven = model.least(limits, both_ways=both_ways, time_limit_s=time_limit_s)
+    taken = np.flatnonzero(values > 0.5)
+    layout = prune(problem, model.layout({model.arcs[place][0]: model.arcs[place][1] for place in taken}))
+    cost = sum(int(model.costs[place]) for place in taken)
+    if max(map(len, layout.children.values())) <= MAX_CHILDREN:
+        return Optimum(layout, cost, bound, proven)
+    crowded = solve_crowded(problem, limits=limits, both_ways=both_ways, time_limit_s=time_limit_s)
+    if crowded is None:  # none was found in time, or the next line says which switch has too many children
+        layout = limit_fan_in(problem, layout)
+        return Optimum(layout, _between_switches(problem, layout), bound, False)
+    return Optimum(prune(problem, crowded[0]), crowded[1], bound, crowded[2])
+
+
+def _between_switches(problem: Problem, layout: TreeLayout) -> int:
+    """What one frame on every edge costs, hosts' own links left out."""
+    routes = problem.paths
+    edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
+    return sum(routes.distance(routes.access(child), routes.access(parent)) for child, parent in edges)
 
 
 class _Model:
@@ -133,7 +146,28 @@ class _Model:
         self.costs = np.array(costs, np.float64)
         self.unit = float(self.costs.max(initial=1.0)) or 1.0
 
-    def run(self, *, integer: bool, limits: Ints | None, time_limit_s: float) -> tuple[float, Floats, bool] | None:
+    def least(self, limits: Ints | None, *, both_ways: bool, time_limit_s: float) -> tuple[float, Floats, bool]:
+        """A lower bound, y of the cheapest tree whatever its fan-ins, and whether it is proven."""
+        if not self.sources:
+            return 0.0, np.zeros(len(self.arcs)), True
+        relaxed = (
+            self.run(integer=False, limits=limits, both_ways=both_ways, time_limit_s=time_limit_s)
+            if self.arcs
+            else None
+        )
+        if relaxed is None:
+            raise PlanError("no tree connects the workers under these limits")
+        bound, values, proven = relaxed
+        if np.abs(values - np.rint(values)).max() > _WHOLE:
+            whole = self.run(integer=True, limits=limits, both_ways=both_ways, time_limit_s=time_limit_s)
+            if whole is None:
+                raise PlanError(f"no tree was found within {time_limit_s:g} s; use the plan 'steiner'")
+            _, values, proven = whole
+        return bound * self.unit, values, proven
+
+    def run(
+        self, *, integer: bool, limits: Ints | None, both_ways: bool, time_limit_s: float
+    ) -> tuple[float, Floats, bool] | None:
         """Objective in units of the dearest arc, y, and whether it is proven; None when there is no solution."""
         from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
         from scipy.sparse import csr_array  # noqa: PLC0415
@@ -163,22 +197,18 @@ class _Model:
                 row(entries, supply, supply)
             for place in range(count):
                 row({base + place: 1.0, place: -1.0}, -np.inf, 0.0)
-        hanging: Counter[str] = Counter()
-        for worker in self._problem.workers:
-            hanging[self.home[worker]] += 1
         for node in nodes:
             row(dict.fromkeys(out[node], 1.0), 0.0, 1.0)
-            room = MAX_CHILDREN - hanging[node] if node in self._capable else 1
-            if len(into[node]) > room:
-                row(dict.fromkeys(into[node], 1.0), 0.0, float(max(0, room)))
+            if node not in self._capable and len(into[node]) > 1:
+                row(dict.fromkeys(into[node], 1.0), 0.0, 1.0)
         if limits is not None:
-            users = defaultdict(list)
+            users, reverse = defaultdict(list), self._problem.paths.graph.reverse
             for place, links in enumerate(self._links):
                 for link in links:
-                    users[link].append(place)
+                    users[min(link, int(reverse[link])) if both_ways else link].append(place)
             for link, places in users.items():
                 if len(places) > limits[link]:
-                    row(dict.fromkeys(places, 1.0), 0.0, float(limits[link]))
+                    row({place: float(count) for place, count in Counter(places).items()}, 0.0, float(limits[link]))
         at = np.array(rows, np.float64).reshape(-1, 3)
         matrix = csr_array((at[:, 2], (at[:, 0].astype(np.int64), at[:, 1].astype(np.int64))), shape=(len(low), size))
         objective = np.concatenate([self.costs / self.unit, np.zeros(size - count)])

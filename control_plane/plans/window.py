@@ -71,7 +71,12 @@ def choose_window(needed: int) -> int:
 
     The margin covers frames that wait behind others at merging ports; the power of two makes slots = 2 * window one.
     """
-    return power_of_two(needed + needed // 4 + 4)
+    return power_of_two(with_margin(needed))
+
+
+def with_margin(needed: int) -> int:
+    """A window with room for frames that wait behind others."""
+    return needed + needed // 4 + 4
 
 
 def ring_window(needed: int) -> int:

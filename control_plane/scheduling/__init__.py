@@ -14,6 +14,7 @@ from p4reduce.control_plane.scheduling.policy import (
     register_policy,
 )
 from p4reduce.control_plane.scheduling.requests import plan_requests
+from p4reduce.control_plane.scheduling.soar import choose_capable, choose_capable_for
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.weights import Weights
@@ -27,6 +28,8 @@ __all__ = [
     "Rejection",
     "Task",
     "Weights",
+    "choose_capable",
+    "choose_capable_for",
     "consumed",
     "copies",
     "plan_requests",

@@ -1,84 +1,85 @@
-"""Trees with explicit paths that fit: forwarding, bandwidth, slots. Or a rejection that names what is in the way."""
+"""A tree with explicit paths that fits: forwarding, bandwidth, slots. Or a rejection that names what is in the way."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.plans.graph import Ints
-from p4reduce.control_plane.plans.problem import TreeLayout
-from p4reduce.control_plane.plans.routes import Routes, hops
+from p4reduce.control_plane.plans.problem import MAX_CHILDREN, TreeLayout
 from p4reduce.control_plane.plans.spt import spt
 from p4reduce.control_plane.plans.verify import check_forwarding
-from p4reduce.control_plane.plans.window import Pair, Path, all_paths, power_of_two, timing
-from p4reduce.control_plane.scheduling.consumption import copies, decision_of
-from p4reduce.control_plane.scheduling.policy import Decision, Rejection
+from p4reduce.control_plane.plans.window import Pair, Path
+from p4reduce.control_plane.scheduling.consumption import copies
+from p4reduce.control_plane.scheduling.policy import Rejection
+from p4reduce.control_plane.scheduling.reach import check_reach
+from p4reduce.control_plane.scheduling.slots import least_slots, short_of_slots
 from p4reduce.control_plane.scheduling.state import Hop
-from p4reduce.control_plane.scheduling.view import Direction, TaskProblem, View, problem_of
+from p4reduce.control_plane.scheduling.view import TaskProblem
 
 _ATTEMPTS: Final = 8
-"""how often a tree is planned again because copies of a frame do not fit, or slots are too few"""
+"""how often a tree is planned again because too many copies of a frame cross a link"""
 _PENALTY: Final = 16
-"""what the weight of a link is multiplied by when too many copies of a frame would cross it"""
+"""what the weight of a link is multiplied by then"""
+_DEAREST: Final = 10**12
 
 TreePlanner = Callable[[TaskProblem], TreeLayout]
 
 
-def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> Decision:
-    """Both trees of a task: one for both directions where that costs a broadcast nothing.
-
-    Parameters
-    ----------
-    name : str
-        Of the policy.
-    view : View
-        The task and the network.
-    planner : function
-        From a problem to a tree.
-    words : int64 (m, 3)
-        Weights of arcs in the direction of frames.
-    """
-    view.check_hosts()
-    straight = problem_of(view, words, "upload")
-    upload = admitted(straight, planner, "upload")
-    turned = problem_of(view, words, "broadcast", straight.paths)
-    # Weights may agree in both directions where what is left of the links does not.
-    alike = np.array_equal(turned.words[:, 0], words[:, 0]) and _fits(turned, upload)
-    broadcast = upload if alike else admitted(turned, planner, "broadcast")
-    if broadcast != upload and _fits(turned, upload) and weight(turned, upload) <= weight(turned, broadcast):
-        broadcast = upload
-    return decision_of(name, view, upload, broadcast)
-
-
-def admitted(problem: TaskProblem, planner: TreePlanner, direction: Direction) -> TreeLayout:
+def admitted(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
     """A tree that forwards consistently, with room for its copies on every link and slots in every switch.
+
+    Where a switch has too few slots for a tree, it is planned again without all that have no more than that one; slots
+    are powers of two, so this ends soon. If none is left, a tree of a single switch is looked for: its round trip may
+    be shorter than that of the trees that were tried.
 
     Raises
     ------
     Rejection
         Names the link or the switch in the way.
     """
-    blocked: Rejection | None = None
-    for _ in range(_ATTEMPTS):
-        check_reach(problem, direction)
+    first, blocked = problem, None
+    attempts, short = _ATTEMPTS, False
+    while attempts:
+        check_reach(problem)
         try:
             layout = consistent(problem, planner)
-        except Rejection as error:
-            raise blocked or error from None
         except PlanError as error:
-            raise blocked or Rejection(f"task {problem.view.task.name}: {error}") from None
-        tight = tight_links(problem, layout, direction)
-        poor = short_of_slots(problem, layout)
+            reason = error if isinstance(error, Rejection) else Rejection(f"task {problem.view.task.name}: {error}")
+            blocked = blocked or reason
+            break
+        tight, poor = tight_links(problem, layout), short_of_slots(problem, layout)
         if not tight and poor is None:
             return layout
         if tight:
-            blocked, problem = _avoid(problem, tight, direction)
+            attempts -= 1
+            blocked, problem = _avoid(problem, tight)
         if poor is not None:
-            blocked, problem = Rejection(poor[1]), problem.without(poor[0])
-    raise blocked or Rejection(f"task {problem.view.task.name}: no tree fits")
+            slots, why = poor
+            least = max(2 * slots, problem.least_slots if short else least_slots(problem))
+            blocked, problem, short = Rejection(why), replace(problem, least_slots=least), True
+    if short and (alone := _one_switch(first)) is not None:
+        return alone
+    assert blocked is not None  # the loop ends with a reason  # noqa: S101
+    raise blocked
+
+
+def _one_switch(problem: TaskProblem) -> TreeLayout | None:
+    """The cheapest tree of a single switch that fits; None when none does."""
+    if len(problem.workers) > MAX_CHILDREN:
+        return None
+    options: list[tuple[int, str, TreeLayout]] = []
+    with contextlib.suppress(Rejection):  # no switch has as many slots
+        for name in replace(problem, least_slots=least_slots(problem)).capable:
+            with contextlib.suppress(PlanError):  # links may be closed
+                layout = explicit(problem, TreeLayout(name, dict.fromkeys(problem.workers, name)))
+                options.append((weight(problem, layout), name, layout))
+    for _, _, layout in sorted(options, key=lambda option: option[:2]):
+        unfit = tight_links(problem, layout) or short_of_slots(problem, layout) or disagreement(layout)
+        if not unfit:
+            return layout
+    return None
 
 
 def consistent(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
@@ -96,7 +97,7 @@ def consistent(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
     layout = explicit(problem, planner(problem))
     if problem.paths.symmetric or disagreement(layout) is None:
         return layout
-    even = replace(problem, words=_even(problem), twin=None)
+    even = replace(problem.both_ways(), turned=problem.turned, both=False)
     options: list[TreeLayout] = []
     for way, plan in ((problem, spt), (even, planner), (even, spt)):
         with contextlib.suppress(PlanError):  # links that are closed in one direction are closed for both in `even`
@@ -133,13 +134,6 @@ def _both(pair: Pair, path: Path) -> tuple[tuple[Pair, Path], tuple[Pair, Path]]
     return (pair, path), (pair[::-1], path[::-1])
 
 
-def _even(problem: TaskProblem) -> Ints:
-    words, turned = problem.words, problem.words[problem.view.graph.reverse]
-    both = words + turned
-    both[:, 0] = np.where((words[:, 0] < 0) | (turned[:, 0] < 0), -1, both[:, 0])
-    return both
-
-
 def weight(problem: TaskProblem, layout: TreeLayout) -> int:
     """Sum of the weights of all links between switches that the tree's edges cross, one for each copy."""
     graph, cost = problem.view.graph, problem.words[:, 0]
@@ -147,71 +141,42 @@ def weight(problem: TaskProblem, layout: TreeLayout) -> int:
     return sum(times * int(cost[graph.arcs[hop]]) for hop, times in crossed.items() if hop in graph.arcs)
 
 
-def _fits(problem: TaskProblem, layout: TreeLayout) -> bool:
-    """Whether a tree of the other direction uses no closed link of this one and fits."""
+def passes(problem: TaskProblem, layout: TreeLayout) -> bool:
+    """Whether a tree that was made for another problem uses no closed link of this one."""
     graph = problem.view.graph
     crossed, _ = layout.crossed(problem.topology)
-    if any(problem.words[graph.arcs[hop], 0] < 0 for hop in crossed if hop in graph.arcs):
-        return False
-    return not tight_links(problem, layout, "broadcast")
+    return all(problem.words[graph.arcs[hop], 0] >= 0 for hop in crossed if hop in graph.arcs)
 
 
-def tight_links(problem: TaskProblem, layout: TreeLayout, direction: Direction) -> dict[Hop, int]:
-    """Directed links that have less left than the copies of the task's frames need, and what these need."""
-    state = problem.view.state
-    bps = problem.view.task.demand_bps
-    crossed = copies(problem.view.task, problem.topology, layout, direction) if bps else {}
-    return {hop: times * bps for hop, times in crossed.items() if state.residual_bps(hop) < times * bps}
+def tight_links(problem: TaskProblem, layout: TreeLayout) -> dict[Hop, int]:
+    """Directed links with less left than the copies of the task's frames need, all its trees together: what these need.
+
+    Decisions reserve the sum of both directions (:func:`~p4reduce.control_plane.scheduling.consumption.decision_of`).
+    """
+    task, state = problem.view.task, problem.view.state
+    if not task.demand_bps:
+        return {}
+    needed = Counter(copies(task, problem.topology, layout, "broadcast" if problem.turned else "upload"))
+    if problem.both:
+        needed.update(copies(task, problem.topology, layout, "broadcast"))
+    needed.update({hop: problem.taken[hop] for hop in needed.keys() & problem.taken.keys()})
+    return {
+        hop: times * task.demand_bps
+        for hop, times in needed.items()
+        if state.residual_bps(hop) < times * task.demand_bps
+    }
 
 
-def _avoid(problem: TaskProblem, tight: Mapping[Hop, int], direction: Direction) -> tuple[Rejection, TaskProblem]:
+def _avoid(problem: TaskProblem, tight: Mapping[Hop, int]) -> tuple[Rejection, TaskProblem]:
     graph, words = problem.view.graph, problem.words.copy()
     for hop in tight:
         arc = graph.arcs.get(hop)
         if arc is not None:
-            own = arc if direction == "upload" else graph.reverse[arc]
-            words[own, 0] = min(words[own, 0] * _PENALTY, 10**12)
+            for own in {graph.reverse[arc] if problem.turned else arc, graph.reverse[arc] if problem.both else arc}:
+                words[own, 0] = min(words[own, 0] * _PENALTY, _DEAREST)
     (node, port), bps = next(iter(tight.items()))
     try:
         problem.view.check_link(node, problem.topology.neighbour(node, port), bps)
     except Rejection as rejection:
         return rejection, replace(problem, words=words, twin=None)
     raise AssertionError("a tight link has too little left")
-
-
-def short_of_slots(problem: TaskProblem, layout: TreeLayout) -> tuple[str, str] | None:
-    """A switch with too few slots for the task's demand, and why: rate <= (slots / 2) * payload / round trip."""
-    free, demand = problem.view.state.slots, problem.view.task.demand_bps
-    if not free or not any(name in free for name in layout.aggregators):
-        return None
-    round_trip = timing(problem, layout, all_paths(problem, layout)).rtt_ps
-    chunks = -(-demand * round_trip // (10**12 * problem.lanes * 32))
-    needed = max(2, power_of_two(2 * chunks))
-    poorest = min((name for name in layout.aggregators if name in free), key=lambda name: free[name])
-    if free[poorest] >= needed:
-        return None
-    return poorest, (
-        f"task {problem.view.task.name}: switch {poorest} has {free[poorest]} slots left in one range, "
-        f"{needed} are needed for its demand over a round trip of {round_trip} ps"
-    )
-
-
-def check_reach(problem: TaskProblem, direction: Direction) -> None:
-    """Raise `Rejection` when a worker has no way to the server: names a link in the way on the shortest path."""
-    routes, graph, view = problem.paths, problem.view.graph, problem.view
-    server = graph.index[routes.access(view.task.server)]
-    arcs = routes.towards(server).arcs
-    for worker in view.task.workers:
-        access = graph.index[routes.access(worker)]
-        if access != server and arcs[access] < 0:
-            free = Routes(view.state.topology, graph, _open(problem.words))
-            for hop in hops(problem.topology, free.path(worker, view.task.server))[1:-1]:
-                a, b = hop[0], problem.topology.neighbour(*hop)
-                view.check_link(*((a, b) if direction == "upload" else (b, a)), max(1, view.task.demand_bps))
-            raise Rejection(f"task {view.task.name}: no way from {worker} to {view.task.server} is left")
-
-
-def _open(words: Ints) -> Ints:
-    free = words.copy()
-    free[:, 0] = np.where(words[:, 0] < 0, 10**9, 1)
-    return free

@@ -7,6 +7,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.problem import Layout, RingLayout, TreeLayout
 from p4reduce.control_plane.plans.routes import hops
 from p4reduce.control_plane.scheduling.policy import Decision
+from p4reduce.control_plane.scheduling.slots import most_slots, slots_of
 from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import Direction, View
@@ -40,10 +41,21 @@ def consumed(decision: Decision, topology: Topology) -> int:
 
 
 def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> Decision:
-    """The decision for these layouts, with what it reserves: nothing for a task without a demand."""
+    """The decision for these layouts, with what it reserves: no bandwidth for a task without a demand."""
     task, topology = view.task, view.state.topology
     demand: Counter[Hop] = Counter()
     if task.demand_bps:
         demand.update(copies(task, topology, upload, "upload"))
         demand.update(copies(task, topology, broadcast, "broadcast"))
-    return Decision(policy, task, upload, broadcast, {hop: times * task.demand_bps for hop, times in demand.items()})
+    slots = Counter(slots_of(view, upload))
+    if broadcast != upload:
+        slots.update(slots_of(view, broadcast))
+    return Decision(
+        policy,
+        task,
+        upload,
+        broadcast,
+        {hop: times * task.demand_bps for hop, times in demand.items()},
+        dict(slots),
+        most_slots(view, upload, broadcast),
+    )

@@ -16,7 +16,9 @@ class Decision:
 
     ``upload`` carries PUSH to the server (and acknowledgements back); ``broadcast`` carries PULL and the weights. The
     same layout for both means one job that does push_pull; two layouts mean two jobs: one pushes, one pulls.
-    ``demand_bps`` is what it reserves on every directed link.
+    ``demand_bps`` is what it reserves on every directed link, ``slots`` what its demand needs of switches whose free
+    slots are known, all trees together. Of these the first tree may take ``max_slots`` at most (None: any number), so
+    that the second finds enough.
     """
 
     policy: str
@@ -24,6 +26,8 @@ class Decision:
     upload: Layout
     broadcast: Layout
     demand_bps: Mapping[Hop, int] = field(default_factory=dict)
+    slots: Mapping[str, int] = field(default_factory=dict)
+    max_slots: int | None = None
 
     @property
     def together(self) -> bool:

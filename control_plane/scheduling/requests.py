@@ -38,6 +38,7 @@ def plan_requests(
             lanes=lanes,
             priority=decision.task.priority if priority is None else priority,
             layout=layout,
+            max_slots=decision.max_slots if offset == 0 else None,
         )
         for offset, layout in enumerate(layouts)
     ]

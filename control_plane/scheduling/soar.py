@@ -9,6 +9,7 @@ import numpy as np
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.graph import Ints
 from p4reduce.control_plane.plans.problem import Problem
+from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import Topology
 
 _NONE: Final = np.iinfo(np.int64).max // 4
@@ -183,8 +184,74 @@ def choose_capable(topology: Topology, workers: Sequence[str], server: str, coun
     tuple of str
         At most ``count`` switches: fewer where more would save nothing.
     """
-    problem = Problem(topology, tuple(workers), server)
-    routes = problem.paths
+    tree = _paths(topology, workers, server)
+    available = [tree.names.index(name) for name in tree.names if topology.node(name).capable]
+    found = place(tree.parent, [1] * len(tree.names), tree.hosts, count, available)
+    return tuple(tree.names[node] for node in found.chosen)
+
+
+def choose_capable_for(topology: Topology, tasks: Sequence[Task], count: int) -> tuple[str, ...]:
+    """The switches that should aggregate for several tasks, the one that saves most first.
+
+    One task gets what :func:`choose_capable` finds. For several it is greedy: in every step the switch with which the
+    fewest copies cross links, all tasks together, each on its shortest paths. So a smaller count gives the
+    first ones of a larger count.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its capable switches may be chosen.
+    tasks : sequence of Task
+        Whose models are added up; each counts with the frames of its model (``elements``).
+    count : int
+        How many switches may aggregate.
+
+    Returns
+    -------
+    tuple of str
+        At most ``count`` switches: fewer where more would save nothing.
+    """
+    if len(tasks) == 1:
+        return choose_capable(topology, tasks[0].workers, tasks[0].server, count)
+    trees = [(_paths(topology, task.workers, task.server), task.elements) for task in tasks]
+    chosen: list[str] = []
+    spent = [tree.copies(frozenset()) for tree, _ in trees]
+    while len(chosen) < count:
+        saved: dict[str, int] = {}
+        for (tree, elements), now in zip(trees, spent, strict=True):
+            for name in tree.names:
+                if name not in chosen and topology.node(name).capable:
+                    gain = now - tree.copies(frozenset((*chosen, name)))
+                    saved[name] = saved.get(name, 0) + gain * elements
+        best = max(sorted(saved), key=lambda name: saved[name], default=None)
+        if best is None or saved[best] <= 0:
+            break
+        chosen.append(best)
+        spent = [tree.copies(frozenset(chosen)) for tree, _ in trees]
+    return tuple(chosen)
+
+
+@dataclass(frozen=True)
+class _PathTree:
+    """Shortest paths of workers to a server: switches, the switch above each (-1: the server), workers at each."""
+
+    names: list[str]
+    parent: list[int]
+    hosts: list[int]
+
+    def copies(self, chosen: frozenset[str]) -> int:
+        """What crosses links when these switches aggregate."""
+        frames, total = list(self.hosts), 0
+        for node in reversed(_top_down(self.parent)):
+            sent = min(frames[node], 1) if self.names[node] in chosen else frames[node]
+            total += sent
+            if self.parent[node] >= 0:
+                frames[self.parent[node]] += sent
+        return total
+
+
+def _paths(topology: Topology, workers: Sequence[str], server: str) -> _PathTree:
+    routes = Problem(topology, tuple(workers), server).paths
     above: dict[str, str | None] = {}
     hosts: dict[str, int] = {}
     for worker in workers:
@@ -194,6 +261,4 @@ def choose_capable(topology: Topology, workers: Sequence[str], server: str, coun
     names = list(above)
     index = {name: position for position, name in enumerate(names)}
     parent = [-1 if (other := above[name]) is None else index[other] for name in names]
-    available = [index[name] for name in names if topology.node(name).capable]
-    found = place(parent, [1] * len(names), [hosts.get(name, 0) for name in names], count, available)
-    return tuple(names[node] for node in found.chosen)
+    return _PathTree(names, parent, [hosts.get(name, 0) for name in names])

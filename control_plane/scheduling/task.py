@@ -1,8 +1,12 @@
 """An AI task, as the poster's task manager takes it in."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from p4reduce.control_plane.errors import PlanError
+
+Aggregation = Literal["switches", "hosts"]
+"""who adds up the models of a task"""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Task:
         Virtual time when it comes, and (None: no limit) when it must have finished.
     priority : int or None
         Queue of its packets, 0..7; None: the program's default.
+    aggregation : 'switches', 'hosts' or None
+        Who may add up; None: whoever the policy chooses. (The hosts of a running task cannot change between the two.)
     """
 
     name: str
@@ -41,6 +47,7 @@ class Task:
     arrival_ps: int = 0
     deadline_ps: int | None = None
     priority: int | None = None
+    aggregation: Aggregation | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -62,3 +69,5 @@ class Task:
             raise PlanError(f"task {self.name}: deadline_ps: {self.deadline_ps} is not after its arrival")
         if self.priority is not None and not 0 <= self.priority <= 7:
             raise PlanError(f"task {self.name}: priority: {self.priority} is outside 0..7")
+        if self.aggregation not in (None, "switches", "hosts"):
+            raise PlanError(f"task {self.name}: aggregation: {self.aggregation!r} is neither 'switches' nor 'hosts'")

@@ -1,5 +1,6 @@
 """A task in a network as a planner sees it: weights by direction, links with too little left closed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -11,7 +12,7 @@ from p4reduce.control_plane.plans.graph import Ints, SwitchGraph, switch_graph
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.plans.routes import Routes
 from p4reduce.control_plane.scheduling.policy import Rejection
-from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.scheduling.state import Hop, NetworkState, range_within
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.weights import Weights
 from p4reduce.topologies import format_rate
@@ -104,15 +105,24 @@ class TaskProblem(Problem):
         Whether the frames go the other way: a broadcast.
     twin : Routes or None
         Paths of the other direction, if they are known.
-    left_out : set of str
-        Switches that must not aggregate, though they could.
+    both : bool
+        Whether the frames go both ways: one tree for upload and broadcast, and weights that are the same both ways.
+    taken : mapping
+        Copies of the task's frames that its other tree puts on directed links.
+    taken_slots : mapping
+        Slots that its other tree needs of switches.
+    least_slots : int
+        What a switch must have left to aggregate.
     """
 
     view: View = field(kw_only=True)
     words: Ints = field(kw_only=True, compare=False)
     turned: bool = field(default=False, kw_only=True)
     twin: Routes | None = field(default=None, kw_only=True, compare=False)
-    left_out: frozenset[str] = field(default=frozenset(), kw_only=True)
+    both: bool = field(default=False, kw_only=True)
+    taken: Mapping[Hop, int] = field(default_factory=dict, kw_only=True)
+    taken_slots: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    least_slots: int = field(default=LEAST_SLOTS, kw_only=True)
 
     @cached_property
     def paths(self) -> Routes:
@@ -127,38 +137,52 @@ class TaskProblem(Problem):
     @cached_property
     def capable(self) -> tuple[str, ...]:
         """Switches that can aggregate and have slots left."""
-        free = self.view.state.slots
         try:
             names = super().capable
         except PlanError as error:
             raise Rejection(f"task {self.view.task.name}: {error}") from None
-        if self.left_out:
-            names = tuple(name for name in names if name not in self.left_out)
-        if not names:
-            raise Rejection(
-                f"task {self.view.task.name}: switch {min(self.left_out)} has too few slots left, "
-                "and no other switch can take its place"
-            )
-        able = tuple(name for name in names if free.get(name, LEAST_SLOTS) >= LEAST_SLOTS) if free else names
+        if not self.view.state.slots:
+            return names
+        left = {name: self.slots_left(name) for name in names}
+        able = tuple(name for name, slots in left.items() if slots is None or slots >= self.least_slots)
         if not able:
-            most = max(names, key=lambda name: free[name])
+            most = max(names, key=lambda name: left[name] or 0)
             raise Rejection(
-                f"task {self.view.task.name}: no switch has {LEAST_SLOTS} slots left in one range; "
-                f"the most has switch {most}: {free[most]}"
+                f"task {self.view.task.name}: no switch has {self.least_slots} slots left in one range; "
+                f"the most has switch {most}: {left[most]}"
             )
         return able
+
+    def slots_left(self, switch: str) -> int | None:
+        """Slots that a switch has left beside the task's other tree; None: plenty."""
+        free = self.view.state.slots_left(switch)
+        return None if free is None else range_within(free - self.taken_slots.get(switch, 0))
 
     @property
     def room(self) -> Ints | None:
         """How many copies of the task's frames fit on every arc, towards the server; None: any number."""
         if not self.view.task.demand_bps:
             return None
-        left = self.view.residual_bps // self.view.task.demand_bps
-        return left[self.view.graph.reverse] if self.turned else left
+        graph = self.view.graph
+        left = self.view.residual_bps // self.view.task.demand_bps - graph.by_arc(self.taken)
+        return left[graph.reverse] if self.turned else left
 
-    def without(self, switch: str) -> "TaskProblem":
-        """The same without an aggregating switch."""
-        return replace(self, left_out=self.left_out | {switch})
+    def beside(self, taken: Mapping[Hop, int], slots: Mapping[str, int]) -> "TaskProblem":
+        """The same next to the task's other tree: links that this leaves too little are closed."""
+        problem = replace(self, taken=taken, taken_slots=slots)
+        room = problem.room
+        if room is None or not (full := (room < 1) & (self.words[:, 0] >= 0)).any():
+            return problem
+        words = self.words.copy()
+        words[full, 0] = -1
+        return replace(problem, words=words, twin=None)
+
+    def both_ways(self) -> "TaskProblem":
+        """The problem of one tree for both directions, under the sum of the weights of these."""
+        words, turned = self.words, self.words[self.view.graph.reverse]
+        even = words + turned
+        even[:, 0] = np.where((words[:, 0] < 0) | (turned[:, 0] < 0), -1, even[:, 0])
+        return replace(self, words=even, twin=None, turned=False, both=True)
 
 
 def problem_of(view: View, words: Ints, direction: Direction, twin: Routes | None = None) -> TaskProblem:

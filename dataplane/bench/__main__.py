@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from p4reduce.dataplane.bench import bmv2, compilation, packets, tables, writes
+from p4reduce.dataplane.bench import bmv2, compilation, locks, packets, tables, writes
 from p4reduce.dataplane.bench.report import Report
 
-PARTS: Final = ("packets", "compilation", "memory", "tables", "writes", "bmv2")
+PARTS: Final = ("packets", "compilation", "memory", "tables", "writes", "locks", "bmv2")
 SCANNED_ENTRIES: Final = 10_000
 """of LPM and ternary tables, and of what is written over gRPC"""
 
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "memory": _memory,
         "tables": _tables,
         "writes": _writes,
+        "locks": _locks,
         "bmv2": _bmv2,
     }
     for part in options.only:
@@ -130,6 +131,26 @@ def _writes(report: Report, options: argparse.Namespace) -> None:
     headings = {"kind": "table", "entries": "entries", "entries_per_request": "entries/request", "seconds": "seconds"}
     headings["cpu_s"] = "CPU s, client and server"
     report.rows("writes", "P4Runtime: entries written over gRPC", headings, rows)
+
+
+def _locks(report: Report, options: argparse.Namespace) -> None:
+    rows = []
+    with report.progress("locks", len(options.entries)) as step:
+        for count in options.entries:
+            step(f"{count} entries")
+            rows.append(locks.measure("exact", count))
+    headings = {
+        "kind": "table",
+        "entries": "entries",
+        "held_s": "lock held, CPU s",
+        "cpu_s": "CPU s, client and server",
+    }
+    report.rows(
+        "locks",
+        "P4Runtime: a wildcard read; frames wait for the lock",
+        headings,
+        rows,
+    )
 
 
 def _bmv2(report: Report, options: argparse.Namespace) -> None:

@@ -81,12 +81,21 @@ class ActionLowering:
                 self._enter(blocks[at])
             match primitive:
                 case Jump(to=to):
+                    if to <= at:
+                        self._context.step()
                     self._builder.branch(blocks[to])
                     self._builder.position_at_end(self._context.block("unreached"))
                 case JumpIfZero(condition=condition, to=to):
                     following = self._context.block("goes_on")
                     zero = self._zero(condition)
-                    self._builder.cbranch(zero, blocks[to], following)
+                    if to <= at:
+                        jumps = self._context.block("jumps_back")
+                        self._builder.cbranch(zero, jumps, following)
+                        self._builder.position_at_end(jumps)
+                        self._context.step()
+                        self._builder.branch(blocks[to])
+                    else:
+                        self._builder.cbranch(zero, blocks[to], following)
                     self._builder.position_at_end(following)
                 case _:
                     self.primitive(primitive)

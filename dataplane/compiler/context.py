@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from p4reduce.dataplane.compiler.llvm_types import I64, POINTER, Builder, Value, byte_offset
+from p4reduce.dataplane.compiler.llvm_types import I64, POINTER, Builder, Value, byte_offset, number
 from p4reduce.dataplane.compiler.storage import FieldStorage
+from p4reduce.dataplane.model.limits import MAX_STEPS
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.state.layout import StateLayout
 
@@ -21,6 +22,8 @@ class FunctionContext:
         exit_flag: slot (i1), set by ``exit``.
         notes: slots of PathNotes (paths.py), None in programs that do not leave the straight path.
         now: microseconds, i64; None in programs without meters.
+        steps: slot (i64) of the steps that may come again, None as long as the function has none.
+        endless: the block for packets that take too many; whoever builds the function fills it.
         payload: gives address and length (i64) of the bytes that the parser did not extract.
     """
 
@@ -35,6 +38,19 @@ class FunctionContext:
     payload: Callable[[], tuple[Value, Value]]
     notes: Any = None
     now: Value = None
+    steps: Value = None
+    endless: Value = None
+
+    def step(self) -> None:
+        """Counts a step that may come again for the same packet; leaves the function's way at limits.MAX_STEPS."""
+        b = self.builder
+        if self.steps is None:
+            self.steps, self.endless = self.storage.slot(I64, number(64, 0)), self.block("endless")
+        taken = b.add(b.load(self.steps, typ=I64), number(64, 1))
+        b.store(taken, self.steps)
+        goes_on = self.block("few_steps")
+        b.cbranch(b.icmp_unsigned(">", taken, number(64, MAX_STEPS)), self.endless, goes_on)
+        b.position_at_end(goes_on)
 
     def block(self, name: str) -> Value:
         """A new block at the end of the function."""

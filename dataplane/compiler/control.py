@@ -39,6 +39,8 @@ class PipelineLowering:
         return self._blocks[name]
 
     def _node(self, name: str) -> None:
+        if name in self._pipeline.watched:
+            self._context.step()
         node = self._pipeline.nodes[name]
         if isinstance(node, Conditional):
             data = DataLowering(self._context, f"condition {node.name!r}")

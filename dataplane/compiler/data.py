@@ -48,7 +48,16 @@ from p4reduce.dataplane.model.expressions import (
     Valid,
 )
 from p4reduce.dataplane.model.headers import LENGTH_FIELD
+from p4reduce.dataplane.model.limits import SHIFT_MASK
 from p4reduce.dataplane.state.layout import LANE_BITS, WIDE_BITS
+
+MAX_INTEGER_BITS: Final = 1 << 16
+"""Of what is computed as one LLVM integer; no field is wider."""
+
+MAX_PRODUCT_BITS: Final = 1 << 12
+"""LLVM writes a product out, which takes the square of its width in time and in instructions."""
+
+SHIFT_BITS: Final = SHIFT_MASK.bit_length()
 
 _BITWISE: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", "^": "xor"}
 
@@ -148,6 +157,8 @@ class DataLowering:
     def integer_number(self, expr: DataExpr, width: int) -> Value:
         """Like number, by LLVM integer operations on the operands."""
         b = self._builder
+        if width > MAX_INTEGER_BITS:
+            raise UnsupportedConstruct(f"a number of more than {MAX_INTEGER_BITS} bits", self._where)
         match expr:
             case Const(value):
                 return number(width, value)
@@ -178,6 +189,8 @@ class DataLowering:
         return self._lookahead(expr)
 
     def _arith(self, expr: Arith, width: int) -> Value:
+        if expr.op == "*" and width > MAX_PRODUCT_BITS:
+            raise UnsupportedConstruct(f"a product of more than {MAX_PRODUCT_BITS} bits", self._where)
         if expr.op in _BITWISE:
             operation = getattr(self._builder, _BITWISE[expr.op])
             return operation(self.number(expr.left, width), self.number(expr.right, width))
@@ -203,6 +216,8 @@ class DataLowering:
             by = expr.right.value
             bounds = self._analysis.bounds(expr.left)
             need = bounds.width()
+            if need is not None and not bounds.is_natural:
+                by = min(by, need)  # there are copies of the sign only
             # Bits from `by` to `by + width` of the operand; above its own width there are zeros or signs.
             wide = by + width if need is None or not bounds.is_natural else min(by + width, max(need, by + 1))
             value = b.lshr(self.number(expr.left, wide), number(wide, by))
@@ -216,11 +231,13 @@ class DataLowering:
         return sign_resize(b, b.ashr(value, amount), width)
 
     def _shift_amount(self, expr: DataExpr, width: int) -> tuple[Value, Value]:
-        """A shift amount as an integer of ``width`` bits, and whether it is below ``width``."""
+        """A shift amount modulo 2**32 as an integer of ``width`` bits, and whether it is below ``width``."""
         b = self._builder
-        value, bounds = self.exact(expr)
+        bounds = self._analysis.bounds(expr)
+        enough = bounds.width() if bounds.is_natural else None
+        value = self.number(expr, SHIFT_BITS if enough is None else min(enough, SHIFT_BITS))
         have = max(value.type.width, width.bit_length())
-        value = _extend(b, value, bounds, have)
+        value = resize(b, value, have)
         fits = b.icmp_unsigned("<", value, number(have, width))
         # A shift by the width or more is undefined in LLVM, even where the result is not used.
         return resize(b, b.select(fits, value, number(have, 0)), width), fits
@@ -230,6 +247,8 @@ class DataLowering:
         b = self._builder
         (left, left_bounds), (right, right_bounds) = self.exact(expr.left), self.exact(expr.right)
         have = max(left.type.width, right.type.width)
+        if have > MAX_PRODUCT_BITS:
+            raise UnsupportedConstruct(f"a division of more than {MAX_PRODUCT_BITS} bits", self._where)
         left, right = _extend(b, left, left_bounds, have), _extend(b, right, right_bounds, have)
         defined = b.icmp_unsigned("!=", right, number(have, 0))
         for value, bounds in ((left, left_bounds), (right, right_bounds)):

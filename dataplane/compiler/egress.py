@@ -62,6 +62,7 @@ class EgressBuilder(FunctionBuilder):
         if self._program.leaves_path:
             paths.keep_fields(context, io, (context.notes.recirculate,))
         self._deparse(context, out)
+        self._finish_endless(context, io, abi.NOTHING_NOTED, -1)
 
     def _recall_notes(self, context: FunctionContext, io: Value) -> None:
         """What ingress noted for the time after egress holds for the packet itself only."""

@@ -1,9 +1,11 @@
 """What the two functions of a program share."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from llvmlite import ir
 
+from p4reduce.dataplane import abi
 from p4reduce.dataplane.compiler import paths
 from p4reduce.dataplane.compiler.context import FunctionContext
 from p4reduce.dataplane.compiler.data import DataLowering
@@ -67,6 +69,19 @@ class FunctionBuilder(ABC):
         builder.position_at_end(start)
         builder.store(packet_length, length)
         return context
+
+    def _finish_endless(self, context: FunctionContext, io: Value, cells: Mapping[int, int], result: int) -> None:
+        """Where packets go that take too many steps, if any can: they are counted, and nothing is left of them."""
+        if context.endless is None:
+            return
+        b = context.builder
+        b.position_at_end(context.endless)
+        context.add_to(context.cell_address(context.layout.endless_packets), number(64, 1))
+        for cell, value in cells.items():
+            if cell >= abi.OUT_CLONE and not self._program.leaves_path:
+                continue
+            b.store(number(64, value), byte_offset(b, io, 8 * cell), align=8)
+        b.ret(number(64, result))
 
     def _set_intrinsic(self, context: FunctionContext, name: str, value: Value) -> None:
         """Sets a field that the target writes, if the program has it; ``value`` is an i64."""

@@ -20,7 +20,7 @@ def build_module(program: Program) -> Value:
     Raises:
         UnsupportedConstruct: the program is beyond the compiler.
     """
-    module = ir.Module(name=program.name)
+    module = ir.Module(name="p4reduce")  # LLVM would read a name with line breaks as code
     layout, buffer = StateLayout(program), PhvLayout.of(program)
     IngressBuilder(program, layout, buffer, module).build()
     EgressBuilder(program, layout, buffer, module).build()

@@ -67,6 +67,7 @@ class IngressBuilder(FunctionBuilder):
         self._verify_checksums(context)
         PipelineLowering(context, self._program.ingress).lower()
         self._finish(context)
+        self._finish_endless(context, io, abi.INGRESS_DROPS, 0)
 
     def _is(self, instance: int) -> Value:
         return self._builder.icmp_unsigned("==", self._instance, number(64, instance))

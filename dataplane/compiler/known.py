@@ -21,6 +21,7 @@ from p4reduce.dataplane.model.expressions import (
     ToData,
     Valid,
 )
+from p4reduce.dataplane.model.limits import SHIFT_MASK
 
 LANE: Final = 32
 MAX_SHIFT: Final = 4096
@@ -273,9 +274,8 @@ def _arith_bounds(op: str, a: Bounds, b: Bounds) -> Bounds:
         return Bounds(0, max(a.high, 0))
     if op == "%":
         return Bounds(0, max(min(a.high, b.high), 0))
-    shifted = _shift_bounds(op, a.low, a.high, max(b.low, 0), max(b.high, 0))
-    # BMv2 aborts on a negative amount; here nothing is left, or the sign.
-    return shifted if b.low >= 0 else _hull(shifted, Bounds(-1, 0))
+    least, most = (b.low, b.high) if b.low >= 0 and b.high <= SHIFT_MASK else (0, SHIFT_MASK)
+    return _shift_bounds(op, a.low, a.high, least, most)
 
 
 def _shift_bounds(op: str, low: int, high: int, least: int, most: int) -> Bounds:

@@ -13,10 +13,12 @@ from p4reduce.dataplane.tables import Exact, Lookup, Lpm, Match, Range, Table, T
 
 
 def run_pipeline(pipeline: Pipeline, phv: Phv, primitives: Primitives) -> None:
-    """Runs a control until it ends or an action executes ``exit``."""
-    phv.exit = False
+    """Runs a control until it ends or an action executes ``exit``. Raises TooManySteps."""
+    phv.exit, phv.steps = False, 0
     name = pipeline.start
     while name is not None and not phv.exit:
+        if name in pipeline.watched:
+            phv.step()
         node = pipeline.nodes[name]
         name = _decide(node, phv, primitives) if isinstance(node, Conditional) else _apply(node, phv, primitives)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from p4reduce.dataplane.interpreter.phv import Phv
 from p4reduce.dataplane.model.expressions import (
@@ -27,9 +26,7 @@ from p4reduce.dataplane.model.expressions import (
     Valid,
 )
 from p4reduce.dataplane.model.headers import LENGTH_FIELD
-
-MAX_SHIFT: Final = 1 << 16
-"""Shifts by more give the same result in any field, and would only fill the memory."""
+from p4reduce.dataplane.model.limits import MAX_SHIFT, SHIFT_MASK
 
 
 def _no_packet(ahead: Lookahead) -> int:
@@ -121,9 +118,9 @@ def arith(op: str, left: int, right: int) -> int:
         case "*":
             return left * right
         case "<<":
-            return left << min(right & 0xFFFFFFFF, MAX_SHIFT)
+            return left << min(right & SHIFT_MASK, MAX_SHIFT)
         case ">>":
-            return left >> min(right & 0xFFFFFFFF, MAX_SHIFT)
+            return left >> min(right & SHIFT_MASK, MAX_SHIFT)
         case "/":
             return left // right if left >= 0 and right > 0 else 0
         case "%":

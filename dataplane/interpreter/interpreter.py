@@ -1,15 +1,17 @@
 """The interpreter: runs a program packet by packet, exactly as it is written, and can tell what it does."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from p4reduce.dataplane import abi
+from p4reduce.dataplane.abi import INGRESS_DROPS, NOTHING_NOTED
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.interpreter.checksums import update_checksums, verify_checksums
 from p4reduce.dataplane.interpreter.control import run_pipeline
 from p4reduce.dataplane.interpreter.headers import header_bits
 from p4reduce.dataplane.interpreter.parse import ParserRun
 from p4reduce.dataplane.interpreter.paths import PathNotes
-from p4reduce.dataplane.interpreter.phv import Phv
+from p4reduce.dataplane.interpreter.phv import Phv, TooManySteps
 from p4reduce.dataplane.interpreter.primitives import Primitives
 from p4reduce.dataplane.interpreter.trace import HeaderEmitted, Listener, StageStarted, Verdict
 from p4reduce.dataplane.model import Program
@@ -77,8 +79,12 @@ class Interpreter:
         phv = self._arrived(frame, io, kept)
         self._parse(phv, frame, io)
         self._start("ingress")
-        run_pipeline(self._program.ingress, phv, self._primitives(io[abi.IN_TIME_US]))
         self._latest = phv
+        try:
+            run_pipeline(self._program.ingress, phv, self._primitives(io[abi.IN_TIME_US]))
+        except TooManySteps:
+            self._cut_off("ingress", io, INGRESS_DROPS)
+            return phv
         for cell, value in zip(_NOTE_CELLS, _noted(phv.notes), strict=True):
             io[cell] = value
         io[abi.OUT_EGRESS_SPEC] = self._get(phv, "egress_spec")
@@ -107,7 +113,11 @@ class Interpreter:
         self._set(phv, "egress_spec", abi.DROP_PORT + 1)
         self._set(phv, "packet_length", phv.packet_length)
         self._start("egress")
-        run_pipeline(self._program.egress, phv, self._primitives(io[abi.EG_TIME_US]))
+        try:
+            run_pipeline(self._program.egress, phv, self._primitives(io[abi.EG_TIME_US]))
+        except TooManySteps:
+            self._cut_off("egress", io, NOTHING_NOTED)
+            return None
         io[abi.EG_OUT_CLONE], io[abi.EG_OUT_CLONE_LIST] = phv.notes.clone, phv.notes.clone_list
         io[abi.EG_OUT_RECIRCULATE] = phv.notes.recirculate
         self._latest = phv
@@ -203,6 +213,14 @@ class Interpreter:
                 if self.trace is not None:
                     self.trace(HeaderEmitted(name))
         return frame + phv.payload
+
+    def _cut_off(self, stage: Literal["ingress", "egress"], io: Io, cells: Mapping[int, int]) -> None:
+        """Drops a packet that went round too often, whatever it has left."""
+        self._device.state.endless_packets += 1
+        for cell, value in cells.items():
+            io[cell] = value
+        if self.trace is not None:
+            self.trace(Verdict(stage, "drop"))
 
     def _primitives(self, now: int) -> Primitives:
         return Primitives(self._program, self._device, self.trace, int(now))

@@ -14,6 +14,9 @@ from p4reduce.dataplane.model.packet_path import (
     Truncate,
 )
 
+_LENGTH_MASK = (1 << 64) - 1
+"""BMv2 takes a length as a size_t."""
+
 _SESSION_MASK = abi.CLONE_VALID - 1
 
 
@@ -48,7 +51,7 @@ def note(primitive: PathPrimitive, notes: PathNotes, data: Callable[[DataExpr], 
             notes.recirculate = field_list
             return "will be recirculated"
         case Truncate(length):
-            notes.truncate = min(notes.truncate, max(data(length), 0))
+            notes.truncate = min(notes.truncate, data(length) & _LENGTH_MASK)
             return f"will be cut to {notes.truncate} bytes"
         case GenerateDigest(learn_list):
             notes.digest = learn_list

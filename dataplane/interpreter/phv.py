@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from p4reduce.dataplane.interpreter.paths import PathNotes
 from p4reduce.dataplane.model import Program
 from p4reduce.dataplane.model.expressions import FieldRef
+from p4reduce.dataplane.model.limits import MAX_STEPS
+
+
+class TooManySteps(Exception):
+    """A packet went round in a pipeline more often than limits.MAX_STEPS; it is dropped."""
 
 
 @dataclass
@@ -19,6 +24,7 @@ class Phv:
         payload: the bytes that the parser did not extract.
         ingress_length: bytes of the frame that came in; counters add this.
         notes: what clone, resubmit, recirculate, truncate and digest have left.
+        steps: what limits.MAX_STEPS limits, in the present pipeline.
         packet_length: the same, plus headers made valid by setValid(), minus those made invalid.
     """
 
@@ -29,6 +35,13 @@ class Phv:
     packet_length: int = 0
     exit: bool = field(default=False)
     notes: PathNotes = field(default_factory=PathNotes)
+    steps: int = 0
+
+    def step(self) -> None:
+        """Counts a step that may come again. Raises TooManySteps."""
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise TooManySteps
 
     @classmethod
     def empty(cls, program: Program, length: int) -> Phv:

@@ -70,10 +70,10 @@ class Primitives:
             at += 1
             match primitive:
                 case Jump(to):
-                    at = to
+                    at = _jumped(at, to, scope)
                 case JumpIfZero(condition, to):
                     if scope.data(condition) == 0:
-                        at = to
+                        at = _jumped(at, to, scope)
                 case _:
                     self.run(primitive, scope)
 
@@ -240,6 +240,13 @@ class Primitives:
         if not holds:
             self.device.state.failed_assertions += 1
         return PrimitiveRun(primitive, text="" if holds else failure)
+
+
+def _jumped(following: int, to: int, scope: Scope) -> int:
+    """``to``; a jump to the primitive itself or one before it counts as a step."""
+    if to < following:
+        scope.phv.step()
+    return to
 
 
 def _validity(valid: set[str], header: str, after: bool) -> Change:

@@ -82,6 +82,11 @@ class MatchTable:
     profile: str | None = None
     idle_timeout: bool = False
 
+    @property
+    def following(self) -> tuple[str | None, ...]:
+        """All nodes that may come next; None: the end of the pipeline."""
+        return tuple(dict.fromkeys((*self.next_by_action, self.next_hit, self.next_miss)))
+
     def next_node(self, hit: bool, action: int | None) -> str | None:
         """The name of the node after this table; ``action`` indexes ``actions`` (None: none ran)."""
         if action is None and not self.splits_on_hit:
@@ -101,17 +106,27 @@ class Conditional:
     next_false: str | None
     source: SourceInfo | None = None
 
+    @property
+    def following(self) -> tuple[str | None, ...]:
+        """Both nodes that may come next; None: the end of the pipeline."""
+        return self.next_true, self.next_false
+
 
 Node: TypeAlias = MatchTable | Conditional
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Nodes by name and the first one (None: an empty control)."""
+    """Nodes by name and the first one (None: an empty control).
+
+    Attributes:
+        watched: nodes on cycles, which p4c never writes; limits.MAX_STEPS visits to them all in all end the packet.
+    """
 
     name: str
     start: str | None
     nodes: dict[str, Node]
+    watched: frozenset[str] = frozenset()
 
     @property
     def tables(self) -> dict[str, MatchTable]:

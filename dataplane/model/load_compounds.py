@@ -16,7 +16,7 @@ from p4reduce.dataplane.model.expressions import (
     Select,
 )
 from p4reduce.dataplane.model.groups import Stack
-from p4reduce.dataplane.model.headers import LENGTH_FIELD
+from p4reduce.dataplane.model.headers import LENGTH_FIELD, LENGTH_WIDTH
 from p4reduce.dataplane.model.load_expressions import ExpressionLoader
 from p4reduce.dataplane.model.load_headers import Scope
 
@@ -145,4 +145,4 @@ def _length(expressions: ExpressionLoader, field: FieldRef) -> FieldRef:
     kind = expressions.scope.headers[field.header].type
     if kind.varbit is None or kind.varbit.name != field.name:
         raise ProgramError(f"{expressions.where}: {field} is no variable-length field")
-    return expressions.scope.target([field.header, LENGTH_FIELD], expressions.where)
+    return FieldRef(field.header, LENGTH_FIELD, LENGTH_WIDTH)

@@ -1,5 +1,6 @@
 """Pipelines from the JSON."""
 
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from p4reduce.dataplane.model.actions import Action
@@ -10,6 +11,7 @@ from p4reduce.dataplane.model.externs import CounterArray
 from p4reduce.dataplane.model.load_expressions import ExpressionLoader
 from p4reduce.dataplane.model.load_headers import Scope
 from p4reduce.dataplane.model.load_packet_path import PathSections, load_profiles
+from p4reduce.dataplane.model.loops import cyclic
 from p4reduce.dataplane.model.packet_path import ActionProfile
 from p4reduce.dataplane.model.reading import Json, get, hexstr, objects, optional, source_of
 
@@ -44,7 +46,7 @@ class ControlLoader:
             nodes[conditional.name] = conditional
         pipeline = Pipeline(name, optional(obj, "init_table", str, f"pipeline {name!r}"), nodes)
         _check_targets(pipeline)
-        return pipeline
+        return replace(pipeline, watched=cyclic({name: node.following for name, node in nodes.items()}))
 
     def _load_profiles(self, obj: Json, nodes: dict[str, Node]) -> None:
         used: dict[str, tuple[int, ...]] = {}
@@ -199,12 +201,7 @@ def _refuse(obj: Json, where: str, source: SourceInfo | None) -> None:
 
 
 def _check_targets(pipeline: Pipeline) -> None:
-    named: list[str | None] = [pipeline.start]
-    for node in pipeline.nodes.values():
-        if isinstance(node, Conditional):
-            named += [node.next_true, node.next_false]
-        else:
-            named += [*node.next_by_action, node.next_hit, node.next_miss]
+    named = [pipeline.start, *(name for node in pipeline.nodes.values() for name in node.following)]
     for name in named:
-        if name is not None and name not in pipeline.nodes:
+        if name is not None and (not isinstance(name, str) or name not in pipeline.nodes):
             raise ProgramError(f"pipeline {pipeline.name!r}: unknown node {name!r}")

@@ -31,6 +31,7 @@ from p4reduce.dataplane.model.expressions import (
     is_bool,
 )
 from p4reduce.dataplane.model.groups import Stack
+from p4reduce.dataplane.model.limits import MAX_SHIFT, SHIFT_MASK
 from p4reduce.dataplane.model.load_headers import Scope
 from p4reduce.dataplane.model.operands import (
     Choice,
@@ -46,7 +47,7 @@ from p4reduce.dataplane.model.operands import (
     named,
     unequal,
 )
-from p4reduce.dataplane.model.reading import Json, hexstr, pair
+from p4reduce.dataplane.model.reading import Json, hexstr, number, pair
 
 _ARITH: Final = ("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^")
 _COMPARE: Final = ("==", "!=", "<", "<=", ">", ">=")
@@ -150,7 +151,10 @@ class ExpressionLoader:
 
     def _operand(self, obj: object) -> Operand:
         operand = self._unshared(obj)
-        return operand if isinstance(operand, Named) else self.scope.shared.setdefault(operand, operand)
+        if isinstance(operand, Named):
+            return operand
+        self.scope.measures.measure(operand, self.where)
+        return self.scope.shared.setdefault(operand, operand)
 
     def _unshared(self, obj: object) -> Operand:
         if not isinstance(obj, dict):
@@ -184,7 +188,7 @@ class ExpressionLoader:
                 return field_of(choice, self.scope.headers, name)
             case "lookahead":
                 offset, width = pair(value, self.where)
-                return Lookahead(int(offset), int(width))
+                return Lookahead(number(offset, self.where), number(width, self.where))
             case str() if kind in UNSUPPORTED_VALUES:
                 raise UnsupportedConstruct(UNSUPPORTED_VALUES[kind], self.where, self.source)
             case _:
@@ -209,12 +213,18 @@ class ExpressionLoader:
             return Logic(cast(LogicOp, op), self.bool(obj.get("left")), self.bool(obj.get("right")))
         if op in _ARITH:
             right = self.data(obj.get("right"))
-            if op in ("<<", ">>") and isinstance(right, Const) and right.value < 0:
-                raise self._error("a shift by a negative number")
+            if op in ("<<", ">>") and isinstance(right, Const):
+                right = Const(self._shift(right.value))
             return Arith(cast(ArithOp, op), self.data(obj.get("left")), right)
         if op in _COMPARE:
             return self._comparison(cast(CompareOp, op), obj)
         raise UnsupportedConstruct(f"expression operator {op!r}", self.where, self.source)
+
+    def _shift(self, by: int) -> int:
+        """What a shift by a constant amounts to: modulo 2**32, as in BMv2, and no more than changes anything."""
+        if by < 0:
+            raise self._error("a shift by a negative number")
+        return min(by & SHIFT_MASK, MAX_SHIFT)
 
     def _ternary(self, obj: Json) -> Operand:
         condition = self.bool(obj.get("cond"))

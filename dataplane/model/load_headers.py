@@ -7,6 +7,7 @@ from p4reduce.dataplane.model.expressions import Expr, FieldRef, Valid
 from p4reduce.dataplane.model.groups import NEXT_HEADER, HeaderGroups, load_groups, next_header
 from p4reduce.dataplane.model.headers import LENGTH_FIELD, LENGTH_WIDTH, Field, Header, HeaderType
 from p4reduce.dataplane.model.reading import Json, get, objects, pair, source_of
+from p4reduce.dataplane.model.validate_expressions import ExpressionBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +16,14 @@ class Scope:
 
     Attributes:
         groups: stacks and unions of them.
+        measures: how large the expressions are so far: one that grows at each level is refused before it is hashed.
         shared: one object for all equal expressions, so that executors may cache by identity.
     """
 
     headers: dict[str, Header]
     groups: HeaderGroups = field(default_factory=HeaderGroups)
     shared: dict[Expr, Expr] = field(default_factory=dict)
+    measures: ExpressionBudget = field(default_factory=ExpressionBudget)
 
     def header(self, name: object, where: str, source: SourceInfo | None = None) -> Header:
         """An instance by name."""

@@ -21,7 +21,7 @@ from p4reduce.dataplane.model.parser import (
     Transition,
     Verify,
 )
-from p4reduce.dataplane.model.reading import Json, get, hexstr, objects, optional, pair
+from p4reduce.dataplane.model.reading import Json, get, hexstr, number, objects, optional, pair
 
 
 def load_parser(root: Json, scope: Scope, externs: Externs) -> Parser:
@@ -139,7 +139,7 @@ def _key(obj: Json, scope: Scope, where: str) -> SelectKey:
         return scope.field(value, where)
     if kind == "lookahead":
         offset, width = pair(value, where)
-        return Lookahead(int(offset), int(width))
+        return Lookahead(number(offset, where), number(width, where))
     if kind in ("stack_field", "union_stack_field"):
         return _last_field(obj, scope, where)
     raise UnsupportedConstruct(UNSUPPORTED_VALUES.get(str(kind), f"select on a {kind!r}"), where)
@@ -223,8 +223,8 @@ def _consumes(state: ParserState, scope: Scope) -> bool:
         match op:
             case Extract(header) if scope.headers[header].bytes > 0:
                 return True
-            case ExtractNext():
-                return True  # of bytes or of the stack's room
+            case ExtractNext(headers=headers) if scope.headers[headers[0]].bytes > 0:
+                return True  # (headers of no bytes only fill the stack, which pop_front may empty again)
             case Advance(Const(bits)) if bits > 0:
                 return True
     return False

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p4reduce.dataplane.model.errors import ProgramError, UnsupportedConstruct
+from p4reduce.dataplane.model.limits import MAX_DEPTH
 from p4reduce.dataplane.model.load_actions import Externs, load_actions
 from p4reduce.dataplane.model.load_control import ControlLoader
 from p4reduce.dataplane.model.load_externs import load_calculations, load_checksums, load_counters, load_registers
@@ -14,7 +15,8 @@ from p4reduce.dataplane.model.load_headers import Scope, load_aliases, load_scop
 from p4reduce.dataplane.model.load_packet_path import PathSections
 from p4reduce.dataplane.model.load_parser import load_parser
 from p4reduce.dataplane.model.program import Program
-from p4reduce.dataplane.model.reading import Json, get, objects, source_of
+from p4reduce.dataplane.model.reading import Json, get, objects, pair, source_of
+from p4reduce.dataplane.model.validate import validate
 
 _UNSUPPORTED_SECTIONS: Final[Mapping[str, str]] = {
     "extern_instances": "extern instance",
@@ -30,20 +32,30 @@ def load_program(program: str | Path | Mapping[str, Any]) -> Program:
 
     Raises:
         UnsupportedConstruct: the program uses what the embedded switch does not run; says what and where.
-        ProgramError: the JSON is malformed; says where.
+        ProgramError: the JSON is malformed, or asks for more than limits.py grants; says where.
         OSError: the file cannot be read.
     """
     if isinstance(program, str | Path):
         root, name = _read(Path(program)), Path(program).stem
     else:
         root, name = program, str(program.get("program", "program"))
-    return _load(root, name)
+    try:
+        loaded = _load(root, name)
+        validate(loaded)
+    except ProgramError:
+        raise
+    except RecursionError:
+        raise ProgramError(f"an expression is nested too deep; the limit is {MAX_DEPTH} operators") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A value of another type or range than p4c ever writes, where nobody looked.
+        raise ProgramError(f"not what p4c-bm2-ss writes: {type(error).__name__}: {error}") from error
+    return loaded
 
 
 def _read(path: Path) -> Json:
     try:
         root = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of thousands of digits, too deep
         raise ProgramError(f"{path} is not JSON: {error}") from None
     if not isinstance(root, dict):
         raise ProgramError(f"{path} holds a {type(root).__name__}, expected an object")
@@ -67,7 +79,7 @@ def _load(root: Json, name: str) -> Program:
     loaded = Program(
         name=name,
         headers=scope.headers,
-        errors={str(error): int(code) for error, code in root.get("errors", [])},
+        errors=_errors(root),
         actions=actions,
         parser=load_parser(root, scope, externs),
         ingress=pipelines["ingress"],
@@ -87,6 +99,16 @@ def _load(root: Json, name: str) -> Program:
     )
     _check_intrinsics(loaded)
     return loaded
+
+
+def _errors(root: Json) -> dict[str, int]:
+    errors = {}
+    for item in root.get("errors") or []:
+        name, code = pair(item, "errors")
+        if not isinstance(code, int):
+            raise ProgramError(f"error {name!r}: its code is {code!r}")
+        errors[str(name)] = code
+    return errors
 
 
 def _refuse_sections(root: Json) -> None:

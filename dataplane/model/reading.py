@@ -65,3 +65,10 @@ def pair(value: object, where: str) -> tuple[Any, Any]:
     if not isinstance(value, list) or len(value) != 2:
         raise ProgramError(f"{where}: {value!r} is not a pair")
     return value[0], value[1]
+
+
+def number(value: object, where: str) -> int:
+    """An integer of the JSON."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ProgramError(f"{where}: {value!r} is not a number")
+    return value

@@ -60,6 +60,7 @@ class DeviceState:
         self.multicast = Multicast()
         self._assertions = layout.failed_assertions
         self._random = layout.random_state
+        self._endless = layout.endless_packets
 
     def _part(self, start: int, size: int) -> NDArray[np.int64]:
         return self.cells[start : start + size]
@@ -77,6 +78,15 @@ class DeviceState:
     @failed_assertions.setter
     def failed_assertions(self, count: int) -> None:
         self.cells[self._assertions] = count
+
+    @property
+    def endless_packets(self) -> int:
+        """Packets that were dropped since they went round in a pipeline more than limits.MAX_STEPS times."""
+        return int(self.cells[self._endless])
+
+    @endless_packets.setter
+    def endless_packets(self, count: int) -> None:
+        self.cells[self._endless] = count
 
     @property
     def random_state(self) -> int:
@@ -104,5 +114,5 @@ class DeviceState:
             # Writing zeros to rows that no packet touched would make the system give them memory.
             rows[rows.any(axis=1)] = 0
         self.multicast.reset()
-        self.failed_assertions = 0
+        self.failed_assertions = self.endless_packets = 0
         self.random_state = 0

@@ -1,7 +1,7 @@
 """Where the state of a device lies in memory; the same for every device of a program.
 
 Machine code gets one address: an array of int64 cells. The first counts failed assertions, the second is the
-state of the random numbers. A table has TABLE_CELLS
+state of the random numbers, the third counts packets that went round too often. A table has TABLE_CELLS
 cells, a counter array one (the address of its counters), a group of register arrays one (the address of its rows).
 """
 
@@ -76,7 +76,8 @@ class StateLayout:
         self.counters: dict[str, int] = {}
         self.failed_assertions = 0
         self.random_state = 1
-        at = 2
+        self.endless_packets = 2
+        at = 3
         for name in program.tables:
             self.tables[name] = at
             at += TABLE_CELLS

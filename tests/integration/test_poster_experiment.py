@@ -27,6 +27,9 @@ TINY = PosterSettings(
     demand_bps=10**7,
     shares=(0.4,),
     share_seeds=1,
+    access_rates=(),
+    delays=(),
+    lambdas=(),
     flow_factor=2,
     selection_seeds=0,
     swap_networks=(("racks", 0.01),),
@@ -53,6 +56,8 @@ def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
     with (tmp_path / "runs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 3 * 2 * 6
+    (delay,) = {(one["value"], one["scenario"]) for one in written["sensitivity"]}
+    assert delay == ("200us", "germany50")
     assert all(row["first_bytes"] == row["predicted_bytes"] != "0" for row in rows)
     for name in ("fig3a-latency", "fig3b-bandwidth", "communication", "ablation"):
         assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -68,7 +73,9 @@ def test_a_dask_cluster_of_two_workers_gives_the_same_result():
     distributed = pytest.importorskip("distributed")
     here = run_poster(TINY, jobs=1)
     assert len(here.flow) == 3
-    assert {one.share for one in here.shares} == {0.0, 0.4, 1.0}
+    assert {(one.share, one.chooser) for one in here.shares} == {
+        (share, chooser) for share in (0.0, 0.4, 1.0) for chooser in ("random", "soar")
+    }
     assert all(claim.holds for claim in here.claims[:2])
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
@@ -96,6 +103,11 @@ def test_a_scheduler_that_is_not_there_is_named():
         (["--scenario", "x"], "--scenario: 'x' is not NAME=TOPOLOGY"),
         (["--scenario", "x=star:hosts=4@0.2:0"], "--scenario: queue '0' is none of 1..7"),
         (["--policies", "steiner"], "spff"),
+        (["--share-choosers", "best"], "share_choosers: 'best'"),
+        (["--access-rates", "fast"], "access_rates: 'fast'"),
+        (["--delays", "real,long"], "delays: 'long'"),
+        (["--lambdas", "0,2"], "lambdas"),
+        (["--sensitivity-tasks", "0"], "sensitivity_tasks"),
         (["--policies", "spff,best"], "--policies: 'best'"),
         (["--sizes", "many"], "--sizes"),
         (["--scenarios", "fat-tree", "--sizes", "16"], "need 17 hosts"),

@@ -46,6 +46,17 @@ def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_b
     assert by_policy["overlay-mst"] < by_policy["spff"] <= by_policy["mst-routes"]
 
 
+@pytest.mark.parametrize("delay", ["1us", "50us", "200us"])
+def test_the_fixed_scheduler_is_not_throttled_where_links_are_long(delay):
+    """Its window is what the round trip needs: with a share of the server's queue it took 4 times its bound."""
+    long = Scenario("long", f"wan:graph=germany50,rate=100G,access_rate=40G,delay={delay}")
+    settings = PosterSettings(scenarios=(long,), sizes=(15,), tasks=1, seeds=(0,))
+    (row,) = run_unit(Unit(settings, long, 0, (15,), ("spff",))).rows
+    assert row.bound_ps <= row.ordered_ps <= row.communication_ps < 1.01 * row.ordered_ps
+    assert row.communication_ps < 1.3 * row.bound_ps
+    assert row.resend_bytes == row.dropped == 0
+
+
 def test_background_traffic_is_measured_and_slows_rounds_down_but_no_byte_is_off():
     calm, loaded = run_unit(unit()), run_unit(unit(LOADED))
     assert calm.background == {}
@@ -74,6 +85,17 @@ def test_two_trees_push_first_and_pull_then():
     assert apart.first_bytes == apart.predicted_bytes
     assert apart.bound_ps <= apart.communication_ps
     assert apart.communication_ps > together.communication_ps
+
+
+def test_two_trees_on_long_links_share_the_slots_of_a_switch():
+    """Where the round trip asks for all of them, the first tree left none to the second."""
+    topology = Scenario("far", f"{RACKS.topology},delay=1ms").build()
+    (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
+    one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
+    other = POLICIES["overlay-mst"](task, NetworkState(topology), lanes=64)
+    with TaskNetwork(topology, bundled(64), elements=64 * 2500, lanes=64) as network:
+        (apart,) = network.run([replace(one, broadcast=other.broadcast)])
+    assert apart.differences == ()
 
 
 def test_fewer_capable_switches_cost_bytes():

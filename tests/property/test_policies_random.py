@@ -115,7 +115,7 @@ def test_an_unloaded_network_gets_the_tree_of_the_plan(situation):
     """With bandwidth alone and nothing used, weights are hops: the policy's tree costs what the planner's does."""
     state, task = situation
     idle = NetworkState(state.topology)
-    task = Task(task.name, task.server, task.workers, task.elements)
+    task = Task(task.name, task.server, task.workers, task.elements, aggregation="switches")
     try:
         decision = policy_named("steiner")(task, idle, weights=Weights(bandwidth=1.0))
     except Rejection:

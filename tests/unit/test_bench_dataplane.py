@@ -53,6 +53,12 @@ def test_tables_and_writes(capsys):
     assert all(row["seconds"] > 0 for row in found["writes"])
 
 
+def test_locks(capsys):
+    (row,) = run(capsys, "--only", "locks", "--entries", "50")["locks"]
+    assert row["entries"] == 50
+    assert 0 < row["held_s"] < row["cpu_s"]
+
+
 def test_people_get_tables_and_the_reason_why_bmv2_is_missing(capsys, monkeypatch):
     monkeypatch.setattr(bmv2, "find_bmv2", lambda: None)
     bench.main([*TINY[1:], "--only", "tables", "bmv2", "--entries", "10", "--scanned", "20"])

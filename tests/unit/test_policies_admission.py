@@ -1,19 +1,29 @@
 """What does not fit is rejected, and the reason names what is in the way."""
 
+from random import Random
+
 import pytest
 
-from p4reduce.control_plane.plans import make_plan
+from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, copies, plan_requests, policy_named
-from p4reduce.topologies import TopologyBuilder, leaf_spine, star
+from p4reduce.control_plane.scheduling import (
+    NetworkState,
+    Rejection,
+    Task,
+    consumed,
+    copies,
+    plan_requests,
+    policy_named,
+)
+from p4reduce.topologies import TopologyBuilder, leaf_spine, load, star, with_capable
 
 TREES = ("exact", "overlay-mst", "spff-ina", "spt", "steiner")
 ALL = (*TREES, "spff", "spff-ecmp")
 GIGA = 10**9
 
 
-def task(*workers, server="h1", gbps=0):
-    return Task("t", server, workers, 1000, demand_bps=gbps * GIGA)
+def task(*workers, server="h1", gbps=0, aggregation=None):
+    return Task("t", server, workers, 1000, demand_bps=gbps * GIGA, aggregation=aggregation)
 
 
 def hop(topology, a, b):
@@ -88,10 +98,12 @@ def test_shares_that_do_not_fit_beside_each_other():
 def test_switches_without_slots_do_not_aggregate(name):
     topology = leaf_spine(2, 2, 3)
     slots = dict.fromkeys(("leaf1", "leaf2", "spine1"), 0) | {"spine2": 8}
-    decision = policy_named(name)(task("h2", "h3", "h4", "h5"), NetworkState(topology, slots=slots))
+    wanted = task("h2", "h3", "h4", "h5", aggregation="switches")
+    decision = policy_named(name)(wanted, NetworkState(topology, slots=slots))
     assert set(decision.upload.aggregators) == {"spine2"}
+    assert decision.slots == {"spine2": 2}
     with pytest.raises(Rejection, match="no switch has 2 slots left in one range; the most has switch spine2: 1"):
-        policy_named(name)(task("h2", "h4"), NetworkState(topology, slots=slots | {"spine2": 1}))
+        policy_named(name)(wanted, NetworkState(topology, slots=slots | {"spine2": 1}))
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -99,15 +111,22 @@ def test_a_demand_needs_slots_for_its_round_trip(name):
     """256 lanes over two links and back at 10 Gb/s and 1 us: some 12 us, so 5 Gb/s need 8 chunks in flight."""
     topology = star(4)
     with pytest.raises(Rejection, match=r"switch s1 has 8 slots left in one range, 16 are needed"):
-        policy_named(name)(task("h2", "h3", gbps=5), NetworkState(topology, slots={"s1": 8}))
-    assert policy_named(name)(task("h2", "h3", gbps=5), NetworkState(topology, slots={"s1": 16}))
-    assert policy_named(name)(task("h2", "h3", gbps=1), NetworkState(topology, slots={"s1": 8}))
+        policy_named(name)(task("h2", "h3", "h4", gbps=5), NetworkState(topology, slots={"s1": 8}))
+    assert policy_named(name)(task("h2", "h3", gbps=5), NetworkState(topology, slots={"s1": 16})).slots == {"s1": 16}
+    assert policy_named(name)(task("h2", "h3", gbps=1), NetworkState(topology, slots={"s1": 8})).slots
+    # Two shares fit the server's link.
+    assert policy_named(name)(task("h2", "h3", gbps=5), NetworkState(topology, slots={"s1": 8})).slots == {}
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_no_switch_can_aggregate(name):
+    state = NetworkState(star(3, capable=False))
     with pytest.raises(Rejection, match=r"task t: no switch of topology .* can aggregate"):
-        policy_named(name)(task("h2"), NetworkState(star(3, capable=False)))
+        policy_named(name)(task("h2", aggregation="switches"), state)
+    decision = policy_named(name)(task("h2"), state)
+    assert decision.policy == name
+    assert decision.upload == policy_named("spff")(task("h2"), state).upload
+    assert isinstance(decision.upload, StarLayout)
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -152,3 +171,138 @@ def test_decisions_become_plans(name):
     assert (plan.name, plan.job, plan.server, plan.workers) == (name, 3, "h1", ("h2", "h5", "h8"))
     assert plan.priority == 5
     assert plan.in_network == (name not in ("spff", "spff-ecmp"))
+
+
+def loaded(topology, most, seed):
+    """Background on links between switches, another in each direction."""
+    rng, used = Random(seed), {}
+    for link in topology.links:
+        if topology.node(link.a).is_switch and topology.node(link.b).is_switch:
+            for end in ((link.a, link.port_a), (link.b, link.port_b)):
+                used[end] = int(link.rate_bps * most * rng.random())
+    return used
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("network", "most", "gbps"),
+    [
+        ("leaf-spine:leaves=8,spines=4,hosts=4,rate=40G,oversubscription=2", 0.7, 6),
+        ("wan:graph=nobel-us,hosts=2", 0.8, 3),
+    ],
+)
+def test_no_link_is_booked_twice_where_both_directions_cross_it(name, network, most, gbps):
+    topology, admitted = load(network), 0
+    hosts = [host.name for host in topology.workers]
+    for seed in range(3):
+        state, rng = NetworkState(topology, background_bps=loaded(topology, most, seed)), Random(seed)
+        for _ in range(8):
+            server, *workers = rng.sample(hosts, 7)
+            try:
+                decision = policy_named(name)(task(*workers, server=server, gbps=gbps), state)
+            except Rejection:
+                continue
+            admitted += 1
+            for at, bps in decision.demand_bps.items():
+                assert bps <= topology.link_at(*at).rate_bps - state.background_bps.get(at, 0) - state.reserved_bps.get(
+                    at, 0
+                )
+            state.reserve(decision.demand_bps)
+    assert admitted or name.startswith("spff")
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("poor", [1, 7, 8, 9, 15])
+def test_many_switches_poor_in_slots_do_not_keep_a_task_from_one_that_has_plenty(name, poor):
+    """Each of 16 leaves has a worker and too few slots, but one spine has enough."""
+    topology = leaf_spine(16, 4, 2)
+    switches = [switch.name for switch in topology.switches if switch.name.startswith("leaf")][:poor]
+    slots = dict.fromkeys(["spine1", "spine2", "spine3", *switches], 2) | {"spine4": 4096}
+    workers = [f"h{2 * leaf + 1}" for leaf in range(1, 16)]
+    wanted = task(*workers, gbps=5, aggregation="switches")
+    decision = policy_named(name)(wanted, NetworkState(topology, slots=slots))
+    for layout in (decision.upload, decision.broadcast):
+        assert all(slots.get(switch, 4096) > 2 for switch in layout.aggregators)
+    assert all(2 < needed <= slots.get(switch, 4096) for switch, needed in decision.slots.items())
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_of_equally_poor_switches_the_near_one_carries_the_task(name):
+    """The tree over both has too long a round trip for their slots; that of the near switch alone has not."""
+    builder = TopologyBuilder("two")
+    for switch in ("near", "far"):
+        builder.switch(switch)
+    builder.link("near", "far", "10G", "1us")
+    for number in range(4):
+        builder.host(f"h{number}")
+        builder.link(f"h{number}", "far" if number > 1 else "near", "10G", "1us")
+    topology = builder.build()
+    wanted = Task("t", "h0", ("h1", "h2", "h3"), 1000, demand_bps=3 * GIGA, aggregation="switches")
+    free = policy_named(name)(wanted, NetworkState(topology, slots={"near": 4096, "far": 4096}))
+    assert set(free.upload.aggregators) == {"near", "far"}
+    needed = free.slots["near"]
+    state = NetworkState(topology, slots={"near": needed, "far": needed // 2})
+    assert set(policy_named(name)(wanted, state).upload.aggregators) == {"near"}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_two_trees_of_a_task_share_the_slots_of_a_switch(name):
+    """Up and down must go different ways; each needs 16 slots of s1 and s4."""
+    builder = TopologyBuilder("square")
+    for number in range(1, 5):
+        builder.switch(f"s{number}")
+    for host, switch in (("g", "s1"), ("w1", "s4"), ("w2", "s4")):
+        builder.host(host)
+        builder.link(host, switch, "10G", "1us")
+    for a, b in (("s1", "s2"), ("s1", "s3"), ("s2", "s4"), ("s3", "s4")):
+        builder.link(a, b, "10G", "1us")
+    topology = builder.build()
+    ways = (("s4", "s2"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"))
+    busy = {hop(topology, a, b): 9 * GIGA for a, b in ways}
+    wanted = Task("t", "g", ("w1", "w2"), 1000, demand_bps=2 * GIGA, aggregation="switches")
+    with pytest.raises(Rejection, match="slots left in one range"):
+        policy_named(name)(wanted, NetworkState(topology, busy, slots=dict.fromkeys(("s1", "s2", "s3", "s4"), 8)))
+    resources = Resources(16)
+    state = NetworkState(
+        topology, busy, slots={f"s{number}": resources.largest(f"s{number}") for number in range(1, 5)}
+    )
+    decision = policy_named(name)(wanted, state)
+    assert not decision.together
+    for request in plan_requests(decision, job=1):
+        assert make_plan(topology, request, resources).slots_rate_bps >= 2 * GIGA
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_more_workers_in_a_rack_than_a_switch_can_have_children(name):
+    topology = leaf_spine(2, 1, 41)
+    workers = [f"h{number}" for number in range(2, 81)]
+    decision = policy_named(name)(task(*workers, aggregation="switches"), NetworkState(topology))
+    assert max(map(len, decision.upload.children.values())) <= 32
+    make_plan(topology, plan_requests(decision, job=1)[0], Resources())
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_what_the_host_may_add_up_without_switches(name):
+    topology = leaf_spine(2, 2, 3)
+    decision = policy_named(name)(task("h2", "h4", "h5", aggregation="hosts"), NetworkState(topology))
+    assert isinstance(decision.upload, StarLayout)
+    decision = policy_named(name)(task("h2", "h4", "h5"), NetworkState(topology))
+    assert isinstance(decision.upload, TreeLayout)
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize(
+    ("share", "size", "load_share"), [(0.02, 3, 0), (0.04, 3, 0), (0.1, 3, 0), (0.1, 1, 0.7), (1, 1, 0.7)]
+)
+def test_no_tree_takes_more_bytes_than_the_fixed_scheduler(name, share, size, load_share):
+    topology = load("germany50")
+    rng = Random(7)
+    switches = [switch.name for switch in topology.switches]
+    topology = with_capable(topology, rng.sample(switches, max(1, round(share * len(switches)))))
+    hosts = [host.name for host in topology.workers]
+    state = NetworkState(topology, background_bps=loaded(topology, load_share, 7))
+    for _ in range(10):
+        server, *workers = rng.sample(hosts, size + 1)
+        wanted = task(*workers, server=server)
+        ours, fixed = (consumed(policy_named(one)(wanted, state), topology) for one in (name, "spff"))
+        assert ours <= fixed

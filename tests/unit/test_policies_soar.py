@@ -8,6 +8,7 @@ import pytest
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import PLANS, Problem
 from p4reduce.control_plane.plans.overlay import cost
+from p4reduce.control_plane.scheduling import NetworkState, Task, choose_capable_for, consumed, policy_named
 from p4reduce.control_plane.scheduling.soar import choose_capable, place
 from p4reduce.topologies import leaf_spine, load, with_capable
 
@@ -76,3 +77,22 @@ def test_more_switches_never_cost_more():
         problem = Problem(with_capable(topology, chosen), tuple(workers), server)
         costs.append(cost(problem, PLANS["steiner"](problem)))
     assert costs == sorted(costs, reverse=True)
+
+
+def test_switches_for_several_tasks_save_more_than_random_ones():
+    topology, rng = load("germany50"), Random(3)
+    hosts = [host.name for host in topology.workers]
+    drawn = [rng.sample(hosts, 13) for _ in range(6)]
+    tasks = [Task(f"t{number}", own[0], tuple(own[1:]), 1000) for number, own in enumerate(drawn)]
+    order = rng.sample([switch.name for switch in topology.switches], len(topology.switches))
+
+    def copies(chosen):
+        state = NetworkState(with_capable(topology, chosen))
+        return sum(consumed(policy_named("steiner")(task, state), state.topology) for task in tasks)
+
+    chosen = choose_capable_for(topology, tasks, 10)
+    assert choose_capable_for(topology, tasks, 4) == chosen[:4]
+    assert choose_capable_for(topology, tasks, 0) == ()
+    assert choose_capable_for(topology, tasks[:1], 3) == choose_capable(topology, tasks[0].workers, tasks[0].server, 3)
+    for count in (2, 5, 10):
+        assert copies(chosen[:count]) < copies(order[:count])

@@ -7,7 +7,7 @@ from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.resources import Resources
-from p4reduce.topologies import leaf_spine, star
+from p4reduce.topologies import TopologyBuilder, leaf_spine, star
 
 LANES, CHUNKS = 64, 100
 ELEMENTS = LANES * CHUNKS
@@ -43,6 +43,34 @@ def test_without_aggregation_it_takes_a_model_for_each_worker():
     down = 4 * FULL + DELAY + FULL + DELAY
     assert bound_ps(plan, Operation.PUSH_PULL, ELEMENTS) == up + down
     assert chunk_ps(plan, Operation.PUSH_PULL) == 4 * FULL
+
+
+def test_a_server_that_answers_chunk_by_chunk_begins_when_the_farthest_worker_is_heard():
+    """One worker beside the server, one far away: in any order its answers could leave first."""
+    far = 1_000_000_000
+    made = TopologyBuilder("far")
+    made.switch("s1")
+    made.switch("s2")
+    for host, switch in (("near", "s1"), ("away", "s2"), ("server", "s1")):
+        made.host(host, server=host == "server")
+        made.link(host, switch, RATE, f"{DELAY}ps")
+    made.link("s1", "s2", RATE, f"{far}ps")
+    plan = make_plan(
+        made.build(), PlanRequest("ps", workers=("near", "away"), server="server", lanes=LANES), Resources()
+    )
+    way = 3 * FULL + 2 * DELAY + far
+    found = limits(plan, Operation.PUSH_PULL, ELEMENTS)
+    assert found.ordered_ps == way + 2 * (CHUNKS - 1) * FULL + way
+    assert found.bound_ps <= way + CHUNKS * FULL + way
+
+
+def test_trees_have_one_bound():
+    for plan in (
+        plan_of(star(4, servers=1), "steiner", "server1"),
+        plan_of(leaf_spine(3, 2, 3, servers=1), "mst", "server1"),
+    ):
+        found = limits(plan, Operation.PUSH_PULL, ELEMENTS)
+        assert found.ordered_ps == found.bound_ps
 
 
 def test_a_push_alone_and_a_pull_alone_have_empty_frames_the_other_way():

@@ -3,7 +3,7 @@
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.exact import Optimum, solve
 from p4reduce.control_plane.plans.problem import TreeLayout
-from p4reduce.control_plane.scheduling.admission import decide_trees
+from p4reduce.control_plane.scheduling.deciding import decide_trees
 from p4reduce.control_plane.scheduling.policy import Decision, Rejection, register_policy
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
@@ -46,7 +46,7 @@ def _tree(problem: TaskProblem) -> TreeLayout:
 
 def _solve(problem: TaskProblem) -> Optimum:
     try:
-        return solve(problem, limits=problem.room)
+        return solve(problem, limits=problem.room, both_ways=problem.both)
     except Rejection:
         raise
     except PlanError as error:

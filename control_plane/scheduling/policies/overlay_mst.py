@@ -1,7 +1,7 @@
 """`overlay-mst`: the poster's flexible scheduler: minimum spanning trees of the terminals."""
 
 from p4reduce.control_plane.plans import mst as plans
-from p4reduce.control_plane.scheduling.admission import decide_trees
+from p4reduce.control_plane.scheduling.deciding import decide_trees
 from p4reduce.control_plane.scheduling.policy import Decision, register_policy
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task

@@ -1,7 +1,7 @@
 """`spff-ina`: the routes of shortest path, first fit, with aggregation where they meet at capable switches."""
 
 from p4reduce.control_plane.plans.spt import spt
-from p4reduce.control_plane.scheduling.admission import decide_trees
+from p4reduce.control_plane.scheduling.deciding import decide_trees
 from p4reduce.control_plane.scheduling.policy import Decision, register_policy
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task

@@ -1,7 +1,7 @@
 """`spt`: shortest paths under the poster's weights, merged where they meet."""
 
 from p4reduce.control_plane.plans import spt as plans
-from p4reduce.control_plane.scheduling.admission import decide_trees
+from p4reduce.control_plane.scheduling.deciding import decide_trees
 from p4reduce.control_plane.scheduling.policy import Decision, register_policy
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task

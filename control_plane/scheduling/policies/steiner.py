@@ -1,7 +1,7 @@
 """`steiner`: the cheapest tree found, with aggregation at any capable switch."""
 
 from p4reduce.control_plane.plans import steiner as plans
-from p4reduce.control_plane.scheduling.admission import decide_trees
+from p4reduce.control_plane.scheduling.deciding import decide_trees
 from p4reduce.control_plane.scheduling.policy import Decision, register_policy
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task

@@ -1,0 +1,97 @@
+"""From a file to BMv2's JSON and to P4Info."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from p4reduce.frontend.diagnostics import Diagnostics, P4Error, SourceFault, Unexpected
+from p4reduce.frontend.lower.emit import Emitter
+from p4reduce.frontend.source import Sources
+from p4reduce.frontend.syntax.declarations import Declaration
+from p4reduce.frontend.syntax.parser import parse
+from p4reduce.frontend.syntax.preprocessor import Preprocessor
+from p4reduce.frontend.types.programs import Checker
+
+
+@dataclass
+class Compilation:
+    """One program on its way.
+
+    Attributes:
+        sources: its files.
+        diagnostics: errors and warnings so far.
+        json: BMv2's JSON, None if there are errors.
+    """
+
+    sources: Sources = field(default_factory=Sources)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    declarations: list[Declaration] = field(default_factory=list)
+    checker: Checker | None = None
+    emitter: Emitter | None = None
+    json: dict[str, Any] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors."""
+        return not self.diagnostics.errors
+
+    def require(self) -> "Compilation":
+        """Raises P4Error if there are errors."""
+        if not self.ok:
+            raise P4Error(self.diagnostics, self.sources)
+        return self
+
+    def messages(self) -> list[str]:
+        """Every error and warning as a person reads it."""
+        return [item.render(self.sources) for item in self.diagnostics.items]
+
+
+def compile_file(
+    path: str | Path,
+    defines: Mapping[str, str] | None = None,
+    folders: Sequence[str | Path] = (),
+    name: str | None = None,
+) -> Compilation:
+    """Compiles a P4_16 program for v1model; errors are in the result.
+
+    Args:
+        path: the program.
+        defines: macros that are defined from the beginning.
+        folders: searched for what is included.
+        name: what the program is called in messages and in the JSON; else ``path``.
+    """
+    shown = name or str(path)
+    return _compile(lambda pre: pre.run(Path(path), shown), shown, defines, folders)
+
+
+def compile_text(text: str, name: str = "program.p4", defines: Mapping[str, str] | None = None) -> Compilation:
+    """The same of a program that is a string."""
+    return _compile(lambda pre: pre.run_text(text, name), name, defines, ())
+
+
+def _compile(read: Any, name: str, defines: Mapping[str, str] | None, folders: Sequence[str | Path]) -> Compilation:
+    found = Compilation()
+    diagnostics = found.diagnostics
+    try:
+        preprocessor = Preprocessor(found.sources, [Path(folder) for folder in folders], defines)
+        tokens = read(preprocessor)
+        found.declarations = parse(tokens, diagnostics)
+        if diagnostics.errors:
+            return found
+        found.checker = Checker(diagnostics)
+        found.checker.check_program(found.declarations)
+        if diagnostics.errors:
+            return found
+        found.emitter = Emitter(diagnostics, found.checker, found.sources)
+        json = found.emitter.program(found.declarations, name)
+        if not diagnostics.errors:
+            found.json = json
+    except SourceFault as fault:
+        diagnostics.error(fault.position, fault.message, fault.hint)
+    except Unexpected:
+        at = found.declarations[-1].at if found.declarations else 0
+        diagnostics.error(at, "something in this program is not taken, and it is not known what", "Please report it.")
+    except RecursionError:
+        diagnostics.error(0, "the program is nested too deeply", "Split long expressions into several.")
+    return found

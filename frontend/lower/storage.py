@@ -1,0 +1,279 @@
+"""Places for variables: BMv2's header types, headers, stacks, unions, and the header ``scalars`` for all the rest."""
+
+from typing import Any, Final
+
+from p4reduce.frontend.diagnostics import SourceFault, Unexpected
+from p4reduce.frontend.lower.places import FieldPlace, HeaderPlace, Place, StackPlace, StructPlace, UnionPlace
+from p4reduce.frontend.lower.values import Json
+from p4reduce.frontend.types.kinds import (
+    BOOL,
+    ERROR,
+    Bits,
+    CompositeType,
+    EnumType,
+    NewType,
+    StackType,
+    TupleType,
+    Type,
+    Varbits,
+    plain,
+)
+
+SCALARS: Final = "scalars"
+NAMED: Final = 32
+"""Bits of an error, and of an enum without a representation."""
+
+
+def storage_width(kind: Type) -> int:
+    """Bits of the field that holds a scalar."""
+    match kind:
+        case Bits(width) | Varbits(width):
+            return width
+        case EnumType(base=base):
+            return base.width if base is not None else NAMED
+        case NewType(base=inner):
+            return storage_width(inner)
+    return 1 if kind is BOOL else NAMED
+
+
+def bits_of(kind: Type) -> Bits | None:
+    """A type as a number, if it is one."""
+    bare = plain(kind)
+    if isinstance(bare, EnumType):
+        bare = bare.base or bare
+    return bare if isinstance(bare, Bits) else None
+
+
+def is_scalar(kind: Type) -> bool:
+    """Whether one field holds it."""
+    bare = plain(kind)
+    return isinstance(bare, Bits | EnumType) or bare in (BOOL, ERROR)
+
+
+class Storage:
+    """Header types and instances of a program as they are made."""
+
+    def __init__(self) -> None:
+        self.header_types: list[Json] = []
+        self.headers: list[Json] = []
+        self.stacks: list[Json] = []
+        self.union_types: list[Json] = []
+        self.unions: list[Json] = []
+        self.union_stacks: list[Json] = []
+        self.aliases: list[Any] = []
+        self._taken: set[str] = set()
+        self._fields: set[str] = set()
+        self._types: dict[object, tuple[str, dict[str, Any]]] = {}
+        self._type_names: set[str] = {"scalars_0"}
+        self.scalars: list[list[Any]] = []
+        self._header_type("scalars_0", self.scalars)
+        self.add_header(SCALARS, "scalars_0", True)
+
+    # --- scalars
+
+    def scalar(self, name: str, kind: Type) -> FieldPlace:
+        """A field for a scalar."""
+        number = bits_of(kind)
+        unique = self.unique(name, self._fields)
+        self.scalars.append([unique, storage_width(kind), number is not None and number.signed])
+        return FieldPlace(kind, SCALARS, unique)
+
+    def finish(self) -> None:
+        """Pads ``scalars`` to whole bytes."""
+        total = sum(width for _, width, _ in self.scalars)
+        if total % 8:
+            self.scalars.append([self.unique("_padding", self._fields), 8 - total % 8, False])
+
+    @staticmethod
+    def unique(name: str, taken: set[str]) -> str:
+        """A name that is not taken yet; it is afterwards."""
+        found, count = name, 0
+        while found in taken:
+            found = f"{name}_{count}"
+            count += 1
+        taken.add(found)
+        return found
+
+    # --- anything
+
+    def allocate(self, name: str, kind: Type, at: int) -> Place:
+        """A place for a value of any type."""
+        bare = plain(kind)
+        match bare:
+            case CompositeType(kind="struct", fields=fields):
+                return StructPlace(
+                    kind, {n: self.allocate(f"{name}.{n}" if name else n, t, at) for n, t in fields.items()}
+                )
+            case TupleType(elements):
+                members = {str(i): self.allocate(f"{name}.{i}", t, at) for i, t in enumerate(elements)}
+                return StructPlace(kind, members)
+            case CompositeType(kind="header"):
+                return self.header(name, bare, at)
+            case CompositeType(kind="header_union"):
+                return self.union(name, bare, at)
+            case StackType():
+                return self.stack(name, bare, at)
+            case Varbits():
+                return self._varbit(name, bare)
+        if not is_scalar(kind):
+            raise SourceFault(at, f"{kind} cannot be held in a variable")
+        return self.scalar(name, kind)
+
+    def header(self, name: str, kind: CompositeType, at: int) -> HeaderPlace:
+        """A header instance."""
+        type_name, layout = self.header_type(kind, at)
+        unique = self.unique(name, self._taken)
+        self.add_header(unique, type_name, False)
+        return HeaderPlace(kind, unique, layout)
+
+    def add_header(self, name: str, type_name: str, metadata: bool) -> int:
+        """An instance; its number."""
+        self._taken.add(name)
+        item = {"name": name, "id": len(self.headers), "header_type": type_name, "metadata": metadata, "pi_omit": True}
+        self.headers.append(item)
+        return len(self.headers) - 1
+
+    def union(self, name: str, kind: CompositeType, at: int) -> UnionPlace:
+        """A header union and its headers."""
+        unique = self.unique(name, self._taken)
+        members: dict[str, Place] = {}
+        numbers = []
+        for member, member_kind in kind.fields.items():
+            inner = plain(member_kind)
+            if not isinstance(inner, CompositeType):
+                raise Unexpected
+            members[member] = self.header(f"{unique}.{member}", inner, at)
+            numbers.append(len(self.headers) - 1)
+        type_name = self._union_type(kind, at)
+        item = {"name": unique, "id": len(self.unions), "union_type": type_name, "header_ids": numbers, "pi_omit": True}
+        self.unions.append(item)
+        return UnionPlace(kind, unique, members)
+
+    def _union_type(self, kind: CompositeType, at: int) -> str:
+        if kind not in self._types:
+            name = self._type_name(kind)
+            headers = []
+            for member, member_kind in kind.fields.items():
+                inner = plain(member_kind)
+                if not isinstance(inner, CompositeType):
+                    raise Unexpected
+                headers.append([member, self.header_type(inner, at)[0]])
+            self.union_types.append({"name": name, "id": len(self.union_types), "headers": headers})
+            self._types[kind] = (name, {})
+        return self._types[kind][0]
+
+    def stack(self, name: str, kind: StackType, at: int) -> StackPlace:
+        """A stack and its elements."""
+        unique = self.unique(name, self._taken)
+        union = kind.element.kind == "header_union"
+        elements: list[Place] = []
+        numbers = []
+        for number in range(kind.size):
+            if union:
+                elements.append(self.union(f"{unique}[{number}]", kind.element, at))
+                numbers.append(len(self.unions) - 1)
+            else:
+                elements.append(self.header(f"{unique}[{number}]", kind.element, at))
+                numbers.append(len(self.headers) - 1)
+        stacks = self.union_stacks if union else self.stacks
+        word = "union" if union else "header"
+        type_name = self._union_type(kind.element, at) if union else self.header_type(kind.element, at)[0]
+        item: Json = {"name": unique, "id": len(stacks), f"{word}_type": type_name, "size": kind.size}
+        stacks.append({**item, f"{'header_union' if union else word}_ids": numbers})
+        return StackPlace(kind, unique, elements)
+
+    def _varbit(self, name: str, kind: Varbits) -> Place:
+        """A header of its own for a variable of variable length."""
+        type_name = f"varbit_{kind.width}"
+        if type_name not in self._type_names:
+            self._header_type(type_name, [["field", "*"]], kind.width)
+        unique = self.unique(name, self._taken)
+        self.add_header(unique, type_name, True)
+        return FieldPlace(kind, unique, "field")
+
+    # --- types of headers
+
+    def _type_name(self, kind: CompositeType) -> str:
+        note = kind.declaration.annotation("name")
+        return self.unique(note.string if note is not None and note.string else kind.name, self._type_names)
+
+    def header_type(self, kind: CompositeType, at: int) -> tuple[str, dict[str, Any]]:
+        """The name of a header's type and its layout; see HeaderPlace."""
+        found = self._types.get(kind)
+        if found is None:
+            fields: list[list[Any]] = []
+            layout = self._layout(kind, "", fields, at)
+            layout["$order$"] = [item[0] for item in fields]
+            total = sum(storage_width(inner) for inner in _leaves(kind))
+            if total % 8:
+                raise SourceFault(
+                    at,
+                    f"the header {kind.name!r} has {total} bits, which are no whole bytes",
+                    f"Add a field of {8 - total % 8} bits to it, or make one of its fields wider.",
+                )
+            name = self._type_name(kind)
+            varying = any(item[1] == "*" for item in fields)
+            self._header_type(name, fields, total if varying else None)
+            found = self._types[kind] = (name, layout)
+        return found
+
+    def _layout(self, kind: CompositeType, prefix: str, fields: list[list[Any]], at: int) -> dict[str, Any]:
+        layout: dict[str, Any] = {}
+        notes = {f.name: f.annotation("name") for f in kind.declaration.fields}
+        for name, inner in kind.fields.items():
+            bare = plain(inner)
+            note = notes.get(name)
+            shown = prefix + (note.string if note is not None and note.string else name)
+            if isinstance(bare, CompositeType):
+                layout[name] = (inner, self._layout(bare, f"{shown}.", fields, at))
+            else:
+                number = bits_of(inner)
+                width: Any = "*" if isinstance(bare, Varbits) else storage_width(inner)
+                fields.append([shown, width] if width == "*" else [shown, width, number is not None and number.signed])
+                layout[name] = (inner, shown)
+        return layout
+
+    def _header_type(self, name: str, fields: list[list[Any]], varying: int | None = None) -> None:
+        self._type_names.add(name)
+        item: Json = {"name": name, "id": len(self.header_types), "fields": fields}
+        if varying is not None:
+            item["max_length"] = -(-varying // 8)
+        self.header_types.append(item)
+
+    def standard_metadata(self, kind: CompositeType) -> StructPlace:
+        """The fields that the target reads and writes."""
+        fields: list[list[Any]] = []
+        members: dict[str, Place] = {}
+        for declared in kind.declaration.fields:
+            inner = kind.fields[declared.name]
+            fields.append([declared.name, storage_width(inner), False])
+            members[declared.name] = FieldPlace(inner, "standard_metadata", declared.name)
+            alias = declared.annotation("alias")
+            if alias is not None and alias.string:
+                self.aliases.append([alias.string, ["standard_metadata", declared.name]])
+        total = sum(item[1] for item in fields)
+        if total % 8:
+            fields.append(["_padding", 8 - total % 8, False])
+        self._header_type("standard_metadata", fields)
+        self.add_header("standard_metadata", "standard_metadata", True)
+        return StructPlace(kind, members)
+
+
+def _leaves(kind: CompositeType) -> list[Type]:
+    found: list[Type] = []
+    for inner in kind.fields.values():
+        bare = plain(inner)
+        found += _leaves(bare) if isinstance(bare, CompositeType) else [inner]
+    return found
+
+
+def member_of_header(place: HeaderPlace, name: str) -> Place:
+    """A field of a header, a struct within it, by its name in P4."""
+    return _member(place.name, place.layout[name])
+
+
+def _member(header: str, entry: tuple[Type, Any]) -> Place:
+    kind, inner = entry
+    if isinstance(inner, dict):
+        return StructPlace(kind, {n: _member(header, e) for n, e in inner.items() if n != "$order$"})
+    return FieldPlace(kind, header, inner)

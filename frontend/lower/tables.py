@@ -1,0 +1,361 @@
+"""Tables: their keys, actions, entries, and what hangs on them."""
+
+from typing import Any
+
+from p4reduce.frontend.diagnostics import SourceFault, Unexpected
+from p4reduce.frontend.lower.code import Apply, Code
+from p4reduce.frontend.lower.keys import element_of_entry, key_name
+from p4reduce.frontend.lower.objects import ActionInstance, Callee, Environment, Instance, TableInstance
+from p4reduce.frontend.lower.places import FieldPlace, RuntimeData, Value, data_of
+from p4reduce.frontend.lower.statements import StatementLowering
+from p4reduce.frontend.lower.storage import storage_width
+from p4reduce.frontend.lower.values import Json, hexadecimal
+from p4reduce.frontend.syntax.declarations import Action, ActionRef, KeyElement
+from p4reduce.frontend.syntax.tree import Call, Expression, Member, Name
+from p4reduce.frontend.types.kinds import DeclaredType
+
+DEFAULT_SIZE = 1024
+
+
+class TableLowering(StatementLowering):
+    """Lowers tables.
+
+    Attributes:
+        tables: those that are applied, in the order of the pipeline that is being lowered.
+        actions: of the whole program, by id.
+        profiles: action profiles of this pipeline.
+    """
+
+    tables: list[TableInstance]
+    actions: list[Json]
+    profiles: list[Json]
+    no_action: Action | None
+
+    def apply_table(self, node: Call) -> Apply:
+        """``t.apply()``: the keys are worked out, then it is looked up."""
+        table = self._table(node)
+        if self.where != "control" or self.block not in ("ingress", "egress"):
+            raise SourceFault(node.at, "tables are applied in the ingress and egress controls only")
+        outer = (self.environment, self.path)
+        self.environment, self.path = table.environment, table.path
+        try:
+            if table.json is None:
+                self._lower(table, node)
+            else:
+                self._again(table, node)
+        finally:
+            self.environment, self.path = outer
+        found = Apply(node.at, node.end, table)
+        self.out.append(found)
+        return found
+
+    def _table(self, node: Call) -> TableInstance:
+        if not isinstance(node.callee, Member):
+            raise Unexpected
+        found = self.object(node.callee.base)
+        if not isinstance(found, TableInstance):
+            raise SourceFault(node.at, "this is no table")
+        return found
+
+    def _lower(self, table: TableInstance, node: Call) -> None:
+        declaration = table.declaration
+        keys = [self._key(key, table) for key in declaration.keys]
+        matched = [key for key in keys if key["match_type"] != "selector"]
+        properties = declaration.properties
+        size = properties.get("size")
+        most = self.number(size.value, "the size of a table", declaration.at) if size is not None else 0
+        timeout = properties.get("support_timeout")
+        item: Json = {
+            "name": table.name,
+            "id": 0,
+            "source_info": declaration,
+            "key": [{k: v for k, v in key.items() if not k.startswith("$")} for key in matched],
+            "match_type": _match_type(matched),
+            "type": "simple",
+            "max_size": most or DEFAULT_SIZE,
+            "with_counters": False,
+            "support_timeout": bool(timeout is not None and self.evaluate(timeout.value)),
+            "direct_meters": None,
+        }
+        table.json = item
+        self._implementation(table, item, [key for key in keys if key["match_type"] == "selector"])
+        self._attached(table, item)
+        refs = self._actions(table)
+        item["action_ids"] = [action["id"] for _, action in refs]
+        item["actions"] = [action["name"] for _, action in refs]
+        numbers = {ref.name: action for ref, action in refs}
+        if item["type"] == "simple":
+            self._default(table, item, numbers)
+            if declaration.entries is not None:
+                self._entries(table, item, keys, numbers)
+        elif declaration.entries or (declaration.default is not None and declaration.default.name != "NoAction"):
+            message = "entries and a default action of the program are left out: BMv2 has none beside an action profile"
+            self.diagnostics.warning(declaration.at, message)
+        self.tables.append(table)
+
+    def _again(self, table: TableInstance, node: Call) -> None:
+        """A table that is applied in a second place: its keys are worked out there as well."""
+        if table.json is None:
+            raise Unexpected
+        before = [key["target"] for key in table.json["key"]]
+        keys = [key for key in table.declaration.keys if key.match != "selector"]
+        for key, target in zip(keys, before, strict=True):
+            found = self._key(key, table)
+            if found["target"] != target:
+                if not found["$copied"]:
+                    hint = "Declare a second table, or an instance of the control for each place."
+                    raise SourceFault(
+                        node.at, f"the table {table.name!r} is applied in two places with other keys", hint
+                    )
+                origin = FieldPlace(found["$type"], *found["target"])
+                self.assign(FieldPlace(found["$type"], *target), origin, key)
+
+    # --- keys
+
+    def _key(self, key: KeyElement, table: TableInstance) -> Json:
+        place = self.place(key.expression)
+        kind = self.type_of(key.expression)
+        name = key_name(key)
+        match = {"optional": "ternary"}.get(key.match, key.match)
+        if match == "selector":
+            return {"match_type": match, "$place": place, "$at": key}
+        target = data_of(place)
+        validity = target["type"] == "field" and target["value"][1] == "$valid$"
+        if target["type"] == "expression" and target["value"].get("op") == "d2b":
+            target = target["value"]["right"]
+            validity = True
+        copied = not (target["type"] == "field" and (isinstance(place, FieldPlace) or validity))
+        if copied:
+            copy = self.temporary(kind, "key")
+            self.assign(copy, place, key)
+            target = copy.target()
+        return {
+            "match_type": match,
+            "name": name,
+            "target": target["value"],
+            "mask": None,
+            "$width": storage_width(kind),
+            "$type": kind,
+            "$copied": copied,
+        }
+
+    # --- actions
+
+    def _actions(self, table: TableInstance) -> list[tuple[ActionRef, Json]]:
+        """The actions of a table, each lowered for itself; the default one is among them."""
+        refs = list(table.declaration.actions)
+        names = {ref.name for ref in refs}
+        if table.declaration.default is None and "NoAction" not in names and self.no_action is not None:
+            at = table.declaration.at
+            ref = ActionRef(at, at, "NoAction", True, [], [])
+            ref.target = self.no_action
+            refs.append(ref)
+        return [(ref, self.action_json(ref)) for ref in refs]
+
+    def action_json(self, ref: ActionRef) -> Json:
+        """An action of a table's list: its parameters with a direction are bound, the others come with entries."""
+        action = ref.target
+        if not isinstance(action, Action):
+            raise Unexpected
+        instance = self.environment.find(action)
+        if not isinstance(instance, ActionInstance):
+            instance = ActionInstance(global_name(action), action, self.program_environment)
+        inner = Environment(instance.environment)
+        data: list[Json] = []
+        body_path = f"{self.path}{action.name}_"
+        outer = (self.environment, self.where, self.out, self.path)
+        self.out = []
+        callee = Callee(object())
+        self.where = "action"
+        places: list[Any] = []
+        for parameter, value in zip(action.parameters, ref.bound or [None] * len(action.parameters), strict=True):
+            if parameter.direction:
+                places.append(self.target(value) if value is not None else None)
+        self.path = body_path
+        directed = [p for p in action.parameters if p.direction]
+        call = Call(ref.at, ref.end, Name(ref.at, ref.end, ref.name), [], [])
+        self._bind(call, callee, directed, places, inner, action, closed=False)
+        for parameter in action.parameters:
+            if not parameter.direction:
+                width = storage_width(parameter.type)
+                inner.bound[parameter] = RuntimeData(parameter.type, len(data))
+                data.append({"name": parameter.name, "bitwidth": width})
+        self.environment = inner
+        self.callees.append(callee)
+        try:
+            self.body_of(action, ref)
+        finally:
+            self.callees.pop()
+            body = self.out
+            self.environment, self.where, self.out, self.path = outer
+        tail = self.collected(lambda: self.copy_out(callee, ref))
+        return self.add_action(instance.name, data, body, tail, callee.label, action)
+
+    def copy_out(self, callee: Callee, at: Any) -> None:
+        """Copies what came out of a callee to where it belongs."""
+        for place, copy in callee.copies:
+            self.assign(place, copy, at)
+
+    def add_action(
+        self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
+    ) -> Json:
+        """A further action of the program."""
+        found: Json = {"name": name, "id": len(self.actions), "runtime_data": data, "$code": (body, tail, label)}
+        found["source_info"] = at
+        self.actions.append(found)
+        return found
+
+    def _default(self, table: TableInstance, item: Json, numbers: dict[str, Json]) -> None:
+        declaration = table.declaration
+        ref = declaration.default
+        name = ref.name if ref is not None else "NoAction"
+        action = numbers.get(name)
+        if action is None:
+            return
+        item["default_entry"] = {
+            "action_id": action["id"],
+            "action_const": declaration.default_constant,
+            "action_data": self._action_data(ref, action) if ref is not None else [],
+            "action_entry_const": declaration.default_constant,
+        }
+
+    def _action_data(self, ref: ActionRef, action: Json) -> list[str]:
+        parameters = [p for p in ref.target.parameters if not p.direction]
+        values = ref.bound[len(ref.target.parameters) - len(parameters) :]
+        found = []
+        for parameter, value in zip(parameters, values, strict=True):
+            number = self.evaluate(value)
+            if number is None:
+                raise SourceFault(value.at if value is not None else ref.at, "this must be known when it is compiled")
+            place = self.known(number, parameter.type)
+            plain_number = int(place.data["value"], 16) if place.data["type"] == "hexstr" else int(place.data["value"])
+            width = storage_width(parameter.type)
+            found.append(hexadecimal(plain_number & ((1 << width) - 1), 4))
+        return found
+
+    def _entries(self, table: TableInstance, item: Json, keys: list[Json], numbers: dict[str, Json]) -> None:
+        declaration = table.declaration
+        entries = []
+        for position, entry in enumerate(declaration.entries or [], 1):
+            values = getattr(entry.keyset, "items", [entry.keyset])
+            match = [element_of_entry(self, value, key) for value, key in zip(values, keys, strict=True)]
+            note = next((a for a in entry.annotations if a.name == "priority"), None)
+            priority = position
+            if note is not None and note.tokens and note.tokens[0][0] == "number":
+                priority = int(note.tokens[0][1], 0)
+            elif entry.priority is not None:
+                priority = self.number(entry.priority, "a priority", entry.at)
+            action = numbers[entry.action.name]
+            data = self._action_data(entry.action, action)
+            entries.append(
+                {
+                    "source_info": entry,
+                    "match_key": match,
+                    "action_entry": {"action_id": action["id"], "action_data": data},
+                    "priority": priority,
+                }
+            )
+        item["entries"] = entries
+
+    # --- what hangs on a table
+
+    def _implementation(self, table: TableInstance, item: Json, selectors: list[Json]) -> None:
+        found = table.declaration.properties.get("implementation")
+        if found is None:
+            if selectors:
+                hint = "Write implementation = action_selector(HashAlgorithm.crc16, 1024, 16);"
+                raise SourceFault(
+                    selectors[0]["$at"].at, "a 'selector' key is for tables with an action_selector", hint
+                )
+            return
+        instance = self._object_of(table, found.value, found)
+        selector = instance.type.name == "action_selector"
+        item["type"] = "indirect_ws" if selector else "indirect"
+        item["action_profile"] = instance.name
+        size = instance.arguments[1 if selector else 0]
+        profile = next((p for p in self.profiles if p["name"] == instance.name), None)
+        if profile is None:
+            profile = {
+                "name": instance.name,
+                "id": len(self.profiles),
+                "source_info": instance.declaration,
+                "max_size": size if isinstance(size, int) else 0,
+            }
+            self.profiles.append(profile)
+        if selector:
+            inputs = [
+                {"type": "field", "value": json["value"]}
+                if json["type"] == "field"
+                else self._copied(json, kind, key["$at"])
+                for key in selectors
+                for json, _, kind in self.leaf_values(key["$place"], key["$at"])
+            ]
+            algorithm = instance.arguments[0]
+            made = {"algo": algorithm.name, "input": inputs}
+            if "selector" in profile and profile["selector"] != made:
+                raise SourceFault(
+                    table.declaration.at,
+                    f"the tables with {instance.name!r} have different selector keys",
+                    "Make them alike.",
+                )
+            profile["selector"] = made
+
+    def _copied(self, json: Json, kind: Any, at: Any) -> Json:
+        copy = self.temporary(kind)
+        self.assign(copy, Value(kind, json), at)
+        return copy.target()
+
+    def _object_of(self, table: TableInstance, value: Expression, at: Any) -> Instance:
+        """The object that a property names or makes."""
+        if isinstance(value, Call):
+            key = (id(table), at.name)
+            known: Instance | None = self.environment.bound.get(key)
+            if known is None:
+                if not isinstance(value.type, DeclaredType):
+                    raise Unexpected
+                note = at.annotation("name")
+                arguments = [self.evaluate(v) for v in value.bound]
+                name = note.string if note is not None and note.string else f"{table.name}.{at.name}"
+                known = Instance(name.removeprefix("."), value.type, arguments, at, value.at)
+                self.environment.bound[key] = known
+            return known
+        found = self.object(value)
+        if not isinstance(found, Instance):
+            raise Unexpected
+        return found
+
+    def _attached(self, table: TableInstance, item: Json) -> None:
+        counters = table.declaration.properties.get("counters")
+        if counters is not None:
+            instance = self._object_of(table, counters.value, counters)
+            self._bind_once(instance, table)
+            item["with_counters"] = True
+        meters = table.declaration.properties.get("meters")
+        if meters is not None:
+            instance = self._object_of(table, meters.value, meters)
+            self._bind_once(instance, table)
+            item["direct_meters"] = instance.name
+
+    def _bind_once(self, instance: Instance, table: TableInstance) -> None:
+        before = instance.extra.get("binding")
+        if before not in (None, table.name):
+            raise SourceFault(
+                table.declaration.at, f"{instance.name!r} is attached to two tables: {before} and this one"
+            )
+        instance.extra["binding"] = table.name
+        self.note_direct(instance)
+
+    def note_direct(self, instance: Instance) -> None:
+        """See Programs."""
+        raise NotImplementedError
+
+
+def _match_type(keys: list[Json]) -> str:
+    kinds = {key["match_type"] for key in keys}
+    return next((kind for kind in ("range", "ternary", "lpm") if kind in kinds), "exact")
+
+
+def global_name(action: Action) -> str:
+    """The name of an action at the top level of a program."""
+    note = action.annotation("name")
+    return (note.string if note is not None and note.string else action.name).removeprefix(".")

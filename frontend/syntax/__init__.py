@@ -1,0 +1,1 @@
+"""Source text, tokens, macros and syntax trees."""

@@ -1,0 +1,341 @@
+"""Parsers, controls, states, actions and tables (P4_16 specification, sections 13 and 14)."""
+
+from p4reduce.frontend.diagnostics import SourceFault
+from p4reduce.frontend.syntax.declarations import (
+    Action,
+    ActionRef,
+    Declaration,
+    Entry,
+    KeyElement,
+    Package,
+    Parameter,
+    Program,
+    Property,
+    State,
+    Table,
+    ValueSet,
+)
+from p4reduce.frontend.syntax.parse_statements import StatementParser
+from p4reduce.frontend.syntax.tokens import END, NAME, SIGN
+from p4reduce.frontend.syntax.tree import (
+    Annotation,
+    Binary,
+    Block,
+    Default,
+    Expression,
+    ListOf,
+    SelectCase,
+    Transition,
+)
+
+
+class ProgramParser(StatementParser):
+    """Parses parsers and controls."""
+
+    def program(self, annotations: list[Annotation]) -> Program:
+        """``parser`` or ``control``: a type with ``;``, else the thing itself."""
+        kind = self.text
+        self.at += 1
+        at = self.position
+        name = self.name(f"a {kind}")
+        types = self.type_parameters()
+        parameters = self.parameters()
+        if self.accept(";"):
+            return Program(at, at + len(name), name, annotations, kind, types, parameters, [], [], [], None)
+        constructor: list[Parameter] = self.parameters() if self.text == "(" else []
+        opened = self.expect("{", f"to begin the {kind} {name!r}")
+        found = Program(
+            at, at + len(name), name, annotations, kind, types, parameters, constructor, [], [], Block(0, 0, [])
+        )
+        while not self.accept("}"):
+            if self.kind == END or (self.starts_top_level() and self.ahead(2) in ("(", "{", "<")):
+                raise SourceFault(opened, f"the {kind} {name!r} is not closed", "A '}' is missing.")
+            begin, depth = self.at, self.depth
+            try:
+                self._local(found)
+            except SourceFault as fault:
+                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.depth = depth
+                if self.at == begin:
+                    self.at += 1
+                self.skip_statement()
+        return found
+
+    def _local(self, program: Program) -> None:
+        """A declaration in a parser or control, a state, or the apply block."""
+        if self.kind == SIGN and self.text == ";":
+            self.at += 1
+            return
+        annotations = self.annotations()
+        word = self.text
+        if program.kind == "control":
+            if word == "apply" and self.ahead() == "{":
+                self.at += 1
+                program.body = self.block()
+                return
+            if word == "action":
+                program.locals.append(self.action(annotations))
+                return
+            if word == "table":
+                program.locals.append(self.table(annotations))
+                return
+            if word == "state":
+                self.fail("a state belongs into a parser, not into a control")
+        elif word == "state":
+            program.states.append(self.state(annotations))
+            return
+        elif word in ("table", "action", "apply") and self.ahead() != "=":
+            self.fail(f"{word!r} belongs into a control, not into a parser")
+        program.locals.append(self._declaration(annotations))
+
+    def _declaration(self, annotations: list[Annotation]) -> Declaration:
+        if self.text == "const":
+            return self.constant(annotations)
+        if self.text == "value_set" and self.ahead() == "<":
+            return self.value_set(annotations)
+        if self.kind == NAME and self.text in ("if", "return", "exit", "switch"):
+            self.fail(f"{self.text!r} stands outside of an apply block, action or state", "Move it into 'apply { … }'.")
+        what = self._starts_declaration()
+        if what == "variable":
+            return self.variable(annotations)
+        if what == "instance":
+            return self.instance(annotations)
+        name = self.text
+        if self.is_name() and self.ahead() in (".", "=", "(", "["):
+            hint = "Statements go into 'apply { … }', an action, or a state of a parser."
+            self.fail(f"a statement that begins with {name!r} stands outside of an apply block", hint)
+        self.fail(f"expected a declaration, found {self.shown()}")
+
+    def value_set(self, annotations: list[Annotation]) -> ValueSet:
+        """``value_set<T>(size) name;``."""
+        self.at += 2
+        ref = self.type_ref()
+        self.close_angle()
+        self.expect("(", "before the size of a value set")
+        size = self.expression()
+        self.expect(")", "the size of this value set")
+        at = self.position
+        name = self.name("a value set")
+        self.expect(";", f"the value set {name!r}")
+        return ValueSet(at, at + len(name), name, annotations, ref, size)
+
+    # --- parsers
+
+    def state(self, annotations: list[Annotation]) -> State:
+        """``state name { …; transition …; }``."""
+        self.at += 1
+        at = self.position
+        name = self.name("a state")
+        self.expect("{", f"to begin the state {name!r}")
+        items = []
+        transition = None
+        while not self.accept("}"):
+            if self.kind == END:
+                raise SourceFault(at, f"the state {name!r} is not closed", "A '}' is missing.")
+            begin, depth = self.at, self.depth
+            try:
+                if self.text == "transition":
+                    transition = self._transition()
+                    if self.text != "}":
+                        self.fail("'transition' must be the last thing in a state", "Move what follows in front of it.")
+                else:
+                    items.append(self.statement())
+            except SourceFault as fault:
+                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.depth = depth
+                if self.at == begin:
+                    self.at += 1
+                self.skip_statement()
+                if self.starts_top_level() or self.text == "state":
+                    break
+        return State(at, at + len(name), name, annotations, items, transition)
+
+    def _transition(self) -> Transition:
+        at = self.position
+        self.at += 1
+        if self.text != "select" or self.ahead() != "(":
+            name = self._state_name()
+            self.expect(";", "'transition'")
+            return Transition(at, self.ended, name, [], [])
+        self.at += 2
+        keys: list[Expression] = []
+        while self.text != ")":
+            keys.append(self.expression())
+            if not self.accept(","):
+                break
+        self.expect(")", "the keys of 'select'")
+        self.expect("{", "to begin the cases of 'select'")
+        cases: list[SelectCase] = []
+        while not self.accept("}"):
+            begin = self.position
+            keyset = self.keyset()
+            self.expect(":", "between a case of 'select' and its state")
+            name = self._state_name()
+            self.expect(";", "a case of 'select'")
+            cases.append(SelectCase(begin, self.ended, keyset, name))
+        self.accept(";")
+        return Transition(at, self.ended, None, keys, cases)
+
+    def _state_name(self) -> str:
+        return self.name("a state")
+
+    def keyset(self) -> Expression:
+        """A key set: one of several keys in brackets, or one."""
+        if self.text == "(" and self.kind == SIGN:
+            close = self.matching(self.at)
+            if self.tokens[min(close + 1, len(self.tokens) - 1)][1] == ":":
+                at = self.position
+                self.at += 1
+                items: list[Expression] = []
+                while self.text != ")":
+                    items.append(self._simple_keyset())
+                    if not self.accept(","):
+                        break
+                self.expect(")", "the keys of this case")
+                return ListOf(at, self.ended, items)
+        return self._simple_keyset()
+
+    def _simple_keyset(self) -> Expression:
+        at = self.position
+        if self.kind == NAME and self.text in ("default", "_"):
+            self.at += 1
+            return Default(at, self.ended, self.tokens[self.at - 1][1])
+        if self.text == "(" and self.kind == SIGN:
+            # A set within brackets: of a key that is a tuple, or around one set.
+            inner = self.tokens[self.matching(self.at) + 1][1]
+            if inner in (",", ")", ":") and any(
+                t[1] in (",", "&&&", "..", "_") for t in self.tokens[self.at : self.matching(self.at)]
+            ):
+                self.at += 1
+                items = [self._simple_keyset()]
+                while self.accept(","):
+                    items.append(self._simple_keyset())
+                self.expect(")", "these keys")
+                return items[0] if len(items) == 1 else ListOf(at, self.ended, items)
+        value = self.expression()
+        if self.text in ("&&&", ".."):
+            operator = self.text
+            self.at += 1
+            other = self.expression()
+            return Binary(at, other.end, operator, value, other)
+        return value
+
+    # --- controls
+
+    def action(self, annotations: list[Annotation]) -> Action:
+        """``action name(parameters) { … }``."""
+        self.at += 1
+        at = self.position
+        name = self.name("an action")
+        parameters = self.parameters()
+        return Action(at, at + len(name), name, annotations, parameters, self.block())
+
+    def table(self, annotations: list[Annotation]) -> Table:
+        """``table name { … }``."""
+        self.at += 1
+        at = self.position
+        name = self.name("a table")
+        opened = self.expect("{", f"to begin the table {name!r}")
+        table = Table(at, at + len(name), name, annotations, [], [], None, False, None, False, {})
+        seen: set[str] = set()
+        while not self.accept("}"):
+            if self.kind == END:
+                raise SourceFault(opened, f"the table {name!r} is not closed", "A '}' is missing.")
+            self._property(table, seen)
+        return table
+
+    def _property(self, table: Table, seen: set[str]) -> None:
+        annotations = self.annotations()
+        constant = self.accept("const")
+        at = self.position
+        name = self.name("a property of a table")
+        if name in seen:
+            raise SourceFault(at, f"the table {table.name!r} has two properties {name!r}")
+        seen.add(name)
+        if self.text == ":":
+            self.fail(f"the property {name!r} needs '=', not ':'", f"Write {name} = …")
+        self.expect("=", f"behind the property {name!r}")
+        match name:
+            case "key":
+                self.expect("{", "to begin the keys")
+                while not self.accept("}"):
+                    table.keys.append(self._key())
+            case "actions":
+                self.expect("{", "to begin the actions")
+                while not self.accept("}"):
+                    table.actions.append(self._action_of_list())
+            case "default_action":
+                table.default, table.default_constant = self._action_ref([]), constant
+                self.expect(";", "the default action")
+            case "entries":
+                table.entries, table.entries_constant = self._entries(), constant
+            case _:
+                value = self.expression()
+                self.expect(";", f"the property {name!r}")
+                table.properties[name] = Property(at, at + len(name), name, annotations, value, constant)
+                return
+        self.accept(";")
+
+    def _key(self) -> KeyElement:
+        at = self.position
+        expression = self.expression()
+        if self.text == ";":
+            self.fail("this key says not how it is matched", "Write 'key: exact;', or lpm, ternary, range, optional.")
+        self.expect(":", "between a key and how it is matched")
+        match = self.name("a kind of match")
+        annotations = self.annotations()
+        if self.text == ",":
+            self.fail("keys end with ';', not with ','")
+        self.expect(";", "this key")
+        return KeyElement(at, self.ended, expression, match, annotations)
+
+    def _action_of_list(self) -> ActionRef:
+        annotations = self.annotations()
+        ref = self._action_ref(annotations)
+        if self.text == ",":
+            self.fail("actions of a table end with ';', not with ','")
+        self.expect(";", f"the action {ref.name!r}")
+        return ref
+
+    def _action_ref(self, annotations: list[Annotation]) -> ActionRef:
+        at = self.position
+        rooted = self.accept(".")
+        name = self.name("an action")
+        while self.text == "." and self.is_name(1):
+            self.fail("a table takes actions of its own control or of the program, by their name alone")
+        arguments = self.arguments() if self.text == "(" else []
+        return ActionRef(at, self.ended, name, rooted, arguments, annotations)
+
+    def _entries(self) -> list[Entry]:
+        self.expect("{", "to begin the entries")
+        found: list[Entry] = []
+        while not self.accept("}"):
+            before = self.annotations()
+            constant = self.accept("const")
+            at = self.position
+            priority: Expression | None = None
+            if self.text == "priority" and self.ahead() in ("=", ":"):
+                self.at += 2
+                priority = self.expression()
+                self.expect(":", "behind the priority")
+            elif self.kind == "number" and self.ahead() == ":" and self.ahead(2) == "(":
+                # priority without its name, as some versions of the language have it
+                priority = self.expression()
+                self.at += 1
+            keyset = self.keyset()
+            self.expect(":", "between an entry's keys and its action")
+            action = self._action_ref([])
+            annotations = before + self.annotations()
+            self.expect(";", "this entry")
+            found.append(Entry(at, self.ended, keyset, action, annotations, priority, constant))
+        return found
+
+    def package(self, annotations: list[Annotation]) -> Package:
+        """``package name<types>(parameters);``."""
+        self.at += 1
+        at = self.position
+        name = self.name("a package")
+        types = self.type_parameters()
+        parameters = self.parameters()
+        self.expect(";", f"the package {name!r}")
+        return Package(at, at + len(name), name, annotations, types, parameters)

@@ -1,0 +1,1 @@
+"""Types, and what is checked before anything is made of a program."""

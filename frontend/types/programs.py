@@ -1,0 +1,393 @@
+"""Checks of declarations, parsers and controls (P4_16 specification, sections 7.2, 10, 13 to 17)."""
+
+from typing import Any
+
+from p4reduce.frontend.syntax.declarations import (
+    Action,
+    Alias,
+    Composite,
+    Constant,
+    Declaration,
+    Enumeration,
+    Extern,
+    Function,
+    Instance,
+    Package,
+    Parameter,
+    Program,
+    State,
+    Table,
+    ValueSet,
+    Variable,
+)
+from p4reduce.frontend.syntax.tree import ListOf, Transition
+from p4reduce.frontend.types.kinds import (
+    BOOL,
+    ERROR,
+    INTEGER,
+    MATCH_KIND,
+    STRING,
+    UNKNOWN,
+    VOID,
+    Bits,
+    CompositeType,
+    EnumType,
+    NewType,
+    StackType,
+    TupleType,
+    Type,
+    TypeVariable,
+    Varbits,
+    bits,
+    is_header,
+    plain,
+)
+from p4reduce.frontend.types.scope import near
+from p4reduce.frontend.types.tables import TableChecker
+
+
+class Checker(TableChecker):
+    """Checks whole programs."""
+
+    def check_program(self, declarations: list[Declaration]) -> None:
+        """All declarations, in their order."""
+        for declaration in declarations:
+            self.check_declaration(declaration)
+
+    def check_declaration(self, item: Declaration) -> None:
+        """One declaration at the top level."""
+        match item:
+            case Enumeration(kind="error"):
+                self._members(item, self.errors, ERROR)
+            case Enumeration(kind="match_kind"):
+                self._members(item, self.match_kinds, MATCH_KIND)
+            case Enumeration():
+                self._enum(item)
+                self.declare(item)
+            case Composite():
+                self._composite(item)
+                self.declare(item)
+            case Alias():
+                self._alias(item)
+                self.declare(item)
+            case Constant():
+                self.check_constant(item)
+                self.declare(item)
+            case Extern():
+                self._extern(item)
+            case Function():
+                self._function(item)
+            case Action():
+                self.check_action(item)
+                self.declare(item)
+            case Program():
+                self._program(item)
+            case Package():
+                self._package(item)
+                self.declare(item)
+            case Instance():
+                self.check_instance(item)
+
+    # --- types
+
+    def _members(self, item: Enumeration, known: dict[str, Any], kind: Type) -> None:
+        item.type = kind
+        for member in item.members:
+            if member.name in known:
+                self.error(member.at, f"{item.kind}.{member.name} is declared twice")
+                continue
+            member.number = len(known)
+            known[member.name] = member
+
+    def _enum(self, item: Enumeration) -> None:
+        base = self.resolve(item.ref) if item.ref is not None else None
+        bare = plain(base) if base is not None else None
+        if base is not None and not isinstance(bare, Bits):
+            if base is not UNKNOWN:
+                self.error(item.at, f"the enum {item.name!r} is represented by a number with a width, not by {base}")
+            bare = None
+        members: dict[str, Any] = {}
+        for number, member in enumerate(item.members):
+            member.number = number
+            if member.name in members:
+                self.error(member.at, f"{item.name}.{member.name} is declared twice")
+            members[member.name] = member
+            if isinstance(bare, Bits):
+                if member.initial is None:
+                    self.error(member.at, f"{item.name}.{member.name} needs a value", f"Write {member.name} = 0.")
+                else:
+                    member.initial = self.checked(member.initial, bare, f"{item.name}.{member.name} is")
+            elif member.initial is not None:
+                hint = f"Write enum bit<8> {item.name} {{ … }}."
+                self.error(member.at, f"the enum {item.name!r} has values, but no width", hint)
+        if not item.members:
+            self.error(item.at, f"the enum {item.name!r} has no members")
+        item.type = EnumType(item.name, item, bare if isinstance(bare, Bits) else None, members)
+
+    def _composite(self, item: Composite) -> None:
+        variables = tuple(TypeVariable(name) for name in item.parameters)
+        fields: dict[str, Type] = {}
+        with self.inner_scope() as scope:
+            for variable in variables:
+                scope.names[variable.name] = variable
+            for field in item.fields:
+                kind = self.resolve(field.ref)
+                if field.name in fields:
+                    self.error(field.at, f"the {item.kind} {item.name!r} has two fields {field.name!r}")
+                    continue
+                fields[field.name] = kind
+                self._field_kind(item, field, kind)
+        item.type = self.types.composite(item, variables, fields)
+        if item.kind == "header":
+            self._whole_bytes(item, fields)
+
+    def _field_kind(self, item: Composite, field: Any, kind: Type) -> None:
+        bare = plain(kind)
+        if kind is UNKNOWN or isinstance(kind, TypeVariable):
+            return
+        name = f"the field {field.name!r} of the {item.kind.replace('_', ' ')} {item.name!r}"
+        if item.kind == "header_union":
+            if not is_header(bare):
+                self.error(field.at, f"{name} is {kind}; a header union is made of headers")
+            return
+        if self.describes_instance(kind) or kind in (VOID, STRING, MATCH_KIND, INTEGER):
+            self.error(field.at, f"{name} cannot be {kind}", "Give it a width: bit<8>." if kind is INTEGER else "")
+        elif item.kind == "header":
+            inner = isinstance(bare, CompositeType) and bare.kind == "struct"
+            number = isinstance(bare, Bits | Varbits) or (isinstance(bare, EnumType) and bare.base is not None)
+            if not number and bare is not BOOL and not inner:
+                hint = "A header holds numbers, bools and structs of them."
+                hint = "Give the enum a width: enum bit<8> …" if isinstance(bare, EnumType) else hint
+                self.error(field.at, f"{name} cannot be {kind}", hint)
+
+    def _whole_bytes(self, item: Composite, fields: dict[str, Type]) -> None:
+        from p4reduce.frontend.types.kinds import width_of  # noqa: PLC0415
+
+        varying = [name for name, kind in fields.items() if isinstance(plain(kind), Varbits)]
+        if len(varying) > 1:
+            self.error(
+                item.at, f"the header {item.name!r} has {len(varying)} fields of variable length; it may have one"
+            )
+        widths = [width_of(kind) for kind in fields.values()]
+        if any(w is None for w in widths):
+            return
+        total = sum(w for w in widths if w is not None)
+        if total % 8:
+            hint = f"Add a field of {8 - total % 8} bits, or make one of them wider."
+            self.diagnostics.warning(
+                item.at, f"the header {item.name!r} has {total} bits, which are no whole bytes", hint
+            )
+
+    def _alias(self, item: Alias) -> None:
+        if isinstance(item.ref, Composite | Enumeration):
+            self.check_declaration(item.ref)
+            kind: Type = item.ref.type
+        else:
+            kind = self.resolve(item.ref)
+        if item.new and kind is not UNKNOWN:
+            bare = plain(kind)
+            if not isinstance(bare, Bits) and bare is not BOOL:
+                self.error(item.at, f"'type' gives a new name to a number or bool, not to {kind}", "Use 'typedef'.")
+            item.type = NewType(item.name, item, kind)
+        else:
+            item.type = kind
+
+    # --- functions and externs
+
+    def _extern(self, item: Extern) -> None:
+        item.type_variables = [TypeVariable(name) for name in item.types]
+        item.type = self.types.declared("extern", item, tuple(item.type_variables))
+        self.declare(item)
+        with self.inner_scope() as scope:
+            for variable in item.type_variables:
+                scope.names[variable.name] = variable
+            for method in item.methods:
+                self._signature_of(method)
+                if method.result is None and method.name != item.name:
+                    self.error(method.at, f"the constructor of {item.name!r} has its name")
+
+    def _signature_of(self, item: Function) -> None:
+        item.type_variables = [TypeVariable(name) for name in item.types]
+        with self.inner_scope() as scope:
+            for variable in item.type_variables:
+                scope.names[variable.name] = variable
+            item.result_type = self.resolve(item.result) if item.result is not None else VOID
+            self.parameters(item.parameters)
+
+    def parameters(self, parameters: list[Parameter]) -> None:
+        """Types of parameters; two have different names."""
+        seen: set[str] = set()
+        for parameter in parameters:
+            parameter.type = self.resolve(parameter.ref)
+            if parameter.name in seen:
+                self.error(parameter.at, f"two parameters are called {parameter.name!r}")
+            seen.add(parameter.name)
+            if parameter.default is not None:
+                parameter.default = self.checked(parameter.default, parameter.type, f"{parameter.name} is")
+            if parameter.direction and self.describes_instance(parameter.type):
+                hint = "Leave the direction out."
+                self.error(parameter.at, f"{parameter.type} is an object: the parameter has no direction", hint)
+
+    def _function(self, item: Function) -> None:
+        self._signature_of(item)
+        before = self.scope.names.get(item.name)
+        if isinstance(before, list) and any(len(f.parameters) == len(item.parameters) for f in before):
+            self.error(item.at, f"the function {item.name!r} is declared twice with {len(item.parameters)} parameters")
+        if item.body is not None:
+            outer, self.context, self.result = self.context, "function", item.result_type
+            with self.inner_scope() as scope:
+                for variable in item.type_variables:
+                    scope.names[variable.name] = variable
+                for parameter in item.parameters:
+                    self.declare(parameter)
+                self.check_block(item.body)
+            self.context, self.result = outer, None
+            if item.result_type not in (VOID, UNKNOWN) and not always_returns(item.body):
+                hint = "Add 'return value;' at its end."
+                self.error(item.at, f"the function {item.name!r} may end without returning {item.result_type}", hint)
+        self.declare(item)
+
+    def _package(self, item: Package) -> None:
+        item.type_variables = [TypeVariable(name) for name in item.types]
+        with self.inner_scope() as scope:
+            for variable in item.type_variables:
+                scope.names[variable.name] = variable
+            self.parameters(item.parameters)
+        item.type = self.types.declared("package", item, tuple(item.type_variables))
+
+    # --- parsers and controls
+
+    def _program(self, item: Program) -> None:
+        item.type_variables = [TypeVariable(name) for name in item.types]
+        item.type = self.types.declared(item.kind, item, tuple(item.type_variables))
+        if item.types and item.body is not None:
+            self.error(item.at, f"the {item.kind} {item.name!r} cannot be generic", "Only the type of one can.")
+        outer_program, self.program = self.program, item
+        with self.inner_scope() as scope:
+            for variable in item.type_variables:
+                scope.names[variable.name] = variable
+            self.parameters([*item.parameters, *item.constructor])
+            if item.body is not None:
+                for parameter in [*item.parameters, *item.constructor]:
+                    self.declare(parameter)
+                with self.inner_scope():
+                    self._locals(item)
+        self.program = outer_program
+        self.declare(item)
+
+    def _locals(self, item: Program) -> None:
+        for declaration in item.locals:
+            match declaration:
+                case Action():
+                    self.check_action(declaration)
+                    self.declare(declaration)
+                case Table():
+                    self.check_table(declaration)
+                case ValueSet():
+                    self._value_set(declaration)
+                    self.declare(declaration)
+                case Variable() | Constant() | Instance():
+                    self.check_local(declaration)
+        if item.kind == "parser":
+            self._states(item)
+            return
+        if item.body is not None and item.body.at == 0:
+            self.error(item.at, f"the control {item.name!r} has no apply block", "Add 'apply { … }' at its end.")
+        elif item.body is not None:
+            self.context = "apply"
+            self.check_block(item.body)
+            self.context = ""
+
+    def _value_set(self, item: ValueSet) -> None:
+        element = self.resolve(item.ref)
+        item.type = self.types.set(element)
+        if self.constant(item.size, "the size of a value set") is not None and item.size.value < 1:
+            self.error(item.size.at, "a value set has a size of at least 1")
+
+    def _states(self, item: Program) -> None:
+        names: dict[str, State] = {}
+        for state in item.states:
+            if state.name in ("accept", "reject"):
+                self.error(state.at, f"the state {state.name!r} is there already, and cannot be declared")
+            if state.name in names:
+                self.error(state.at, f"there are two states {state.name!r}")
+            names[state.name] = state
+        if "start" not in names:
+            hint = near("start", names) if names else "A parser begins in the state 'start'."
+            self.error(item.at, f"the parser {item.name!r} has no state 'start'", hint)
+        for state in item.states:
+            self.context = "state"
+            with self.inner_scope():
+                for statement in state.items:
+                    self.check_item(statement)
+                if state.transition is None:
+                    hint = "Add 'transition accept;'. Without it the packet is rejected."
+                    self.diagnostics.warning(state.at, f"the state {state.name!r} has no transition", hint)
+                else:
+                    self._transition(state.transition, names)
+            self.context = ""
+
+    def _transition(self, item: Transition, names: dict[str, State]) -> None:
+        if item.target is not None:
+            self._state_name(item.target, item.at, names)
+            return
+        kinds = [self._select_key(key) for key in item.keys]
+        if not item.keys:
+            self.error(item.at, "'select' has no keys")
+        for case in item.cases:
+            self._state_name(case.state, case.at, names)
+            keyset = case.keyset
+            keys = keyset.items if isinstance(keyset, ListOf) else [keyset]
+            single = len(keys) == 1 and len(kinds) != 1
+            if single and self._any_key(keys[0], kinds):
+                continue
+            if len(keys) != len(kinds):
+                self.error(case.at, f"this case has {len(keys)} keys, but 'select' has {len(kinds)}")
+                continue
+            checked = [self.check_keyset(key, kind) for key, kind in zip(keys, kinds, strict=True)]
+            case.keyset = ListOf(keyset.at, keyset.end, checked)
+
+    def _any_key(self, key: Any, kinds: list[Type]) -> bool:
+        """``default`` or a value set, which stand for all keys at once."""
+        from p4reduce.frontend.syntax.tree import Default  # noqa: PLC0415
+        from p4reduce.frontend.types.kinds import SetType  # noqa: PLC0415
+
+        if isinstance(key, Default):
+            return True
+        self.check(key)
+        return isinstance(key.type, SetType) and isinstance(key.type.element, TupleType | CompositeType)
+
+    def _select_key(self, key: Any) -> Type:
+        kind = self.check(key)
+        bare = plain(kind)
+        if kind is INTEGER:
+            self.give(key, bits(32))
+            self.error(key.at, "a number of no width is no key of 'select'")
+            return UNKNOWN
+        if kind is not UNKNOWN and not isinstance(bare, Bits | EnumType) and bare is not BOOL and bare is not ERROR:
+            hint = "Use its fields." if isinstance(bare, CompositeType | StackType) else ""
+            self.error(key.at, f"'select' cannot go by {kind}", hint)
+            return UNKNOWN
+        return kind
+
+    def _state_name(self, name: str, at: int, names: dict[str, State]) -> None:
+        if name not in names and name not in ("accept", "reject"):
+            self.error(at, f"there is no state {name!r}", near(name, [*names, "accept", "reject"]))
+
+
+def always_returns(node: Any) -> bool:
+    """Whether a statement never ends without ``return`` or ``exit``."""
+    from p4reduce.frontend.syntax.tree import Block, Default, Exit, If, Return, Switch  # noqa: PLC0415
+
+    match node:
+        case Return() | Exit():
+            return True
+        case Block():
+            return any(always_returns(item) for item in node.items)
+        case If():
+            return node.no is not None and always_returns(node.yes) and always_returns(node.no)
+        case Switch():
+            bodies = [case.body for case in node.cases if case.body is not None]
+            has_default = any(isinstance(case.label, Default) for case in node.cases)
+            return has_default and bool(bodies) and all(always_returns(body) for body in bodies)
+    return False

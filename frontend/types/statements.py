@@ -1,0 +1,240 @@
+"""Checks of statements (P4_16 specification, section 12)."""
+
+from typing import Any
+
+from p4reduce.frontend.syntax.declarations import Constant, Declaration, Instance, Variable
+from p4reduce.frontend.syntax.tree import (
+    Assign,
+    Block,
+    Call,
+    CallStatement,
+    Default,
+    Empty,
+    Exit,
+    If,
+    Member,
+    Name,
+    Return,
+    Slice,
+    Statement,
+    Switch,
+)
+from p4reduce.frontend.types.calls import CallChecker
+from p4reduce.frontend.types.kinds import (
+    BOOL,
+    ERROR,
+    INTEGER,
+    UNKNOWN,
+    VOID,
+    ActionRun,
+    ApplyResult,
+    Bits,
+    DeclaredType,
+    EnumType,
+    Type,
+    plain,
+)
+from p4reduce.frontend.types.scope import near
+
+
+class StatementChecker(CallChecker):
+    """Checks statements."""
+
+    def check_block(self, block: Block) -> None:
+        """A block with a scope of its own."""
+        with self.inner_scope():
+            for item in block.items:
+                self.check_item(item)
+
+    def check_item(self, item: Any) -> None:
+        """A statement or a declaration among statements."""
+        match item:
+            case Assign():
+                self._assign(item)
+            case CallStatement():
+                self._call_statement(item)
+            case If():
+                item.condition = self._condition(item)
+                self.check_item(item.yes)
+                if item.no is not None:
+                    self.check_item(item.no)
+            case Block():
+                self.check_block(item)
+            case Return():
+                self._return(item)
+            case Exit():
+                if self.context in ("state", "function"):
+                    where = "a parser" if self.context == "state" else "a function"
+                    hint = "Use 'transition reject', or verify(…)." if self.context == "state" else "Use 'return'."
+                    self.error(item.at, f"'exit' cannot stand in {where}", hint)
+            case Switch():
+                self._switch(item)
+            case Empty():
+                pass
+            case Declaration():
+                self.check_local(item)
+            case Statement():
+                pass
+
+    def _condition(self, item: If) -> Any:
+        kind = self.check(item.condition)
+        if isinstance(kind, ApplyResult):
+            self.error(item.condition.at, "the result of apply() is no bool", "Write .apply().hit or .apply().miss.")
+            return item.condition
+        return self.coerce(item.condition, BOOL, "a condition is")
+
+    def _assign(self, item: Assign) -> None:
+        place = self.check_place(item.left, "the left side")
+        if isinstance(place, DeclaredType):
+            self.error(item.at, f"{place} is an object, which cannot be assigned to")
+            place = UNKNOWN
+        kind = self.check(item.right)
+        if kind is VOID:
+            self.error(item.right.at, "this call gives nothing that could be assigned")
+            return
+        if isinstance(kind, ApplyResult):
+            self.error(item.right.at, "the result of apply() cannot be kept", "Keep .apply().hit, a bool.")
+            return
+        what = f"{_shown(item.left)} is"
+        item.right = self.coerce(item.right, place, what)
+
+    def _call_statement(self, item: CallStatement) -> None:
+        call = item.call
+        kind = self.check(call)
+        if (
+            isinstance(kind, DeclaredType)
+            and not isinstance(kind.declaration, type(None))
+            and call.target is kind.declaration
+        ):
+            self.error(item.at, f"an instance of {kind} needs a name", f"Write {kind}(…) name;")
+
+    def _return(self, item: Return) -> None:
+        if self.context == "state":
+            self.error(item.at, "'return' cannot stand in a parser's state", "Use 'transition accept'.")
+            return
+        if item.value is None:
+            if self.result is not None and self.result is not VOID:
+                self.error(item.at, f"this function returns {self.result}", "Write 'return value;'.")
+            return
+        self.check(item.value)
+        if self.context != "function" or self.result is None or self.result is VOID:
+            self.error(item.at, "nothing is returned here", "Write 'return;', and assign to an 'out' parameter before.")
+            return
+        item.value = self.coerce(item.value, self.result, "this function returns")
+
+    def _switch(self, item: Switch) -> None:
+        subject = self.check(item.subject)
+        if isinstance(subject, ApplyResult):
+            self.error(item.subject.at, "what is switched on is .action_run", "Write t.apply().action_run.")
+            subject = UNKNOWN
+        seen: set[object] = set()
+        for position, case in enumerate(item.cases):
+            if isinstance(case.label, Default):
+                if position != len(item.cases) - 1:
+                    self.error(case.at, "'default' must be the last case")
+                case.label.type = subject
+            elif isinstance(subject, ActionRun):
+                self._action_label(case.label, subject, seen)
+            elif subject is not UNKNOWN:
+                self._value_label(case, subject, seen)
+            if case.body is not None:
+                self.check_block(case.body)
+
+    def _action_label(self, label: Any, subject: ActionRun, seen: set[object]) -> None:
+        names = {ref.name: ref for ref in subject.table.actions}
+        if not isinstance(label, Name) or label.name not in names:
+            shown = label.name if isinstance(label, Name) else "this"
+            self.error(label.at, f"{shown!r} is no action of the table {subject.table.name!r}", near(shown, names))
+            return
+        if label.name in seen:
+            self.error(label.at, f"the action {label.name!r} has two cases")
+        seen.add(label.name)
+        label.target, label.type = names[label.name], subject
+
+    def _value_label(self, case: Any, subject: Type, seen: set[object]) -> None:
+        kind = plain(subject)
+        if not isinstance(kind, Bits | EnumType) and kind not in (ERROR, INTEGER):
+            self.error(case.label.at, f"'switch' goes by numbers, enums or a table's action_run, not by {subject}")
+            return
+        case.label = self.checked(case.label, subject, "the labels of this switch are")
+        if case.label.value is None:
+            if case.label.type is not UNKNOWN:
+                self.error(case.label.at, "the label of a case must be known when the program is compiled")
+            return
+        if case.label.value in seen:
+            self.error(case.label.at, "two cases of this switch have this label")
+        seen.add(case.label.value)
+
+    # --- declarations among statements
+
+    def check_local(self, declaration: Declaration) -> None:
+        """A variable, a constant or an instance."""
+        match declaration:
+            case Variable():
+                self._variable(declaration)
+            case Constant():
+                self.check_constant(declaration)
+            case Instance():
+                if self.context:
+                    hint = "Put it into the control or parser, before 'apply' or the states."
+                    self.error(declaration.at, f"the instance {declaration.name!r} is declared among statements", hint)
+                self.check_instance(declaration)
+                return
+        self.declare(declaration)
+
+    def _variable(self, declaration: Variable) -> None:
+        kind = self.resolve(declaration.ref)
+        if self.describes_instance(kind):
+            hint = f"Write {kind}(…) {declaration.name};"
+            self.error(declaration.at, f"{kind} is not the type of a variable, but of an instance", hint)
+            kind = UNKNOWN
+        elif kind is VOID or str(kind) in ("match_kind", "string", "int"):
+            hint = "Give it a width: bit<32> or int<32>." if str(kind) == "int" else ""
+            self.error(declaration.at, f"there are no variables of the type {kind}", hint)
+            kind = UNKNOWN
+        declaration.type = kind
+        if declaration.initial is not None:
+            self.check(declaration.initial)
+            if declaration.initial.type is VOID:
+                self.error(declaration.initial.at, "this call gives nothing that could be assigned")
+            else:
+                declaration.initial = self.coerce(declaration.initial, kind, f"{declaration.name} is")
+
+    def check_constant(self, declaration: Constant) -> None:
+        """A constant: its type and its value."""
+        kind = declaration.type = self.resolve(declaration.ref)
+        declaration.initial = self.checked(declaration.initial, kind, f"{declaration.name} is")
+        if declaration.initial.value is None and declaration.initial.type is not UNKNOWN:
+            from p4reduce.frontend.types.constness import may_be_constant  # noqa: PLC0415
+
+            if self.program is None or not may_be_constant(declaration.initial):
+                self.error(
+                    declaration.initial.at,
+                    f"the value of the constant {declaration.name!r} is not known when the program is compiled",
+                    "Leave out 'const'.",
+                )
+
+    def check_instance(self, declaration: Instance) -> None:
+        """An instance of an extern, parser, control or package."""
+        kind = self.resolve(declaration.ref)
+        for argument in declaration.arguments:
+            if argument.value is not None:
+                self.check(argument.value)
+        made = Call(declaration.at, declaration.end, Name(declaration.ref.at, declaration.ref.end, str(kind)), [], [])
+        declaration.type = self.construct(made, kind, declaration.arguments, declaration.ref.at)
+        declaration.bound = made.bound
+        for member in declaration.members or ():
+            self.error(member.at, "abstract methods are not taken: BMv2 has no extern that has them")
+        self.declare(declaration)
+
+
+def _shown(node: Any) -> str:
+    """A left side in words."""
+    match node:
+        case Name():
+            return str(node.name)
+        case Member():
+            return f"{_shown(node.base)}.{node.name}"
+        case Slice():
+            return f"{_shown(node.base)}[…]"
+    return "the left side"

@@ -1,0 +1,140 @@
+"""Whatever tasks come and go: no link, in no direction, and no switch is ever promised more than it has."""
+
+from collections import Counter
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p4reduce.control_plane.plans import StarLayout, make_plan, release_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
+from p4reduce.topologies import TopologyBuilder
+
+NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
+GIGA = 10**9
+RATE = 10 * GIGA
+
+
+@st.composite
+def networks(draw):
+    """Switches of which some can aggregate and have few slots, hosts, and load that differs by direction."""
+    builder = TopologyBuilder("random")
+    count = draw(st.integers(1, 7))
+    for number in range(count):
+        builder.switch(f"s{number}", capable=draw(st.integers(0, 3)) > 0)
+    pairs = {(draw(st.integers(0, number - 1)), number) for number in range(1, count)}
+    extra = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).map(sorted).map(tuple)
+    pairs |= {pair for pair in draw(st.sets(extra, max_size=2 * count)) if pair[0] != pair[1]}
+    for a, b in sorted(pairs):
+        builder.link(f"s{a}", f"s{b}", RATE, f"{draw(st.integers(0, 5))}us")
+    hosts = draw(st.integers(2, 8))
+    for number in range(hosts):
+        builder.host(f"h{number}")
+        builder.link(f"h{number}", f"s{draw(st.integers(0, count - 1))}", RATE, "1us")
+    topology = builder.build()
+    used = {}
+    for a, b in sorted(pairs):
+        for x, y in ((a, b), (b, a)):
+            used[(f"s{x}", topology.port(f"s{x}", f"s{y}"))] = draw(st.integers(0, 8)) * GIGA
+    slots = {f"s{number}": draw(st.sampled_from([0, 1, 2, 4, 16, 64])) for number in range(draw(st.integers(0, count)))}
+    return topology, used, slots
+
+
+@st.composite
+def tasks(draw, topology):
+    """A name is given later."""
+    names = draw(st.permutations([host.name for host in topology.hosts]))
+    workers = tuple(names[1 : 1 + draw(st.integers(1, len(names) - 1))])
+    return Task("t", names[0], workers, 1000, demand_bps=draw(st.integers(0, 40)) * GIGA // 10)
+
+
+def carried(task, layout, direction, topology):
+    """Copies of a frame of one direction on every directed link, along the layout's paths."""
+    found = Counter()
+    for (source, destination), path in layout.paths.items():
+        if isinstance(layout, StarLayout):
+            if (destination == task.server) != (direction == "up"):
+                continue
+            way = path
+        else:
+            assert (source, destination) in {*layout.parent.items(), (layout.root, task.server)}
+            way = path if direction == "up" else path[::-1]
+        found.update((a, topology.port(a, b)) for a, b in pairwise(way))
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), networks())
+def test_no_residual_is_ever_negative(data, network):
+    topology, used, slots = network
+    state = NetworkState(topology, background_bps=used, slots=slots)
+    running = []
+    for _ in range(data.draw(st.integers(1, 8))):
+        if running and data.draw(st.integers(0, 3)) == 0:
+            decision = running.pop(data.draw(st.integers(0, len(running) - 1)))
+            state.release(decision.demand_bps, decision.slots)
+        task, name = data.draw(tasks(topology)), data.draw(st.sampled_from(NAMES))
+        try:
+            decision = policy_named(name)(task, state)
+        except Rejection:
+            continue
+        state.reserve(decision.demand_bps, decision.slots)
+        running.append(decision)
+        # Counted anew from the paths of all that run.
+        load, taken = Counter(used), Counter()
+        for one in running:
+            for layout, direction in ((one.upload, "up"), (one.broadcast, "down")):
+                for at, times in carried(one.task, layout, direction, topology).items():
+                    load[at] += times * one.task.demand_bps
+            taken.update(one.slots)
+        for at, bps in load.items():
+            assert bps <= topology.link_at(*at).rate_bps
+        for switch, many in taken.items():
+            assert many <= slots[switch]
+    for decision in running:
+        state.release(decision.demand_bps, decision.slots)
+    assert state.reserved_bps == {}
+    assert state.reserved_slots == {}
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), networks(), st.sampled_from([4, 8, 32]))
+def test_plans_of_what_was_admitted_have_slots_for_its_demand(data, network, size):
+    """With the ranges of slots that switches really have left."""
+    topology, used, _ = network
+    resources = Resources(size)
+    running = []
+    for _ in range(data.draw(st.integers(1, 6))):
+        if running and data.draw(st.integers(0, 3)) == 0:
+            for plan in running.pop(data.draw(st.integers(0, len(running) - 1))):
+                release_plan(plan, resources)
+        free = {switch.name: resources.largest(switch.name) for switch in topology.switches if switch.capable}
+        state = NetworkState(topology, background_bps=used, slots=free)
+        task, name = data.draw(tasks(topology)), data.draw(st.sampled_from(NAMES))
+        try:
+            decision = policy_named(name)(task, state)
+        except Rejection:
+            continue
+        plans = [make_plan(topology, request, resources) for request in plan_requests(decision, job=1)]
+        running.append(plans)
+        for plan in plans:
+            assert not plan.in_network or plan.slots_rate_bps >= task.demand_bps
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), networks(), st.sampled_from([name for name in NAMES if not name.startswith("spff")]))
+def test_what_the_fixed_scheduler_admits_a_tree_policy_admits(data, network, name):
+    topology, used, slots = network
+    state = NetworkState(topology, background_bps=used, slots=slots)
+    task = data.draw(tasks(topology))
+    try:
+        fixed = policy_named("spff")(task, state)
+    except Rejection:
+        return
+    ours = policy_named(name)(task, state)
+    copies = [
+        sum((carried(task, one.upload, "up", topology) + carried(task, one.broadcast, "down", topology)).values())
+        for one in (ours, fixed)
+    ]
+    assert copies[0] <= copies[1]
