@@ -61,7 +61,7 @@ class Experiment(BaseModel):
     """Overrides every link's delay, e.g. ``1us``."""
     window: int | None = Field(None, ge=1)
     """Chunks in flight; chosen from rate * round trip if absent."""
-    queue_frames: int = Field(1024, ge=2)
+    queue_frames: int = Field(1024, ge=2, lt=2**31)
     """Capacity of a switch's output queue for each priority, frames."""
     faults: FaultOptions = FaultOptions()
     seed: int = Field(0, ge=0, lt=2**63)

@@ -49,6 +49,8 @@ MIN_FRAME: Final = 14
 _SLICE: Final = 200_000
 """events after which the loop lets Python show progress and take Ctrl-C: about a tenth of a second"""
 
+_SHORTER: Final = "use shorter delays, higher rates, or less to do"
+
 
 class Stop(Enum):
     """Why `VirtualNetwork.run` returned."""
@@ -205,7 +207,7 @@ class VirtualNetwork:
         Raises
         ------
         FabricError
-            When ``memory_limit`` or ``max_replicas`` is too small.
+            When ``memory_limit`` or ``max_replicas`` is too small, or when virtual time ends (2**62 ps).
         """
         world = self._memory.world[0]
         world["until"] = NO_LIMIT if until_ps is None else min(until_ps, NO_LIMIT)
@@ -220,6 +222,8 @@ class VirtualNetwork:
             if reason == NEED_SPACE:
                 self._memory.make_space()
             elif reason != ENOUGH_EVENTS or self.events >= last:
+                if reason == REACHED_TIME and (until_ps is None or until_ps > NO_LIMIT):
+                    raise FabricError(f"virtual time has reached its end, {NO_LIMIT} ps (53 days): {_SHORTER}")
                 return Stop(reason)
             if progress is not None:
                 progress(self.now)
@@ -288,7 +292,9 @@ class VirtualNetwork:
 
     def _time(self, at_ps: int | None) -> int:
         time_ps = self.now if at_ps is None else at_ps
-        if not self.now <= time_ps < NEVER:
+        if time_ps > NO_LIMIT:
+            raise FabricError(f"at_ps={time_ps} is beyond the end of virtual time, {NO_LIMIT} ps (53 days)")
+        if time_ps < self.now:
             raise FabricError(f"at_ps={time_ps} is past: it is {self.now} ps")
         return time_ps
 

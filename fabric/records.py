@@ -16,6 +16,8 @@ NEVER: Final = 1 << 62
 """a virtual time that never comes (53 days would be 4.6e18 ps)"""
 NO_LIMIT: Final = NEVER - 1
 """`until` of a run that has no end"""
+MAX_QUEUE_FRAMES: Final = (1 << 31) - 1
+"""capacity of a queue"""
 NONE: Final = -1
 
 # Kinds of events. An event's `what` is 8 * index + kind.

@@ -12,7 +12,7 @@ from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.draws import link_key, threshold
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
-from p4reduce.fabric.records import CELL, ENDPOINT, LINK, NEVER, NODE, NONE
+from p4reduce.fabric.records import CELL, ENDPOINT, LINK, MAX_QUEUE_FRAMES, NEVER, NO_LIMIT, NODE, NONE
 from p4reduce.topologies import Topology
 
 DelayPs = int | Mapping[str, int]
@@ -78,10 +78,12 @@ def wire(
 def _lay_links(
     topology: Topology, places: Mapping[str, int], links: NDArray[Any], queue_frames: int
 ) -> dict[Port, int]:
-    if queue_frames < 1:
-        raise FabricError(f"queue_frames={queue_frames}: a queue holds at least one frame")
+    if not 1 <= queue_frames <= MAX_QUEUE_FRAMES:
+        raise FabricError(f"queue_frames={queue_frames}: a queue holds 1 to {MAX_QUEUE_FRAMES} frames")
     found: dict[Port, int] = {}
     for number, link in enumerate(topology.links):
+        if link.delay_ps > NO_LIMIT:
+            raise FabricError(f"link {link.a}-{link.b}: a delay of {link.delay_ps} ps; virtual time ends at {NO_LIMIT}")
         ends = ((link.a, link.port_a), (link.b, link.port_b))
         for direction, (source, target) in enumerate((ends, ends[::-1])):
             index = 2 * number + direction
