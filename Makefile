@@ -20,7 +20,7 @@ INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
 
-.PHONY: help install demo test lint types p4 docs dist dist-test soak soak-model bench bench-dataplane bench-fabric bench-plans bench-real poster poster-quick bmv2-demo netns-demo bmv2-test bmv2-bench real-soak images clean clients conformance fuzz-bmv2
+.PHONY: $(shell grep -oE '^[a-z0-9-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ soak: $(WARM)  ## TREES=10000 random trees against the golden model
 
 soak-model: $(WARM)  ## MUTANTS=100000 mutated P4 programs on both executors, and ten runs of 250 hosts
 	$(BIN)/python -m tests.mutants --count $(MUTANTS) --large 10
+
+soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against models: HOSTILE='--frames N --requests N'
+	$(BIN)/python -m tests.hostile $(HOSTILE)
 
 bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as a table and CSV in out/bench
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench

@@ -1,6 +1,5 @@
 """Whatever a client sends, it gets an answer, and no update is made by half."""
 
-import finsy as fy
 import grpc
 import pytest
 from finsy.proto import U128, p4r
@@ -10,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.p4runtime.client import TIMEOUT, RawClient, code_of
 from tests.p4runtime.configs import config, forwarding, schema
+from tests.p4runtime.valid import valid_updates
 
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
 
@@ -80,26 +80,6 @@ def scalars(field):
         case number:
             low, high = RANGES[number]
             return NUMBERS.filter(lambda n: low <= n <= high)
-
-
-def valid_updates():
-    """Updates of every kind, all of which a fresh device takes."""
-    mark = fy.Action("mark", tag=1, src=2)
-    entities = [
-        fy.P4TableEntry("exact_table", match=fy.Match(dst=1, ingress_port=2), action=fy.Action("forward", port=3)),
-        fy.P4TableEntry("lpm_table", match=fy.Match(dst=(1 << 40, 8)), action=fy.Action("forward", port=3)),
-        fy.P4TableEntry("ternary_table", match=fy.Match(dst=(2, 6)), action=mark, priority=5),
-        fy.P4TableEntry("range_table", match=fy.Match(ether_type=(4, 9), ingress_port=1), action=mark, priority=5),
-        fy.P4TableEntry("optional_table", match=fy.Match(ether_type=4), action=mark, priority=5),
-        fy.P4MulticastGroupEntry(4, replicas=[1, 2, (3, 7)]),
-        fy.P4TableEntry("exact_table", is_default_action=True, action=fy.Action("forward", port=3)),
-        fy.P4CounterEntry("both_count", index=1, data=fy.P4CounterData(packet_count=1, byte_count=2)),
-        fy.P4RegisterEntry("narrow", index=1, data=3),
-    ]
-    return [
-        p4r.Update(type=p4r.Update.INSERT if number < 6 else p4r.Update.MODIFY, entity=entity.encode(schema()))
-        for number, entity in enumerate(entities)
-    ]
 
 
 VALID_UPDATES = valid_updates()
