@@ -149,8 +149,8 @@ def routed(frame: Frame, next_mac: int) -> Frame:
 def packet_in(port: int, reason: Reason, frame: Frame) -> bytes:
     """What the controller gets of a refused frame: 9 bits of port, 7 of padding, 8 of reason, and the frame."""
     raw = encode(frame)
-    if isinstance(frame, Opaque) and frame.fault is Reason.CHECKSUM:
-        raw = with_checksum(raw)  # every frame leaves a switch with a right checksum
+    if len(raw) >= 34 and raw[12:14] == b"\x08\x00" and raw[14] & 0xF == 5:
+        raw = with_checksum(raw)  # every frame without options leaves a switch with a right checksum
     return (port << 7).to_bytes(2, "big") + bytes([reason]) + raw
 
 
