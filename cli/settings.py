@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
-import yaml
 from pydantic import ValidationError
 
 from p4reduce.cli.failures import BadInput
 from p4reduce.cluster.experiment import REAL_TIME_FIELDS, Experiment
+from p4reduce.safe_yaml import YamlError, read_yaml
 
 
 @dataclass(frozen=True)
@@ -192,11 +192,13 @@ def _put(merged: dict[str, Any], field: str, value: Any) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
+        data = read_yaml(path.read_text("utf-8"))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise BadInput(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: is no UTF-8 text: {error.reason} at byte {error.start}") from None
+    except YamlError as error:
+        raise BadInput(f"{path}: {error}") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise BadInput(f"{path}: expected a mapping of settings, e.g. 'plan: steiner'")
     return data

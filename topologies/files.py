@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from p4reduce.safe_yaml import YamlError, read_yaml
 from p4reduce.topologies import schema
 from p4reduce.topologies.model import Topology, TopologyError
 from p4reduce.written import write_text
@@ -82,11 +83,9 @@ def _flow(value: Any) -> str:
 
 def _from_yaml(text: str, file: str) -> Topology:
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise TopologyError(f"{file}: is not YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise TopologyError(f"{file}: is nested too deeply to be a topology") from None
+        data = read_yaml(text, limit=_FILE_LIMIT)
+    except YamlError as error:
+        raise TopologyError(f"{file}: {error}") from None
     try:
         return schema.build(data, Path(file).stem)
     except TopologyError as error:

@@ -1,10 +1,10 @@
 """What a topology file may say, checked by pydantic: explicit nodes and links, or a builder and its parameters."""
 
-import reprlib
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
+from p4reduce.safe_yaml import short
 from p4reduce.topologies import datacenter
 from p4reduce.topologies.builder import CapableSwitches, TopologyBuilder
 from p4reduce.topologies.model import Topology, TopologyError
@@ -16,8 +16,6 @@ Delay = Annotated[str, BeforeValidator(lambda value: format_delay(parse_delay(va
 CapableField = bool | str | list[str]
 _SHOWN: Final = 10
 """faults of one file that are told at once"""
-_SHORT: Final = reprlib.Repr()
-_SHORT.maxlevel = 1
 
 
 class _Strict(BaseModel):
@@ -165,7 +163,7 @@ def build(data: Any, name: str) -> Topology:
     Parameters
     ----------
     data : object
-        What ``yaml.safe_load`` gave, or a dict of the same shape.
+        What ``read_yaml`` gave, or a dict of the same shape.
     name : str
         The topology's name when the file gives none.
 
@@ -181,9 +179,9 @@ def build(data: Any, name: str) -> Topology:
         )
     model: type[ExplicitModel | StarModel | LeafSpineModel | FatTreeModel | WanModel] = ExplicitModel
     if "builder" in data:
-        if str(data["builder"]) not in BUILDERS:
-            raise TopologyError(f"builder: there is no {data['builder']!r}; choose one of {', '.join(BUILDERS)}")
-        model = BUILDERS[str(data["builder"])]
+        if not isinstance(data["builder"], str) or data["builder"] not in BUILDERS:
+            raise TopologyError(f"builder: there is no {short(data['builder'])}; choose one of {', '.join(BUILDERS)}")
+        model = BUILDERS[data["builder"]]
     try:
         return model.model_validate(data).build(name)
     except ValidationError as error:
@@ -246,7 +244,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
                 message += f" (known: {', '.join(model.model_fields)})"
         elif problem["type"] == "missing":
             message = "is missing; add it"
-        elif (said := _SHORT.repr(problem["input"])) not in message:
+        elif (said := short(problem["input"])) not in message:
             message += f" (it says {said})"
         lines.append(f"{field}: {message}")
     shown = list(dict.fromkeys(lines))

@@ -4,11 +4,15 @@ import re
 from decimal import Decimal
 from typing import Final
 
+from p4reduce.safe_yaml import short
+
 _RATE_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _DELAY_UNITS: Final = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
 _MAX_RATE_BPS: Final = 10**15
 _MAX_DELAY_PS: Final = 10**15
 """times and rates are 64-bit integers in the fabric, where they are added and multiplied by frame lengths"""
+_LONGEST: Final = 60
+"""characters; `Decimal` overflows at a million digits"""
 _NUMBER: Final = r"(\d+(?:\.\d+)?)"
 _RATE: Final = re.compile(rf"{_NUMBER}\s*([kKMGT]?)(?:bit/s|b/s|bps)?")
 _DELAY: Final = re.compile(rf"{_NUMBER}\s*(ps|ns|us|µs|ms|s)")
@@ -29,17 +33,16 @@ def parse_rate(value: int | str) -> int:
     """
     fix = "write for example '10G', '2.5G', '400M' or a whole number of bit/s"
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{value!r} is not a rate; {fix}")
-    text = str(value).strip()
-    match = _RATE.fullmatch(text)
+        raise ValueError(f"{short(value)} is not a rate; {fix}")
+    match = _RATE.fullmatch(_text(value))
     if match is None:
-        raise ValueError(f"{value!r} is not a rate; {fix}")
+        raise ValueError(f"{short(value)} is not a rate; {fix}")
     unit = match.group(2)
     rate = Decimal(match.group(1)) * _RATE_UNITS["k" if unit == "K" else unit]
     if rate <= 0 or rate != rate.to_integral_value():
-        raise ValueError(f"rate {value!r} must be a whole, positive number of bit/s; {fix}")
+        raise ValueError(f"rate {short(value)} must be a whole, positive number of bit/s; {fix}")
     if rate > _MAX_RATE_BPS:
-        raise ValueError(f"rate {value!r} is above {format_rate(_MAX_RATE_BPS)}; {fix}")
+        raise ValueError(f"rate {short(value)} is above {format_rate(_MAX_RATE_BPS)}; {fix}")
     return int(rate)
 
 
@@ -58,19 +61,19 @@ def parse_delay(value: int | str) -> int:
     """
     fix = "write for example '1us', '500ns' or '2.5ms'"
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{value!r} is not a delay; {fix}")
-    text = str(value).strip()
+        raise ValueError(f"{short(value)} is not a delay; {fix}")
+    text = _text(value)
     if text == "0":
         return 0
     match = _DELAY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{value!r} is not a delay; {fix}")
+        raise ValueError(f"{short(value)} is not a delay; {fix}")
     unit = match.group(2)
     delay = Decimal(match.group(1)) * _DELAY_UNITS["us" if unit == "µs" else unit]
     if delay != delay.to_integral_value():
-        raise ValueError(f"delay {value!r} must be a whole number of picoseconds; {fix}")
+        raise ValueError(f"delay {short(value)} must be a whole number of picoseconds; {fix}")
     if delay > _MAX_DELAY_PS:
-        raise ValueError(f"delay {value!r} is above {format_delay(_MAX_DELAY_PS)}; {fix}")
+        raise ValueError(f"delay {short(value)} is above {format_delay(_MAX_DELAY_PS)}; {fix}")
     return int(delay)
 
 
@@ -82,6 +85,14 @@ def format_rate(rate_bps: int) -> str:
 def format_delay(delay_ps: int) -> str:
     """The shortest exact text of a delay: ``parse_delay(format_delay(d)) == d``."""
     return _format(delay_ps, _DELAY_UNITS, "ps")
+
+
+def _text(value: int | str) -> str:
+    """A number or text for the patterns; nothing where it is too long to be meant."""
+    if isinstance(value, int):
+        return str(value) if abs(value) <= max(_MAX_RATE_BPS, _MAX_DELAY_PS) * 1000 else ""
+    text = value.strip()
+    return text if len(text) <= _LONGEST else ""
 
 
 def _format(value: int, units: dict[str, int], smallest: str) -> str:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import TaskError
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 
 COLUMNS: Final = (
@@ -26,10 +27,12 @@ COLUMNS: Final = (
 )
 """fields of a task in a file; those from 'rounds' on may be left out"""
 MAX_TRACE_BYTES: Final = 64 << 20
+MAX_YAML: Final = 8 << 20
+"""characters: some 50,000 tasks take a minute to read; CSV is quicker"""
 
 
 def _rate(value: Any) -> int:
-    return 0 if str(value).strip() == "0" else parse_rate(value)
+    return 0 if isinstance(value, int | str) and value in (0, "0") else parse_rate(value)
 
 
 def _names(value: Any) -> Any:
@@ -96,8 +99,9 @@ def read_trace(path: Path) -> list[Task]:
             tasks.append(TaskLine.model_validate(entry).task())
         except ValidationError as error:
             found = error.errors()[0]
-            field = ".".join(map(str, found["loc"])) or "task"
-            raise TaskError(f"{path}: {where}: {field}: {found['msg'].removeprefix('Value error, ')}") from None
+            field = one_line(".".join(map(str, found["loc"])) or "task", 60)
+            said = one_line(found["msg"].removeprefix("Value error, "))
+            raise TaskError(f"{path}: {where}: {field}: {said}") from None
         except PlanError as error:
             raise TaskError(f"{path}: {where}: {error}") from None
         first = names.setdefault(tasks[-1].name, where)
@@ -108,9 +112,9 @@ def read_trace(path: Path) -> list[Task]:
 
 def _yaml_entries(path: Path, text: str) -> list[tuple[str, Any]]:
     try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise TaskError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+        data = read_yaml(text, limit=MAX_YAML)
+    except YamlError as error:
+        raise TaskError(f"{path}: {error}") from None
     if not isinstance(data, dict) or set(data) != {"tasks"} or not isinstance(data["tasks"], list):
         raise TaskError(f"{path}: expected one key 'tasks' with a list of tasks")
     return [(f"task {number}", entry) for number, entry in enumerate(data["tasks"], 1)]

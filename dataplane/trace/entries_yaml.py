@@ -3,12 +3,13 @@
 Every scalar stays text. YAML would otherwise take the MAC address ``10:20:30:40:50:10`` for a number of base 60.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from p4reduce.safe_yaml import PlainNodes, one_line
 
 FILE_LIMIT: Final = 1 << 20
 """bytes; an entry takes about 150"""
@@ -33,22 +34,8 @@ class Document:
     lines: dict[tuple[str, int], int]
 
 
-class _Loader(yaml.BaseLoader):
-    """Strings, lists, mappings; an alias or a key given twice is an error."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: aliases (*name) are not allowed; write it out")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1}: {key.value!r} is given twice; keep one")
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
+class _Loader(PlainNodes, yaml.BaseLoader):
+    """Strings, lists, mappings."""
 
 
 def read_document(path: Path) -> Document:
@@ -71,9 +58,7 @@ def parse_document(text: str, name: str) -> Document:
         node = loader.get_single_node()
         data = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise EntriesError(f"{name}: is not YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise EntriesError(f"{name}: is nested too deeply to be an entries file") from None
+        raise EntriesError(f"{name}: is not YAML: {one_line(error)}") from None
     if not isinstance(data, dict):
         found = "empty" if data in (None, "") else f"a {type(data).__name__}"
         raise EntriesError(f"{name}: is {found}; expected 'tables:' and a list of entries")
