@@ -15,6 +15,7 @@ TREES ?= 10000
 MUTANTS ?= 100000
 SEED ?= 1
 CASES ?= 50
+HISTORIES ?= 10000
 PACKAGES := cli cluster control_plane dataplane fabric frontend labs p4src topologies workers
 INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
@@ -107,6 +108,12 @@ real-soak: $(WARM)  ## 100 runs and 20 kills leave nothing: SOAK='--target bmv2 
 
 clients: $(INSTALLED)  ## environments of P4Runtime clients that the server is tested with (needs PyPI)
 	$(BIN)/python -m tests.clients.install
+
+bench-orchestrator: $(WARM)  ## 50 to 5,000 tasks that wait for each other: policy calls, rows, statements, CPU of each
+	@$(BIN)/python -m tests.orchestrated.cost
+
+soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps
+	$(BIN)/python -m tests.orchestrated.soak --histories $(HISTORIES)
 
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images

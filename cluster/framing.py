@@ -36,12 +36,40 @@ def send(
         if array.size > MAX_FLOATS:
             raise ValueError(f"an array of {array.size} elements is too large: the limit is {MAX_FLOATS}")
         header = {**header, "floats": array.size}
+    connection.sendall(pack(header, limit=limit))
+    if array is not None:
+        connection.sendall(array.data.cast("B"))
+
+
+def pack(header: dict[str, Any], *, limit: int = MAX_HEADER) -> bytes:
+    """A message without an array; ``ValueError`` when it is too large."""
     text = json.dumps(header).encode()
     if len(text) > limit:
         raise ValueError(f"a message header of {len(text)} bytes is too large: the limit is {limit}")
-    connection.sendall(_LENGTH.pack(len(text)) + text)
-    if array is not None:
-        connection.sendall(array.data.cast("B"))
+    return _LENGTH.pack(len(text)) + text
+
+
+def unpack(buffer: bytearray, *, limit: int = MAX_HEADER) -> dict[str, Any] | None:
+    """Take the first message, one without an array, out of what came in; None while it is not whole.
+
+    Raises ``FramingError`` for anything malformed, as soon as its length is known.
+    """
+    if len(buffer) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(buffer)
+    if length > limit:
+        raise FramingError(f"a message header of {length} bytes: the limit is {limit}")
+    if not is_whole(buffer):
+        return None
+    end = _LENGTH.size + length
+    header = _parse(buffer[_LENGTH.size : end])
+    del buffer[:end]
+    return header
+
+
+def is_whole(buffer: bytearray) -> bool:
+    """Whether the first message has come in whole."""
+    return len(buffer) >= _LENGTH.size and len(buffer) - _LENGTH.size >= _LENGTH.unpack_from(buffer)[0]
 
 
 def receive(

@@ -63,6 +63,7 @@ class Endpoints:
         self._memory: list[list[NDArray[Any]]] = []
         self._posted: list[tuple[Operation, NDArray[np.uint8]] | None] = []
         self._numbers: list[Numbers] = []
+        self._retired: dict[HostAddress, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -281,6 +282,19 @@ class Endpoints:
         order = np.argsort(keys) if record["kind"] == Kind.SERVER else np.arange(len(keys))
         templates[:], senders[:], ranks[:] = _templates(link, peers, int(record["lanes"])), keys[order], order
 
+    def retire(self, index: int, link: HostAddress) -> None:
+        """An endpoint of this address hears and says nothing more, and its memory is freed.
+
+        The next one that is added at the address takes its index, so that as many are kept as are in use at one time.
+        """
+        record = self._records[index]
+        if (record["mac"], record["ip"], record["udp"]) != (link.mac, link.ip, link.udp):
+            raise ValueError(f"endpoint {index}: has another address, or is retired already")
+        for name in ("mac", "ip", "udp", "status", "lingering", "reply_head", "reply_tail"):
+            record[name] = 0  # nothing is for it, and it has nothing to send
+        self._memory[index], self._posted[index] = [], None
+        self._retired.setdefault(link, []).append(index)
+
     def _keep(self, index: int, array: NDArray[Any]) -> int:
         self._memory[index].append(array)
         return address_of(array)
@@ -305,14 +319,7 @@ class Endpoints:
         keys = np.array([peer.key for peer in peers], np.int64)
         if kind is Kind.SERVER and len(np.unique(keys)) != len(keys):
             raise ValueError("members: two of them have the same IPv4 address and UDP port")
-        index = len(self._records)
-        if index == len(self._room):
-            self._room = np.zeros(2 * index, ENDPOINT_DTYPE)
-            self._room[:index] = self._records
-        self._records = self._room[: index + 1]
-        self._memory.append([])
-        self._posted.append(None)
-        self._numbers.append(RawFloat())
+        index = self._take_index(link)
         record = self._records[index]
         order = np.argsort(keys) if kind is Kind.SERVER else np.arange(len(keys))
         record["kind"], record["lanes"], record["job"], record["epoch"] = kind, lanes, job, epoch
@@ -326,6 +333,23 @@ class Endpoints:
         record["failed_seq"], record["done_at"], record["timer"], record["wake"] = -1, -1, NEVER, NEVER
         same = (self._records["ip"] == link.ip) & (self._records["udp"] == link.udp)
         self._records["shared"][same] = np.count_nonzero(same) > 1
+        return index
+
+    def _take_index(self, link: HostAddress) -> int:
+        """That of a retired endpoint of this address, or the next one."""
+        if self._retired.get(link):
+            index = self._retired[link].pop()
+            self._records[index] = np.zeros((), ENDPOINT_DTYPE)
+            self._numbers[index] = RawFloat()
+            return index
+        index = len(self._records)
+        if index == len(self._room):
+            self._room = np.zeros(2 * index, ENDPOINT_DTYPE)
+            self._room[:index] = self._records
+        self._records = self._room[: index + 1]
+        self._memory.append([])
+        self._posted.append(None)
+        self._numbers.append(RawFloat())
         return index
 
     def _set_numbers(self, index: int, numbers: Numbers, members: int, window: int, lead: int | None) -> None:

@@ -1,6 +1,7 @@
 """``p4reduce orchestrate``: runs the tasks of a database."""
 
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -35,6 +36,7 @@ SocketPath = Annotated[
     Path | None, typer.Option("--socket", help="Where the network's process listens.", show_default="beside the file")
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the network's process running at the end.")]
+_SHOWN_EVERY_S: Final = 0.2
 EXAMPLES: Final = (
     "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
     "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
@@ -90,7 +92,7 @@ def orchestrate(
             if keep:
                 executor.close()
             else:
-                executor.end()
+                _end(executor)
                 _drop_empty(socket.with_name(socket.name + ".log"))
         rows = store.tasks()
     output.data([task_data(row) for row in rows])
@@ -98,6 +100,16 @@ def orchestrate(
     failed = [row.name for row in rows if row.state != "finished"]
     if failed:
         raise Failed(f"{len(failed)} of {len(rows)} tasks did not finish: {', '.join(failed[:8])}; see 'tasks show'")
+
+
+def _end(executor: "RemoteExecutor") -> None:
+    """End the network, unless another orchestrator has it by now, or it has ended."""
+    from p4reduce.cluster.errors import ClusterError  # noqa: PLC0415  (slow to import)
+
+    try:
+        executor.end()
+    except ClusterError:
+        executor.close()
 
 
 def _network(socket: Path, topology: str | None, lanes: int) -> "RemoteExecutor":
@@ -143,11 +155,13 @@ def _follow(orchestrator: "Orchestrator", output: Output) -> None:
     from p4reduce.control_plane.orchestrator.states import ENDED  # noqa: PLC0415  (slow to import)
 
     with progress_bar(output) as open_bar:
-        bar = open_bar("tasks")
+        bar, shown = open_bar("tasks"), 0.0
         while orchestrator.step():
-            rows = orchestrator.store.tasks()
-            ended = sum(row.state in ENDED for row in rows)
-            bar(f"{ended} of {len(rows)} at {time_text(orchestrator.executor.now())}", ended, len(rows))
+            if time.monotonic() - shown < _SHOWN_EVERY_S:
+                continue
+            shown = time.monotonic()
+            ended, known = orchestrator.store.count(tuple(ENDED)), orchestrator.store.count()
+            bar(f"{ended} of {known} at {time_text(orchestrator.executor.now())}", ended, known)
 
 
 def _drop_empty(log: Path) -> None:

@@ -136,6 +136,7 @@ def task_data(row: "TaskRow") -> dict[str, Any]:
         "name": row.name,
         "state": row.state,
         "reason": row.reason,
+        "waits": row.waits,
         "server": row.task.server,
         "workers": list(row.task.workers),
         "elements": row.task.elements,
@@ -156,7 +157,7 @@ def task_table(output: Output, rows: "list[TaskRow]") -> None:
             str(len(row.task.workers)),
             str(row.task.elements),
             *("-" if at is None else time_text(at) for at in (row.task.arrival_ps, row.started_ps, row.finished_ps)),
-            row.reason,
+            row.reason or (f"waits: {row.waits}" if row.waits else row.fault),
         ]
         for row in rows
     ]

@@ -1,20 +1,20 @@
 """The executor in another process, as the orchestrator sees it."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-
-import yaml
 
 from p4reduce.cluster import framing
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.orchestrated import wire
 from p4reduce.control_plane.connection import Target
+from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.safe_yaml import read_yaml
 from p4reduce.topologies import Topology
 from p4reduce.topologies.schema import build
 
@@ -41,7 +41,7 @@ class RemoteExecutor:
             self._connection.close()
             raise
         self._instance = str(hello["instance"])
-        self.topology: Topology = build(yaml.safe_load(hello["topology"]), "network")
+        self.topology: Topology = build(read_yaml(hello["topology"]), "network")
         """The network's."""
         self.program = str(hello["program"])
         """SHA-256 of the JSON that its switches run."""
@@ -52,6 +52,10 @@ class RemoteExecutor:
     def instance(self) -> str:
         """Which network this is."""
         return self._instance
+
+    def take_charge(self, term: int, database: str) -> None:
+        """Give orders from now on; those of an earlier term are refused."""
+        self._ask("take_charge", term=term, database=database)
 
     def now(self) -> int:
         """Its virtual time."""
@@ -77,9 +81,9 @@ class RemoteExecutor:
         """What happened."""
         return [wire.report_from_data(data) for data in self._ask("reports", after=after)]
 
-    def running(self) -> dict[str, Running]:
-        """All tasks that were started."""
-        return wire.running_from_data(self._ask("running"))
+    def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
+        """Tasks that were started."""
+        return wire.running_from_data(self._ask("running", names=None if names is None else list(names)))
 
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that interfaces have sent."""
@@ -113,7 +117,10 @@ class RemoteExecutor:
 
     def _ask(self, what: str, **fields: Any) -> Any:
         try:
-            wire.send(self._connection, {"do": what, **fields})
+            try:
+                wire.send(self._connection, {"do": what, **fields})
+            except ValueError as error:  # too large: nothing was sent
+                raise RefusedError(f"{what}: {error}") from None
             answer = wire.receive(self._connection)
         except TimeoutError:
             raise ClusterError(
@@ -123,6 +130,8 @@ class RemoteExecutor:
             raise ClusterError(f"{self._path}: the network was lost in {what}: {error}") from None
         if answer is None:
             raise ClusterError(f"{self._path}: the network was lost in {what}: it has ended")
+        if answer.get("refused"):
+            raise RefusedError(str(answer["error"]))
         if "error" in answer:
             raise ClusterError(f"{self._path}: {answer['error']}")
         return answer["answer"]

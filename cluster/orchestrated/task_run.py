@@ -140,19 +140,20 @@ class TaskRun:
         """Whether all of a round is."""
         return "done_ps" in self.times
 
-    def end_round(self, now_ps: int) -> None:
-        """Check that all got the same, and begin the next round if there is one."""
+    def end_round(self, now_ps: int) -> str | None:
+        """Check that all got the same, and begin the next round if there is one; what is wrong, if anything."""
         for rank, array in enumerate(self.arrays):
             if not np.array_equal(array.view(np.uint32), self.weights.view(np.uint32)):
                 self.error = f"round {self.round}: worker {rank} and the server have different weights"
                 self.ended = True
-                return
+                return self.error
         self.digest.update(self.weights.data)
         self.round += 1
         if self.round == self.order.task.rounds:
             self.ended = True
         else:
             self.begin_round(now_ps)
+        return None
 
     def _begin_broadcast(self, now_ps: int) -> None:
         step = np.float32(LEARNING_RATE / len(self.arrays))

@@ -9,14 +9,14 @@ from typing import Any, Final
 from p4reduce.cluster import framing
 from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
-from p4reduce.control_plane.orchestrator.store import task_from_data
+from p4reduce.control_plane.orchestrator.rows import task_from_data
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.topologies import Topology
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 1
+VERSION: Final = 2
 """of these messages: both ends must have the same"""
 
 

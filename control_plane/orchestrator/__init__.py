@@ -2,11 +2,12 @@
 
 from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
 from p4reduce.control_plane.orchestrator.engine import Orchestrator
-from p4reduce.control_plane.orchestrator.errors import StoreError, TaskError
+from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError, TaskError
 from p4reduce.control_plane.orchestrator.executor import Executor, Interruption, Order, Report, Role, Running
 from p4reduce.control_plane.orchestrator.options import Options
+from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
-from p4reduce.control_plane.orchestrator.store import PlanRow, Store, TaskRow
+from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.trace import read_trace, write_trace
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Order",
     "Phase",
     "PlanRow",
+    "RefusedError",
     "Report",
     "Role",
     "Running",

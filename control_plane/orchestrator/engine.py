@@ -1,23 +1,32 @@
 """The orchestrator: takes tasks, asks the policy, installs trees, watches, swaps trees, and can die at any moment."""
 
-from collections.abc import Callable
-from typing import Any
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
+from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
 from p4reduce.control_plane.orchestrator.executor import Executor, Report
-from p4reduce.control_plane.orchestrator.installer import Installer
+from p4reduce.control_plane.orchestrator.installer import Installer, InstallError
 from p4reduce.control_plane.orchestrator.monitor import Monitor
 from p4reduce.control_plane.orchestrator.options import Options
 from p4reduce.control_plane.orchestrator.recovery import Recovery, order_of
 from p4reduce.control_plane.orchestrator.rescheduling import Rescheduler
+from p4reduce.control_plane.orchestrator.rows import TaskRow
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
-from p4reduce.control_plane.orchestrator.store import Store, TaskRow
+from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
 from p4reduce.control_plane.scheduling.policy import Policy
 from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import format_delay
+
+_BATCH: Final = 64
+"""new tasks that are read at once"""
+_BEFORE_ALL: Final = (-1, -1)
+"""arrival and number of no task"""
 
 
 def _pass(step: str) -> None:
@@ -73,13 +82,19 @@ class Orchestrator:
         self._policy = policy
         self._name = name
         self._checkpoint = checkpoint
-        self._waiting: dict[str, str] = {}  # task -> why it still waits, so that each reason is written once
+        self._hosts = {host.name for host in controller.topology.hosts}
+        self._room = True  # there may be more room than when the tasks that wait were tried
+        self._tried: tuple[int, int] = (
+            _BEFORE_ALL  # arrival and number of the task that was tried last, of those that wait
+        )
         self._unmeasured = ""  # why the last measurement failed
         self._admitted_ps = -1
         self._measure_at = options.measure_every_ps
-        recovery = Recovery(self.installer, self.computing)
+        recovery = Recovery(self.installer, self.computing, self.fail)
         recovery.run()
         self.rescheduler.lost |= recovery.lost
+        self._take_reports()
+        self._find_stopped()
         self.monitor = Monitor(controller.topology, controller, executor, store)
         self._consider = True
 
@@ -100,14 +115,15 @@ class Orchestrator:
 
     def step(self, until_ps: int | None = None) -> bool:
         """Do what is due now, then let time pass to the next event; False when there is nothing to wait for."""
+        self.store.check_charge()
         self._take_reports()
         self._cancel()
         if self._consider:
             self._consider = False
             self.rescheduler.consider_all()
-        self.installer.clean()  # what ended makes room for what waits
+        self._clean()  # what ended makes room for what waits
         self._admit()
-        self.installer.clean()
+        self._clean()
         now = self.executor.now()
         wake = self._next_ps(now)
         if wake is None or (until_ps is not None and now >= until_ps):
@@ -118,6 +134,10 @@ class Orchestrator:
         if self.executor.now() >= self._measure_at:
             self._measure()
         return True
+
+    def _clean(self) -> None:
+        if self.installer.clean():
+            self._room = True
 
     def _measure(self) -> None:
         """Read the counters; a switch that does not answer is written down, and asked again at the next time."""
@@ -131,7 +151,7 @@ class Orchestrator:
                 self._decided(None, "not measured", {"reason": self._unmeasured})
             return
         self._unmeasured = ""
-        self._consider = True
+        self._consider = self._room = True
         self._checkpoint("measured")
 
     def _decided(self, task: str | None, what: str, why: dict[str, Any]) -> None:
@@ -140,12 +160,10 @@ class Orchestrator:
 
     def _next_ps(self, now: int) -> int | None:
         """When something is to be done at the latest; None when nothing ever is."""
-        queued = [row.task for row in self.store.tasks([TaskState.QUEUED])]
-        times = [task.arrival_ps for task in queued if task.arrival_ps > self._admitted_ps]
-        times += [task.deadline_ps for task in queued if task.deadline_ps is not None]
-        if self.store.tasks(AT_WORK):
+        times = [self.store.next_event_ps(self._admitted_ps)]
+        if self.store.any_at_work():
             times.append(max(self._measure_at, now + 1))
-        return min(times, default=None)
+        return min((at_ps for at_ps in times if at_ps is not None), default=None)
 
     # --- what happened
 
@@ -166,11 +184,11 @@ class Orchestrator:
 
     def _take(self, report: Report) -> None:
         if report.kind == "link":
-            self._consider = True
+            self._consider = self._room = True
             self._decided(None, "link up" if report.data["up"] else "link down", dict(report.data))
         elif report.kind == "resumed":
             self.store.history.measure_swap(report)
-        if report.task is None or self.store.task(report.task).state in ENDED:
+        if report.task is None or report.task not in self.store or self.store.task(report.task).state in ENDED:
             return
         if report.kind == "round":
             self.store.history.add_round(report)
@@ -191,71 +209,131 @@ class Orchestrator:
             for plan in self.store.plans(task=name):
                 self.store.set_phase(plan.generation, Phase.REMOVING)
         self.computing.release(name)
-        self._consider = True
+        self._consider = self._room = True
 
     def fail(self, name: str, reason: str) -> None:
         """Give a task up: it stops at its hosts, and its trees go."""
         self._take_reports()  # it may have ended by itself
         if self.store.task(name).state in ENDED:
             return
-        self.executor.stop(name)
-        self._checkpoint("stopped")
         self._end(name, TaskState.FAILED, self.executor.now(), reason)
         self._checkpoint("recorded stop")
+        self.executor.stop(name)  # or whoever comes next does, who finds it ended here and running there
+        self._checkpoint("stopped")
+
+    def _find_stopped(self) -> None:
+        """Tasks that run here and have stopped there, without a word: nothing would ever end them."""
+        at_work = self.store.tasks(AT_WORK)
+        running = self.executor.running([row.name for row in at_work])
+        for row in at_work:
+            if row.name not in running or running[row.name].ended:
+                self.fail(row.name, "its hosts had stopped when the orchestrator came back")
 
     def _cancel(self) -> None:
-        for row in self.store.tasks([state for state in TaskState if state not in ENDED]):
-            if row.cancel and row.state is TaskState.QUEUED:
+        for row in self.store.tasks_to_cancel():
+            if row.state is TaskState.QUEUED:
                 self.store.change(
                     row.name, TaskState.REJECTED, self.executor.now(), "cancelled before it was scheduled"
                 )
-            elif row.cancel:
+            else:
                 self.fail(row.name, "cancelled")
 
     # --- tasks that wait
 
     def _admit(self) -> None:
-        """Schedule the tasks that have arrived, in order; one that does not fit lets later ones pass."""
-        self._admitted_ps = self.executor.now()
-        for row in self.store.tasks([TaskState.QUEUED]):
-            now = self._admitted_ps
-            if row.task.arrival_ps > now:
-                continue
-            if row.task.deadline_ps is not None and row.task.deadline_ps <= now:
-                waited = self._waiting.pop(row.name, "")
-                reason = "its deadline passed while it waited" + (f": {waited}" if waited else "")
-                self.store.change(row.name, TaskState.REJECTED, now, reason)
-                continue
-            self._schedule(row)
+        """Schedule tasks that have arrived, in order; one that does not fit lets later ones pass.
 
-    def _schedule(self, row: TaskRow) -> None:
+        A new one is tried at once. One that did not fit is tried again when there may be more room; then the oldest
+        is tried, and those behind the one that was tried last, until ``Options.retries`` of them did not fit. So what
+        a task costs does not grow with the number of tasks that wait.
+        """
+        now = self._admitted_ps = self.executor.now()
+        for row in self.store.late_tasks(now):
+            waited = f": {row.waits}" if row.waits else ""
+            self.store.change(row.name, TaskState.REJECTED, now, f"its deadline passed while it waited{waited}")
+        while rows := self.store.new_tasks(now, _BATCH):
+            for row in rows:
+                self._schedule(row)
+        if self._room or not self.store.any_at_work():
+            self._room = False
+            self._retry()
+
+    def _retry(self) -> None:
+        """Try tasks that wait; all of them if nothing runs whose end could make room."""
+        left = self.options.retries
+        for row in self._candidates():
+            if left <= 0 and self.store.any_at_work():
+                return
+            left -= not self._schedule(row)
+            self._tried = (row.arrival_ps, row.number)
+
+    def _candidates(self) -> Iterator[TaskRow]:
+        """Tasks that wait: the oldest, then once round, from behind the one that was tried last."""
+        oldest = self.store.waiting_tasks(_BEFORE_ALL, 1)
+        yield from oldest
+        last = self._tried if oldest else _BEFORE_ALL
+        for after, until in ((last, None), (_BEFORE_ALL, last)):
+            while rows := self.store.waiting_tasks(after, 1):
+                (row,) = rows
+                after = (row.arrival_ps, row.number)  # noqa: PLW2901  (on from here)
+                if until is not None and after > until:
+                    return
+                if row.number != oldest[0].number:
+                    yield row
+
+    def _schedule(self, row: TaskRow) -> bool:
+        """Try to give a queued task its trees; whether it waits no longer. What is wrong with it ends it alone."""
+        unknown = sorted({row.task.server, *row.task.workers} - self._hosts)
+        if row.fault or unknown:
+            self._reject(row, row.fault or f"{unknown[0]!r} is no host of the topology")
+            return True
+        state = self.state()
         try:
             self.computing.place(row.task)
-            decision = self._policy(row.task, self.state(), lanes=self.options.lanes)
-            proposals = self.installer.propose(decision)
+            proposals = self.installer.propose(self._policy(row.task, state, lanes=self.options.lanes))
         except PlanError as error:
             self.computing.release(row.name)
-            self._does_not_fit(row, str(error))
-            return
+            return self._does_not_fit(row, one_line(error))
+        except (StoreError, sqlite3.Error):
+            raise
+        except Exception as error:  # a policy, a planner or a task that nobody thought of
+            self.computing.release(row.name)
+            self._reject(row, f"its trees could not be planned: {type(error).__name__}: {one_line(error)}")
+            return True
         plans = {proposal.role: proposal.plan for proposal in proposals}
-        why = {"round_bytes": sum(round_bytes(row.task, role, plan) for role, plan in plans.items())}
+        try:
+            order = order_of(row.task, plans, self.computing)
+            why = {"round_bytes": sum(round_bytes(row.task, role, plan) for role, plan in plans.items())}
+        except Exception as error:  # numbers of the task, or of a host's profile, that no time or size can have
+            self.installer.withdraw(proposals)
+            self.computing.release(row.name)
+            self._reject(row, f"it cannot be run: {type(error).__name__}: {one_line(error)}")
+            return True
         try:
             self.installer.install_first(row.name, proposals, self._name, why)
-        except ControllerError as error:
+        except InstallError as error:
             self._end(row.name, TaskState.FAILED, self.executor.now(), f"its trees could not be installed: {error}")
-            return
-        self.installer.begin(order_of(row.task, plans, self.computing))
-        self._waiting.pop(row.name, None)
+            return True
+        try:
+            self.installer.begin(order)
+        except RefusedError as error:
+            self.fail(row.name, f"its hosts cannot run it: {one_line(error)}")
+        return True
 
-    def _does_not_fit(self, row: TaskRow, reason: str) -> None:
-        """Wait for others to end if there are any; they may make room."""
-        if not (self.options.queueing and self.store.tasks(AT_WORK)):
-            with self.store.transaction():
-                self.store.change(row.name, TaskState.REJECTED, self.executor.now(), reason)
-                self._decided(row.name, "reject", {"reason": reason})
-        elif self._waiting.get(row.name) != reason:
-            self._waiting[row.name] = reason
-            self._decided(row.name, "wait", {"reason": reason})
+    def _reject(self, row: TaskRow, reason: str) -> None:
+        with self.store.transaction():
+            self.store.change(row.name, TaskState.REJECTED, self.executor.now(), reason)
+            self._decided(row.name, "reject", {"reason": reason})
+
+    def _does_not_fit(self, row: TaskRow, reason: str) -> bool:
+        """Wait for others to end if there are any, as they may make room; whether the task was rejected."""
+        if not (self.options.queueing and self.store.any_at_work()):
+            self._reject(row, reason)
+            return True
+        with self.store.transaction():
+            if self.store.note_waiting(row.name, reason):
+                self._decided(row.name, "wait", {"reason": reason})
+        return False
 
     def state(self, without: str | None = None) -> NetworkState:
         """The network as policies see it; ``without`` names a task whose reservation does not count."""

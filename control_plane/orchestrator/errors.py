@@ -1,4 +1,4 @@
-"""What can go wrong with the database and the tasks in it."""
+"""What can go wrong with the database, the tasks in it, and what executors are asked."""
 
 
 class StoreError(RuntimeError):
@@ -7,3 +7,7 @@ class StoreError(RuntimeError):
 
 class TaskError(ValueError):
     """A task or a trace that cannot be taken; the text names file, task and field."""
+
+
+class RefusedError(RuntimeError):
+    """The executor will not do this for one task; it changed nothing, and goes on with all others."""

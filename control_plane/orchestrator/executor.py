@@ -5,7 +5,7 @@ request may come twice: who asks for what is done already gets the same answer a
 happened is lost either: reports are numbered and kept.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -98,17 +98,27 @@ class Running:
 
 
 class Executor(Protocol):
-    """Where tasks run. Methods block; errors are ``RuntimeError`` or one of its kinds."""
+    """Where tasks run. Methods block.
+
+    What it cannot do for one task it answers with :class:`~p4reduce.control_plane.orchestrator.errors.RefusedError`;
+    any other ``RuntimeError`` means that it cannot be reached.
+    """
 
     @property
     def instance(self) -> str:
         """Another one after every start of the executor: what runs there is gone then."""
 
+    def take_charge(self, term: int, database: str) -> None:
+        """From now on the orchestrator of this term gives orders; those of an earlier one are refused.
+
+        The first one decides to which database what runs here belongs.
+        """
+
     def now(self) -> int:
         """Its time, picoseconds."""
 
     def start(self, order: Order) -> None:
-        """Run a task. Nothing when a task of that name has been started."""
+        """Run a task. Nothing when it has been started with these plans; `RefusedError` when it cannot be run here."""
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
         """All hosts of these jobs go on in the epochs of other, installed plans, at one time; nothing if they have."""
@@ -123,10 +133,10 @@ class Executor(Protocol):
         """
 
     def reports(self, after: int) -> list[Report]:
-        """What happened, from report ``after`` + 1 on."""
+        """What happened, from report ``after`` + 1 on. Who asks has kept the others; they may be forgotten."""
 
-    def running(self) -> Mapping[str, Running]:
-        """All tasks that were ever started here, by name."""
+    def running(self, names: Collection[str] | None = None) -> Mapping[str, Running]:
+        """Tasks that were ever started here, by name: all, or those of these names."""
 
     def interface_bytes(self) -> Mapping[Hop, int]:
         """Bytes that every interface has sent, whatever they were (as ifOutOctets of RFC 2863)."""

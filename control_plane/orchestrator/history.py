@@ -2,13 +2,17 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from p4reduce.control_plane.orchestrator.executor import Report
 from p4reduce.control_plane.scheduling.state import Hop
 
+KEPT_ROWS: Final = 100_000
+"""measurements of links that are kept, about"""
+LEAST_TIMES: Final = 64
+"""but at so many times at least, however many links there are"""
 ROUND_TIMES = ("started_ps", "trained_ps", "uploaded_ps", "aggregated_ps", "done_ps")
 
 
@@ -44,6 +48,7 @@ class History:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._measurements = -1  # below 0: so many may be added before there are too many
 
     def add_decision(self, at_ps: int, task: str | None, what: str, policy: str, why: Mapping[str, Any]) -> None:
         """What was decided and why."""
@@ -54,8 +59,11 @@ class History:
 
     def decisions(self, task: str | None = None) -> list[dict[str, Any]]:
         """Decisions, oldest first; 'why' is plain data."""
-        query = "SELECT * FROM decisions WHERE coalesce(?, task) IS task ORDER BY number"
-        return [{**dict(row), "why": json.loads(row["why"])} for row in self._connection.execute(query, (task,))]
+        query, values = "SELECT * FROM decisions", tuple[str, ...]()
+        if task is not None:
+            query, values = f"{query} WHERE task = ?", (task,)
+        rows = self._connection.execute(f"{query} ORDER BY number", values)
+        return [{**dict(row), "why": json.loads(row["why"])} for row in rows]
 
     def changes(self, task: str) -> list[dict[str, Any]]:
         """The states that a task went through."""
@@ -66,8 +74,14 @@ class History:
         """A round of a task, from the executor's report."""
         times = [int(report.data[name]) for name in ROUND_TIMES]
         self._connection.execute(
-            "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", (report.task, int(report.data["round"]), *times)
+            "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (report.task, int(report.data["round"]), *times),
         )
+
+    def rounds_done(self, task: str) -> int:
+        """How many rounds of a task are done."""
+        query = "SELECT coalesce(max(round) + 1, 0) FROM rounds WHERE task = ?"
+        return int(self._connection.execute(query, (task,)).fetchone()[0])
 
     def rounds(self, task: str) -> list[dict[str, Any]]:
         """A task's rounds with training, upload, aggregation and broadcast as components of each, picoseconds.
@@ -119,19 +133,54 @@ class History:
         """
         return [dict(row) for row in self._connection.execute("SELECT * FROM swaps ORDER BY at_ps, job, epoch")]
 
-    def add_links(self, at_ps: int, samples: Iterable[LinkSample]) -> None:
-        """Measurements of links."""
+    def add_measurement(self, at_ps: int, links: Iterable[LinkSample], switches: Iterable[SwitchSample]) -> None:
+        """What was measured at a time. When there are too many of them, older ones are thinned out."""
+        links = list(links)
         self._connection.executemany(
             "INSERT OR REPLACE INTO link_measurements VALUES (?, ?, ?, ?, ?, ?)",
-            [(at_ps, *sample.hop, sample.bytes, sample.inc_bytes, sample.utilisation) for sample in samples],
+            [(at_ps, *sample.hop, sample.bytes, sample.inc_bytes, sample.utilisation) for sample in links],
         )
-
-    def add_switches(self, at_ps: int, samples: Iterable[SwitchSample]) -> None:
-        """Measurements of switches."""
         self._connection.executemany(
             "INSERT OR REPLACE INTO switch_measurements VALUES (?, ?, ?, ?, ?, ?)",
-            [(at_ps, s.switch, s.sent, s.resent, s.refused, s.largest_slots) for s in samples],
+            [(at_ps, s.switch, s.sent, s.resent, s.refused, s.largest_slots) for s in switches],
         )
+        self._measurements += 1
+        if self._measurements < 0 or not links:
+            return
+        times = self._measured_at()
+        most = max(LEAST_TIMES, KEPT_ROWS // len(links))
+        if len(times) > most:
+            self._thin_out(times)
+        self._measurements = len(times) - most - 1  # so many may come before it is worth while to count again
+
+    def _measured_at(self) -> list[int]:
+        """All times, one index lookup each: rows of other links are not read."""
+        return [
+            int(row[0])
+            for row in self._connection.execute(
+                "WITH RECURSIVE times (at_ps) AS (SELECT min(at_ps) FROM link_measurements UNION ALL "
+                "SELECT (SELECT min(at_ps) FROM link_measurements WHERE at_ps > times.at_ps) FROM times "
+                "WHERE times.at_ps IS NOT NULL) SELECT at_ps FROM times WHERE at_ps IS NOT NULL"
+            )
+        ]
+
+    def _thin_out(self, times: Sequence[int]) -> None:
+        """Drop every second of all but the newest quarter; utilisation becomes that since the time that is kept before.
+
+        Counters count on, so nothing else of what remains changes. The older it is, the more often it was thinned.
+        """
+        old = times[: len(times) * 3 // 4]
+        for place in range(1, len(old) - 1, 2):
+            before, dropped, kept = old[place - 1 : place + 2]
+            shares = ((dropped - before) / (kept - before), (kept - dropped) / (kept - before))
+            self._connection.execute(
+                "UPDATE link_measurements AS later SET utilisation = ? * coalesce((SELECT utilisation FROM "
+                "link_measurements AS sooner WHERE (sooner.at_ps, sooner.node, sooner.port) = (?, later.node, "
+                "later.port)), later.utilisation) + ? * later.utilisation WHERE at_ps = ?",
+                (shares[0], dropped, shares[1], kept),
+            )
+            for table in ("link_measurements", "switch_measurements"):
+                self._connection.execute(f"DELETE FROM {table} WHERE at_ps = ?", (dropped,))  # noqa: S608
 
     def last_links(self) -> tuple[int, dict[Hop, LinkSample]]:
         """The time of the last measurement (-1: there is none), and what it found."""

@@ -1,21 +1,26 @@
 """Plans of tasks, into switches and out again: every step is written down before it is taken."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.entries import plan_entries
+from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Executor, Order, Role
+from p4reduce.control_plane.orchestrator.inventory import Inventory
 from p4reduce.control_plane.orchestrator.options import Options
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
+from p4reduce.control_plane.orchestrator.rows import PlanRow
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
-from p4reduce.control_plane.orchestrator.store import PlanRow, Store
+from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.safe_yaml import one_line
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,16 @@ class Proposal:
     demand_bps: Mapping[Hop, int]
 
 
+class InstallError(RuntimeError):
+    """The trees of a task could not all be installed; the text says why. They are to be removed."""
+
+
 class Installer:
-    """The only one that writes to switches for tasks."""
+    """The only one that writes to switches for tasks.
+
+    From the intent to its removal a plan keeps what it was granted, and is among the controller's installed ones,
+    however much of it is in switches: nobody else gets a slot, a group or a counter cell that a switch may still use.
+    """
 
     def __init__(
         self,
@@ -44,6 +57,8 @@ class Installer:
         self.checkpoint = checkpoint
         self.options = options
         self._stuck: dict[int, tuple[str, int]] = {}  # generation -> why it could not be removed, and when to try again
+        self._plans: dict[int, Plan] = {}  # by generation, those that are not removed
+        self._sweep_at: int | None = None
 
     # --- planning
 
@@ -88,7 +103,7 @@ class Installer:
             for role, request in requests:
                 plan = self.controller.plan(request)
                 proposals.append(Proposal(role, plan, self._demand(decision, role, request)))
-        except PlanError:
+        except BaseException:
             self.withdraw(proposals)
             raise
         return proposals
@@ -107,18 +122,32 @@ class Installer:
             self.controller.release(proposal.plan)
 
     def plan_of(self, row: PlanRow) -> Plan:
-        """The plan of a row; the controller's own object where it is installed."""
-        for plan in self.controller.installed:
-            if (plan.job, plan.epoch) == (row.job, row.epoch):
-                return plan
-        return plan_from_json(self.controller.topology, row.plan)
+        """The plan of a row, the same object as long as it is not removed; any kind of error where it is damaged."""
+        plan = self._plans.get(row.generation)
+        if plan is None:
+            plan = plan_from_json(self.controller.topology, row.plan)
+            if (plan.generation, plan.job, plan.epoch) != (row.generation, row.job, row.epoch):
+                raise ValueError("it is that of another job, epoch or generation")
+            self._plans[row.generation] = plan
+        return plan
+
+    def adopt(self, row: PlanRow) -> Plan:
+        """Take charge of a plan of an earlier orchestrator; any kind of error where that is not possible."""
+        try:
+            plan = self.plan_of(row)
+            plan_entries(plan)  # what is damaged fails here, before anything is taken
+            self.controller.adopt(plan)
+        except BaseException:
+            self._plans.pop(row.generation, None)
+            raise
+        return plan
 
     # --- a task's first trees
 
     def install_first(self, task: str, proposals: Sequence[Proposal], policy: str, why: Mapping[str, Any]) -> None:
         """Install the trees of a queued task, which is scheduled then.
 
-        `ControllerError`: they are to be removed again.
+        `InstallError`: they are to be removed again, and the task is still scheduled.
         """
         now = self.executor.now()
         with self.store.transaction():
@@ -126,10 +155,10 @@ class Installer:
             self._intend(task, proposals, now)
             self.store.history.add_decision(now, task, "schedule", policy, why)
         self.checkpoint("intended")
-        self._install(task, proposals)
+        self._install(proposals)
 
     def begin(self, order: Order) -> None:
-        """Have hosts begin with a scheduled task whose trees are all in."""
+        """Have hosts begin with a scheduled task whose trees are all in; `RefusedError` when they cannot."""
         name = order.task.name
         self.executor.start(order)
         self.checkpoint("started")
@@ -144,7 +173,7 @@ class Installer:
     def swap(self, task: str, proposals: Sequence[Proposal], policy: str, *, cause: str, trade_off: TradeOff) -> None:
         """Install the next epochs, change over, and leave the old ones to :meth:`clean`.
 
-        `ControllerError`: the old trees go on, the new ones are to be removed.
+        `InstallError`: the old trees go on, the new ones are to be removed.
         """
         now = self.executor.now()
         with self.store.transaction():
@@ -164,15 +193,24 @@ class Installer:
                     cost_bytes=cost,
                 )
         self.checkpoint("intended swap")
-        self._install(task, proposals)
+        try:
+            self._install(proposals)
+        except InstallError:
+            self.give_up(proposal.plan for proposal in proposals)
+            raise
         self.change_over(task, {proposal.role: proposal.plan for proposal in proposals})
 
     def change_over(self, task: str, plans: Mapping[Role, Plan]) -> None:
         """Hosts of a running task go on in epochs that are installed; the epochs from before are to be removed."""
-        if self.executor.running()[task].ended:
-            self._give_up(plans.values())  # its end will be reported
+        run = self.executor.running([task]).get(task)
+        if run is None or run.ended:
+            self.give_up(plans.values())  # its end will be reported
             return
-        self.executor.swap(task, plans)
+        try:
+            self.executor.swap(task, plans)
+        except RefusedError as error:
+            self.give_up(plans.values())
+            raise InstallError(str(error)) from None
         self.checkpoint("swapped")
         with self.store.transaction():
             for row in self.store.plans((Phase.ACTIVE,), task):
@@ -199,59 +237,72 @@ class Installer:
                 plan=plan_to_json(plan),
             )
             self.store.add_plan(row, at_ps)
+            self._plans[plan.generation] = plan
 
-    def _install(self, task: str, proposals: Sequence[Proposal]) -> None:
+    def _install(self, proposals: Sequence[Proposal]) -> None:
         self._wait()
-        done: list[Plan] = []
-        try:
-            for proposal in proposals:
+        for proposal in proposals:
+            try:
                 self.controller.install(proposal.plan)
-                done.append(proposal.plan)
-                self.checkpoint(f"installed {proposal.role}")
-        except ControllerError:
-            for proposal in proposals:
-                if proposal.plan not in done:
-                    self.controller.release(proposal.plan)
-            self._give_up(proposal.plan for proposal in proposals)
-            raise
+            except Exception as error:  # entries that cannot even be written down are this task's fault, too
+                known = {plan.generation for plan in self.controller.installed}
+                for plan in (one.plan for one in proposals):
+                    if plan.generation not in known:
+                        self.controller.release(plan)  # and take it again, as one that may be in switches
+                        self.controller.adopt(plan)
+                raise InstallError(one_line(error)) from None
+            self.checkpoint(f"installed {proposal.role}")
         with self.store.transaction():
-            for plan in done:
-                self.store.set_phase(plan.generation, Phase.INSTALLED)
+            for proposal in proposals:
+                self.store.set_phase(proposal.plan.generation, Phase.INSTALLED)
         self.checkpoint("recorded installation")
 
-    def _give_up(self, plans: Any) -> None:
+    def give_up(self, plans: Iterable[Plan]) -> None:
         """Plans that no host uses, nor will: whatever is in switches of them is to be removed."""
         with self.store.transaction():
             for plan in plans:
                 self.store.set_phase(plan.generation, Phase.REMOVING)
                 self.store.history.drop_swap(plan.job, plan.epoch)
 
-    def give_up(self, rows: Sequence[PlanRow]) -> None:
-        """The same for rows."""
-        self._give_up([self.plan_of(row) for row in rows])
-
-    def clean(self) -> None:
-        """Remove what is to be removed; what a switch does not let go of is tried again later."""
-        waited = False
-        for row in self.store.plans((Phase.REMOVING,)):
-            now = self.executor.now()
-            if row.generation in self._stuck and now < self._stuck[row.generation][1]:
-                continue
-            if not waited:
-                self._wait()
-                waited = True
+    def clean(self) -> int:
+        """Remove what is to be removed; what a switch does not let go of is tried again later. How many were removed"""
+        removed = 0
+        rows = [row for row in self.store.plans((Phase.REMOVING,)) if self._is_due(row)]
+        if rows:
+            self._wait()
+        for row in rows:
             plan = self.plan_of(row)
             try:
-                if plan not in self.controller.installed:
-                    self.controller.adopt(plan)
                 self.controller.uninstall(plan)
-            except ControllerError as error:
-                self._note_stuck(row, str(error))
+            except Exception as error:  # whatever is in the way of one plan, the others go
+                self._note_stuck(row, one_line(error))
                 continue
             self.checkpoint("uninstalled")
             self._stuck.pop(row.generation, None)
+            self._plans.pop(row.generation, None)
             self.store.set_phase(row.generation, Phase.REMOVED)
             self.checkpoint("recorded removal")
+            removed += 1
+        if self._sweep_at is not None and self.executor.now() >= self._sweep_at:
+            self.sweep()
+        return removed
+
+    def _is_due(self, row: PlanRow) -> bool:
+        return row.generation not in self._stuck or self.executor.now() >= self._stuck[row.generation][1]
+
+    def sweep(self, found: Inventory | None = None) -> None:
+        """Remove the entries of switches that belong to no plan; where a switch refuses, again after a while."""
+        found = found or Inventory.read(self.controller)
+        self._sweep_at = None
+        for switch, entries in found.strangers(self.controller.installed).items():
+            try:
+                self.controller.delete(switch, entries)
+            except ControllerError as error:
+                now = self.executor.now()
+                self._sweep_at = now + self.options.measure_every_ps
+                why = {"switch": switch, "entries": len(entries), "reason": one_line(error)}
+                with self.store.transaction():
+                    self.store.history.add_decision(now, None, "cannot sweep", "", why)
 
     def _note_stuck(self, row: PlanRow, reason: str) -> None:
         now = self.executor.now()

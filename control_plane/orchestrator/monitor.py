@@ -50,8 +50,9 @@ class Monitor:
             if sent > sent_inc:
                 background[hop] = (sent - sent_inc) * 8 * PS_PER_S // elapsed
         with self._store.transaction():
-            self._store.history.add_links(now, samples)
-            self._store.history.add_switches(now, [self._sample(name, read) for name, read in counters.items()])
+            self._store.history.add_measurement(
+                now, samples, [self._sample(name, read) for name, read in counters.items()]
+            )
         self.background_bps, self.measured_ps = background, now
         self._before = {sample.hop: sample for sample in samples}
 

@@ -23,6 +23,9 @@ class Options:
         (:class:`~p4reduce.control_plane.orchestrator.tradeoff.TradeOff`). None: only when they have to be.
     queueing : bool
         A task that does not fit beside the others waits until one of them ends; else it is rejected.
+    retries : int
+        Tasks that wait, and trees of running tasks that nothing forces to go, that a policy is asked about at one time.
+        More find room sooner, and cost more.
     """
 
     lanes: int = 256
@@ -30,3 +33,4 @@ class Options:
     measure_every_ps: int = 10 * PS_PER_MS
     threshold: float | None = 1.0
     queueing: bool = True
+    retries: int = 8

@@ -1,21 +1,24 @@
 """When the network or the tasks change: does a running task need other trees, and are they worth the interruption?"""
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator.errors import StoreError
 from p4reduce.control_plane.orchestrator.executor import Role
-from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
-from p4reduce.control_plane.orchestrator.states import AT_WORK, Phase
-from p4reduce.control_plane.orchestrator.store import PlanRow, TaskRow
+from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
+from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
+from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff, same_tree, weigh
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.safe_yaml import one_line
 
-StateWithout = Callable[[str], NetworkState]
-"""The network without what a task reserves."""
+StateWithout = Callable[[str | None], NetworkState]
+"""The network without what a task reserves; with all for None."""
 Fail = Callable[[str, str], None]
 """Give a task up, with a reason."""
 
@@ -38,24 +41,39 @@ class Rescheduler:
         self._name = name
         self._state = state
         self._fail = fail
-        self._kept: dict[str, TradeOff] = {}  # what was last found not to be worthwhile, so that it is written once
+        self._kept: dict[str, tuple[float, int]] = {}  # task -> last kept for this saving a round and cost: told once
+        self._last = -1  # number of the task that was last asked about without need
         self.lost: set[str] = set()
         """tasks of which switches have lost entries"""
 
     def consider_all(self) -> None:
-        """Swap what has to be swapped, then what is worth it."""
+        """Swap what has to be swapped, then what is worth it: of that a few tasks at a time, in turn."""
         tasks = self._store.tasks(AT_WORK)
+        if not tasks:
+            return
         down = self._installer.executor.links_down()
-        causes = {row.name: self._cause(row, down) for row in tasks}
-        for row in sorted(tasks, key=lambda row: causes[row.name] is None):
+        state = self._state(None)
+        causes = {row.name: self._cause(row, down, state) for row in tasks}
+        for row in tasks:
+            cause = causes[row.name]
+            if cause is not None and cause.must:
+                self._consider(row, cause)
+        others = [row for row in tasks if (cause := causes[row.name]) is None or not cause.must]
+        if self._installer.options.threshold is None:
+            others = [row for row in others if causes[row.name] is not None]
+        in_turn = sorted(others, key=lambda row: (causes[row.name] is None, row.number <= self._last, row.number))
+        for row in in_turn[: self._installer.options.retries]:
+            self._last = row.number
             self._consider(row, causes[row.name])
-        self._kept = {row.name: self._kept[row.name] for row in tasks if row.name in self._kept}
+        names = {row.name for row in tasks}
+        self._kept = {name: kept for name, kept in self._kept.items() if name in names}
+        self.lost &= names
 
     def _rows(self, row: TaskRow) -> list[PlanRow]:
         return self._store.plans((Phase.ACTIVE,), row.name)
 
-    def _cause(self, row: TaskRow, down: set[Hop]) -> Cause | None:
-        """Why a task cannot, or should not, stay on its trees; None when it can."""
+    def _cause(self, row: TaskRow, down: set[Hop], state: NetworkState) -> Cause | None:
+        """Why a task cannot, or should not, stay on its trees; None when it can. ``state`` is as it was found."""
         if row.name in self.lost:
             return Cause("a switch has lost its entries", True)
         topology = self._installer.controller.topology
@@ -65,24 +83,28 @@ class Rescheduler:
                 for node, port in plan.path_hops(*pair):
                     if (node, port) in down:
                         return Cause(f"link {node} - {topology.neighbour(node, port)} is down", True)
-        state = self._state(row.name)
         for hop, bps in (item for plan_row in rows for item in plan_row.demand_bps.items()):
-            if state.residual_bps(hop) < bps:
+            own = sum(plan_row.demand_bps.get(hop, 0) for plan_row in rows)
+            used = state.background_bps.get(hop, 0) + state.reserved_bps.get(hop, 0) - own
+            if hop in state.down or topology.link_at(*hop).rate_bps - used < bps:
                 return Cause(f"link {hop[0]} - {topology.neighbour(*hop)} is overloaded", False)
         return None
 
     def _consider(self, row: TaskRow, cause: Cause | None) -> None:
-        if cause is None and self._installer.options.threshold is None:
-            return
+        if self._store.task(row.name).state in ENDED:
+            return  # while another one was given up
         rows = self._rows(row)
         olds = {plan_row.role: self._installer.plan_of(plan_row) for plan_row in rows}
+        state = self._state(row.name)
         try:
-            state = self._state(row.name)
             decision = self._policy(_as_it_runs(row, olds), state, lanes=self._installer.options.lanes)
             proposals = self._installer.propose_next(decision, rows, state)
-        except PlanError as error:
+        except (StoreError, sqlite3.Error):
+            raise
+        except Exception as error:  # a policy's fault costs the task only where its tree has to go
             if cause is not None and cause.must:
-                self._fail(row.name, f"{cause.text}, and no other tree fits: {error}")
+                known = "" if isinstance(error, PlanError) else f"{type(error).__name__}: "
+                self._fail(row.name, f"{cause.text}, and no other tree fits: {known}{one_line(error)}")
             return
         changed = [one for one in proposals if row.name in self.lost or not same_tree(olds[one.role], one.plan)]
         unfit = next((one for one in changed if not _exchangeable(olds[one.role], one.plan)), None)
@@ -102,7 +124,7 @@ class Rescheduler:
             self._note_kept(row.name, trade_off, changed)
 
     def _weigh(self, row: TaskRow, olds: Mapping[Role, Plan], changed: Sequence[Proposal]) -> TradeOff:
-        done = len(self._store.history.rounds(row.name))
+        done = self._store.history.rounds_done(row.name)
         threshold = self._installer.options.threshold
         pairs = [(one.role, olds[one.role], one.plan) for one in changed]
         return weigh(row.task, pairs, row.task.rounds - done, 0.0 if threshold is None else threshold)
@@ -110,14 +132,15 @@ class Rescheduler:
     def _swap(self, row: TaskRow, changed: Sequence[Proposal], cause: Cause, trade_off: TradeOff) -> None:
         try:
             self._installer.swap(row.name, changed, self._name, cause=cause.text, trade_off=trade_off)
-        except ControllerError as error:
+        except InstallError as error:
             if cause.must:
                 self._fail(row.name, f"{cause.text}, and other trees could not be installed: {error}")
         self.lost.discard(row.name)
 
     def _note_kept(self, task: str, trade_off: TradeOff, changed: Sequence[Proposal]) -> None:
-        if changed and self._kept.get(task) != trade_off:
-            self._kept[task] = trade_off
+        key = (trade_off.saving_bytes / max(1, trade_off.remaining_rounds), trade_off.cost_bytes)
+        if changed and self._kept.get(task) != key:
+            self._kept[task] = key
             with self._store.transaction():
                 now = self._installer.executor.now()
                 self._store.history.add_decision(now, task, "keep", self._name, trade_off.as_data())

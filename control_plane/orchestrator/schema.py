@@ -6,8 +6,8 @@ from typing import Final
 
 from p4reduce.control_plane.orchestrator.errors import StoreError
 
-VERSION: Final = 1
-"""of the tables; a newer one is refused, an older one would be converted here"""
+VERSION: Final = 2
+"""of the tables; a newer one is refused, an older one is converted by `UPGRADES`"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
 BUSY_S: Final = 30.0
@@ -27,7 +27,9 @@ CREATE TABLE tasks (
     cancel INTEGER NOT NULL DEFAULT 0,
     started_ps INTEGER,
     finished_ps INTEGER,
-    digest TEXT
+    digest TEXT,
+    deadline_ps INTEGER,
+    waits TEXT
 ) STRICT;
 
 CREATE TABLE changes (
@@ -112,6 +114,29 @@ CREATE TABLE switch_measurements (
 ) STRICT;
 """
 
+INDICES: Final = """
+CREATE INDEX tasks_in_state ON tasks (state, arrival_ps, number);
+CREATE INDEX tasks_new ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NULL;
+CREATE INDEX tasks_waiting ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
+CREATE INDEX tasks_with_deadline ON tasks (deadline_ps) WHERE state = 'queued' AND deadline_ps IS NOT NULL;
+CREATE INDEX tasks_to_cancel ON tasks (number)
+    WHERE cancel = 1 AND state IN ('queued', 'scheduled', 'running', 're-scheduled');
+CREATE INDEX changes_of_task ON changes (task);
+CREATE INDEX decisions_of_task ON decisions (task);
+"""
+"""What is asked at every step is found without a look at the tasks that have ended."""
+
+UPGRADES: Final = {
+    1: """
+ALTER TABLE tasks ADD COLUMN deadline_ps INTEGER;
+ALTER TABLE tasks ADD COLUMN waits TEXT;
+UPDATE tasks SET deadline_ps = json_extract(spec, '$.deadline_ps')
+    WHERE json_valid(spec) AND json_type(spec, '$.deadline_ps') = 'integer';
+"""
+    + INDICES,
+}
+"""from each version to the next"""
+
 
 def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
     """Open the database, which is made when there is none. Transactions are begun by hand.
@@ -164,9 +189,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
 def _create(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")  # of two processes that find a new file one makes the tables
     try:
-        if _check(connection, path) == 0:
-            for statement in filter(str.strip, TABLES.split(";")):
-                connection.execute(statement)
+        version = _check(connection, path)
+        steps = [TABLES, INDICES] if version == 0 else [UPGRADES[old] for old in range(version, VERSION)]
+        for statement in filter(str.strip, ";".join(steps).split(";")):
+            connection.execute(statement)
+        if steps:
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:

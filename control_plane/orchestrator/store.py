@@ -1,58 +1,26 @@
 """The database of the orchestrator: tasks, plans and decisions, and the transactions that change them."""
 
 import json
+import os
+import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import StoreError, TaskError
-from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.history import History
+from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow, plan_row, task_row
 from p4reduce.control_plane.orchestrator.schema import connect
-from p4reduce.control_plane.orchestrator.states import ENDED, FOLLOWING, LIVE, Phase, TaskState
-from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, FOLLOWING, LIVE, Phase, TaskState
 from p4reduce.control_plane.scheduling.task import Task
 
 MAX_NUMBER: Final = 65_535
 """of jobs and epochs: 16 bits on the wire"""
-
-
-@dataclass(frozen=True)
-class TaskRow:
-    """A task and where it stands. Times are virtual picoseconds."""
-
-    number: int
-    task: Task
-    state: TaskState
-    reason: str
-    cancel: bool
-    started_ps: int | None
-    finished_ps: int | None
-    digest: str | None
-
-    @property
-    def name(self) -> str:
-        """Of the task."""
-        return self.task.name
-
-
-@dataclass(frozen=True)
-class PlanRow:
-    """A plan of a task. ``plan`` is JSON (:mod:`~p4reduce.control_plane.orchestrator.plan_json`)."""
-
-    generation: int
-    task: str
-    role: Role
-    job: int
-    epoch: int
-    phase: Phase
-    demand_bps: Mapping[Hop, int]
-    plan: str
 
 
 class Store:
@@ -94,12 +62,12 @@ class Store:
             return
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._check_term()
+            self.check_charge()
             yield
             self._connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             self._roll_back()
-            raise StoreError(f"{self.path}: {error}") from None
+            raise StoreError(f"{self.path}: {error}{self._holder(error)}") from None
         except BaseException:
             self._roll_back()
             raise
@@ -107,6 +75,13 @@ class Store:
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+
+    def _holder(self, error: sqlite3.DatabaseError) -> str:
+        """Who may hold the lock that a transaction waited for; a process that is stopped in one holds it for ever."""
+        pid = self.fact("pid") if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY" else None
+        if pid is None or int(pid) == os.getpid():
+            return ""
+        return f"; the last orchestrator was process {pid}: if it is stopped, end it ('kill -9 {pid}')"
 
     # --- who is in charge, and other facts
 
@@ -118,9 +93,20 @@ class Store:
         with self.transaction():
             self._term = int(self.fact("term") or 0) + 1
             self.set_fact("term", str(self._term))
+            self.set_fact("pid", str(os.getpid()))
+            if self.fact("database") is None:
+                self.set_fact("database", secrets.token_hex(8))
         return self._term
 
-    def _check_term(self) -> None:
+    @property
+    def term(self) -> int:
+        """The present orchestrator's; `StoreError` before :meth:`take_charge`."""
+        if self._term is None:
+            raise StoreError(f"{self.path}: nobody has taken charge of it; call take_charge() first")
+        return self._term
+
+    def check_charge(self) -> None:
+        """`StoreError` when another orchestrator has taken charge."""
         if self._term is not None and int(self.fact("term") or 0) > self._term:
             raise StoreError(f"{self.path}: another orchestrator has taken over; this one ends")
 
@@ -145,23 +131,79 @@ class Store:
                 if self._connection.execute("SELECT 1 FROM tasks WHERE name = ?", (task.name,)).fetchone():
                     raise TaskError(f"task {task.name}: name: there is such a task already; give it another name")
                 self._connection.execute(
-                    "INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, ?, ?)",
-                    (task.name, json.dumps(asdict(task)), task.arrival_ps, TaskState.QUEUED),
+                    "INSERT INTO tasks (name, spec, arrival_ps, deadline_ps, state) VALUES (?, ?, ?, ?, ?)",
+                    (task.name, json.dumps(asdict(task)), task.arrival_ps, task.deadline_ps, TaskState.QUEUED),
                 )
                 self._note_change(task.name, task.arrival_ps, None, TaskState.QUEUED, "submitted")
 
     def tasks(self, states: Sequence[TaskState] = tuple(TaskState)) -> list[TaskRow]:
         """Tasks in these states, by arrival, then in the order in which they were submitted."""
-        marks = ", ".join("?" * len(states))
-        query = f"SELECT * FROM tasks WHERE state IN ({marks}) ORDER BY arrival_ps, number"  # noqa: S608  (only marks)
-        return [_task_row(row) for row in self._connection.execute(query, tuple(states))]
+        return self._tasks(f"state IN ({_marks(states)}) ORDER BY arrival_ps, number", *states)
+
+    def new_tasks(self, now_ps: int, count: int) -> list[TaskRow]:
+        """The first tasks that have arrived and were never tried."""
+        return self._tasks(
+            "state = 'queued' AND waits IS NULL AND arrival_ps <= ? ORDER BY arrival_ps, number LIMIT ?", now_ps, count
+        )
+
+    def waiting_tasks(self, after: tuple[int, int], count: int) -> list[TaskRow]:
+        """Tasks that did not fit when they were tried, behind one with this arrival and number."""
+        return self._tasks(
+            "state = 'queued' AND waits IS NOT NULL AND (arrival_ps, number) > (?, ?) "
+            "ORDER BY arrival_ps, number LIMIT ?",
+            *after,
+            count,
+        )
+
+    def late_tasks(self, now_ps: int) -> list[TaskRow]:
+        """Queued tasks whose deadline has passed."""
+        return self._tasks("state = 'queued' AND deadline_ps IS NOT NULL AND deadline_ps <= ? ORDER BY number", now_ps)
+
+    def tasks_to_cancel(self) -> list[TaskRow]:
+        """Tasks that somebody asked to give up, and that have not ended."""
+        return self._tasks("cancel = 1 AND state IN ('queued', 'scheduled', 'running', 're-scheduled') ORDER BY number")
+
+    def _tasks(self, where: str, *values: object) -> list[TaskRow]:
+        rows = self._connection.execute(f"SELECT * FROM tasks WHERE {where}", values)  # noqa: S608  (texts of ours)
+        return [task_row(row) for row in rows]
+
+    def count(self, states: Sequence[TaskState] = tuple(TaskState)) -> int:
+        """How many tasks are in these states."""
+        query = f"SELECT count(*) FROM tasks WHERE state IN ({_marks(states)})"  # noqa: S608  (only marks)
+        return int(self._connection.execute(query, tuple(states)).fetchone()[0])
+
+    def any_at_work(self) -> bool:
+        """Whether a task runs."""
+        query = f"SELECT 1 FROM tasks WHERE state IN ({_marks(AT_WORK)}) LIMIT 1"  # noqa: S608  (only marks)
+        return self._connection.execute(query, AT_WORK).fetchone() is not None
+
+    def next_event_ps(self, after_ps: int) -> int | None:
+        """The first arrival behind a time, or deadline, of a queued task."""
+        found = self._connection.execute(
+            "SELECT (SELECT min(arrival_ps) FROM tasks WHERE state = 'queued' AND arrival_ps > ?), "
+            "(SELECT min(deadline_ps) FROM tasks WHERE state = 'queued' AND deadline_ps IS NOT NULL)",
+            (after_ps,),
+        ).fetchone()
+        return min((int(at_ps) for at_ps in found if at_ps is not None), default=None)
+
+    def note_waiting(self, name: str, reason: str) -> bool:
+        """Why a queued task does not fit yet; whether it has not waited before."""
+        with self.transaction():
+            row = self.task(name)
+            if row.waits != reason:
+                self._connection.execute("UPDATE tasks SET waits = ? WHERE name = ?", (reason, name))
+            return row.waits is None
 
     def task(self, name: str) -> TaskRow:
         """A task; `TaskError` when there is none of that name."""
         row = self._connection.execute("SELECT * FROM tasks WHERE name = ?", (name,)).fetchone()
         if row is None:
             raise TaskError(f"there is no task {name!r}; 'p4reduce tasks list' shows all")
-        return _task_row(row)
+        return task_row(row)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a task of that name."""
+        return self._connection.execute("SELECT 1 FROM tasks WHERE name = ?", (name,)).fetchone() is not None
 
     def change(self, name: str, state: TaskState, at_ps: int, reason: str = "", digest: str | None = None) -> None:
         """A task's next state; `ValueError` for one that cannot follow."""
@@ -170,7 +212,7 @@ class Store:
             if state not in FOLLOWING[before]:
                 raise ValueError(f"task {name}: {state} cannot follow {before}")
             self._connection.execute(
-                "UPDATE tasks SET state = ?, reason = ?, digest = coalesce(?, digest) WHERE name = ?",
+                "UPDATE tasks SET state = ?, reason = ?, waits = NULL, digest = coalesce(?, digest) WHERE name = ?",
                 (state, reason, digest, name),
             )
             if state is TaskState.RUNNING:
@@ -240,37 +282,12 @@ class Store:
 
     def plans(self, phases: Sequence[Phase] = LIVE, task: str | None = None) -> list[PlanRow]:
         """Plans in these phases, oldest first; of one task or of all."""
-        marks = ", ".join("?" * len(phases))
-        query = f"SELECT * FROM plans WHERE phase IN ({marks}) AND coalesce(?, task) = task ORDER BY generation"  # noqa: S608
-        return [_plan_row(row) for row in self._connection.execute(query, (*phases, task))]
+        query = f"SELECT * FROM plans WHERE phase IN ({_marks(phases)})"  # noqa: S608  (only marks)
+        values: tuple[str, ...] = tuple(phases)
+        if task is not None:
+            query, values = f"{query} AND task = ?", (*values, task)
+        return [plan_row(row) for row in self._connection.execute(f"{query} ORDER BY generation", values)]
 
 
-def _task_row(row: sqlite3.Row) -> TaskRow:
-    return TaskRow(
-        number=row["number"],
-        task=task_from_data(json.loads(row["spec"])),
-        state=TaskState(row["state"]),
-        reason=row["reason"],
-        cancel=bool(row["cancel"]),
-        started_ps=row["started_ps"],
-        finished_ps=row["finished_ps"],
-        digest=row["digest"],
-    )
-
-
-def _plan_row(row: sqlite3.Row) -> PlanRow:
-    return PlanRow(
-        generation=row["generation"],
-        task=row["task"],
-        role=row["role"],
-        job=row["job"],
-        epoch=row["epoch"],
-        phase=Phase(row["phase"]),
-        demand_bps={(node, port): bps for node, port, bps in json.loads(row["demand"])},
-        plan=row["plan"],
-    )
-
-
-def task_from_data(data: Mapping[str, Any]) -> Task:
-    """A task from plain data, as ``dataclasses.asdict`` and JSON make it."""
-    return Task(**{**data, "workers": tuple(data["workers"])})
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

@@ -1,9 +1,19 @@
 """An AI task, as the poster's task manager takes it in."""
 
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Integral
+from typing import Any, Final, Literal
 
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.safe_yaml import short
+
+MAX_ELEMENTS: Final = 1 << 40
+MAX_ROUNDS: Final = (1 << 31) - 1
+MAX_PS: Final = 10**17
+"""of times: a day; the fabric adds them up in 64 bits"""
+MAX_BPS: Final = 10**15
+"""as of links"""
+MAX_NAME: Final = 128
 
 Aggregation = Literal["switches", "hosts"]
 """who adds up the models of a task"""
@@ -13,10 +23,12 @@ Aggregation = Literal["switches", "hosts"]
 class Task:
     """A global model that several local models are trained for.
 
+    Raises `PlanError` for what no task can be; what a network has no room for is its policies' and hosts' affair.
+
     Attributes
     ----------
     name : str
-        Unique among all tasks.
+        Unique among all tasks; 1 to 128 characters that can be printed.
     server : str
         Host of the global model (G).
     workers : tuple of str
@@ -52,22 +64,37 @@ class Task:
     def __post_init__(self) -> None:
         if not self.name:
             raise PlanError("task: a name is needed")
+        if not isinstance(self.name, str) or len(self.name) > MAX_NAME or not self.name.isprintable():
+            raise PlanError(f"task: name: {short(self.name)} is no text of at most {MAX_NAME} printable characters")
+        for host in (self.server, *self.workers):
+            if not isinstance(host, str):
+                raise PlanError(f"task {self.name}: workers and server: {short(host)} is no name of a host")
         if not self.workers:
             raise PlanError(f"task {self.name}: workers: at least one local model is needed")
         if len(set(self.workers)) != len(self.workers) or self.server in self.workers:
             raise PlanError(f"task {self.name}: workers and server must be different hosts, each named once")
-        for field, value, least in (
-            ("elements", self.elements, 1),
-            ("rounds", self.rounds, 1),
-            ("training_ps", self.training_ps, 0),
-            ("demand_bps", self.demand_bps, 0),
-            ("arrival_ps", self.arrival_ps, 0),
-        ):
+        limits: tuple[tuple[str, Any, int, int], ...] = (
+            ("elements", self.elements, 1, MAX_ELEMENTS),
+            ("rounds", self.rounds, 1, MAX_ROUNDS),
+            ("training_ps", self.training_ps, 0, MAX_PS),
+            ("demand_bps", self.demand_bps, 0, MAX_BPS),
+            ("arrival_ps", self.arrival_ps, 0, MAX_PS),
+            ("deadline_ps", self.deadline_ps, 0, MAX_PS),
+            ("priority", self.priority, 0, 7),
+        )
+        for field, value, least, most in limits:
+            if value is None and field in ("deadline_ps", "priority"):
+                continue
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not whole:  # NaN is neither below nor above
+                raise PlanError(f"task {self.name}: {field}: {short(value)} is no whole number")
             if value < least:
-                raise PlanError(f"task {self.name}: {field}: {value} is below {least}")
+                raise PlanError(f"task {self.name}: {field}: {short(value)} is below {least}")
+            if value > most:
+                raise PlanError(f"task {self.name}: {field}: {short(value)} is above {most}")
         if self.deadline_ps is not None and self.deadline_ps <= self.arrival_ps:
             raise PlanError(f"task {self.name}: deadline_ps: {self.deadline_ps} is not after its arrival")
-        if self.priority is not None and not 0 <= self.priority <= 7:
-            raise PlanError(f"task {self.name}: priority: {self.priority} is outside 0..7")
         if self.aggregation not in (None, "switches", "hosts"):
-            raise PlanError(f"task {self.name}: aggregation: {self.aggregation!r} is neither 'switches' nor 'hosts'")
+            raise PlanError(
+                f"task {self.name}: aggregation: {short(self.aggregation)} is neither 'switches' nor 'hosts'"
+            )

@@ -1,5 +1,6 @@
 """What goes wrong ends in a clear state: a task runs on a right tree, or has failed or was rejected with a reason."""
 
+import json
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from tests.orchestrated.bench import (
     PROGRAM,
     PS_PER_US,
     KillAt,
+    Killed,
     check_end,
     digests,
     open_store,
@@ -23,7 +25,7 @@ from tests.p4runtime.client import RawClient
 from p4reduce.cluster.orchestrated.world import World
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import plan_entries
-from p4reduce.control_plane.orchestrator import Phase, TaskState
+from p4reduce.control_plane.orchestrator import Phase, Store, TaskState
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.scheduling import Task
 
@@ -226,4 +228,100 @@ def test_generations_go_on_when_nothing_of_the_earlier_ones_is_left(world, store
             orchestrator.run()
     assert states(store) == {"a": "finished", "b": "finished"}
     assert [plan.generation for plan in store.plans(tuple(Phase))] == [1, 2]
+    check_end(world, store)
+
+
+def test_what_a_failed_installation_took_is_nobody_elses_until_it_is_removed(world, store):
+    """The first switch that refuses is met first: the next task must not get its slots, groups and counter cell."""
+    store.submit([task("there", "h4", ("h1", "h3")), task("here", "h6", ("h5",))])
+    with orchestrating(world, store) as orchestrator:
+        with refusing(world, "leaf2"):
+            orchestrator.run()
+        assert states(store) == {"there": "failed", "here": "finished"}
+    for _ in range(2):
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run()
+    check_end(world, store)
+
+
+def test_a_kill_between_a_refused_write_and_the_end_of_its_task(world, tmp_path, monkeypatch):
+    path = tmp_path / "killed.sqlite"
+    change = Store.change
+
+    def killed(store, name, state, *more):
+        if state is TaskState.FAILED:
+            raise Killed("before the end is written down")
+        change(store, name, state, *more)
+
+    with open_store(path) as store:
+        store.submit([task("there", "h4", ("h1", "h3"))])
+        monkeypatch.setattr(Store, "change", killed)
+        with orchestrating(world, store) as orchestrator, refusing(world, "leaf2"), pytest.raises(Killed):
+            orchestrator.run()
+        monkeypatch.undo()
+    with open_store(path) as store:
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run()
+        assert store.task("there").state is TaskState.FINISHED
+        check_end(world, store)
+
+
+def test_a_database_in_which_a_given_up_task_is_still_scheduled(world, store):
+    """As an orchestrator left it that wrote the two down one after the other."""
+    store.submit([task("there", "h4", ("h1", "h3"))])
+    kill = KillAt(1, "intended")
+    with pytest.raises(Killed), orchestrating(world, store, checkpoint=kill) as orchestrator:
+        orchestrator.run()
+    (row,) = store.plans()
+    store.set_phase(row.generation, Phase.REMOVING)
+    with orchestrating(world, store) as orchestrator:
+        orchestrator.run()
+    assert states(store) == {"there": "finished"}
+    check_end(world, store)
+
+
+def test_a_kill_while_a_task_is_stopped_and_its_link_comes_back(world, tmp_path):
+    path = tmp_path / "killed.sqlite"
+    for up, at_us in ((False, 60), (True, 300)):
+        for spine in ("spine1", "spine2"):
+            world.change_link("leaf1", spine, up=up, at_ps=at_us * PS_PER_US)
+    with open_store(path) as store:
+        store.submit([task("cut off", rounds=1000)])
+        with pytest.raises(Killed), orchestrating(world, store, checkpoint=KillAt(1, "stopped")) as orchestrator:
+            orchestrator.run()
+    world.advance(400 * PS_PER_US)
+    with open_store(path) as store:
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run()
+        assert "is down, and no other tree fits" in store.task("cut off").reason
+        check_end(world, store)
+
+
+def test_a_task_whose_hosts_have_stopped_without_a_word_ends(world, store):
+    store.submit([task("stopped", rounds=1000)])
+    with orchestrating(world, store) as orchestrator:
+        orchestrator.run(50 * PS_PER_US)
+    world.stop("stopped")
+    with orchestrating(world, store) as orchestrator:
+        orchestrator.run()
+    assert store.task("stopped").reason == "its hosts had stopped when the orchestrator came back"
+    check_end(world, store)
+
+
+def test_two_plans_of_a_database_that_claim_the_same(world, store):
+    """As an orchestrator left it that gave what a failed plan had to the next one: the plan in use stays."""
+    store.submit([task("runs", rounds=30), task("gone", "h4", ("h1", "h3"), rounds=30)])
+    with orchestrating(world, store) as orchestrator:
+        orchestrator.run(60 * PS_PER_US)
+    first, second = store.plans()
+    plan = json.loads(second.plan)
+    plan["grant"]["stats"] = json.loads(first.plan)["grant"]["stats"]
+    with store.transaction():
+        store._connection.execute(
+            "UPDATE plans SET plan = ?, phase = 'removing' WHERE generation = ?", (json.dumps(plan), second.generation)
+        )
+    with orchestrating(world, store) as orchestrator:
+        orchestrator.run()
+    assert states(store) == {"runs": "finished", "gone": "failed"}
+    assert "counter cell" in str([one["why"] for one in store.history.decisions("gone")])
     check_end(world, store)

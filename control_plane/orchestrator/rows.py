@@ -1,0 +1,110 @@
+"""Rows of the database as objects. A row that cannot be read is one too: it says why, and stands for its task."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from p4reduce.control_plane.orchestrator.executor import Role
+from p4reduce.control_plane.orchestrator.states import Phase, TaskState
+from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.safe_yaml import one_line
+
+UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
+"""stands for a task whose specification cannot be read"""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task and where it stands. Times are virtual picoseconds.
+
+    ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
+    why a queued task did not fit when it was last tried; None before that.
+    """
+
+    number: int
+    name: str
+    task: Task
+    arrival_ps: int
+    state: TaskState
+    reason: str
+    cancel: bool
+    started_ps: int | None
+    finished_ps: int | None
+    digest: str | None
+    waits: str | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """A plan of a task. ``plan`` is JSON (:mod:`~p4reduce.control_plane.orchestrator.plan_json`)."""
+
+    generation: int
+    task: str
+    role: Role
+    job: int
+    epoch: int
+    phase: Phase
+    demand_bps: Mapping[Hop, int]
+    plan: str
+
+
+def task_row(row: sqlite3.Row) -> TaskRow:
+    """From the table `tasks`."""
+    task, fault = _task(row["spec"])
+    if not fault and task.name != row["name"]:
+        task, fault = UNREADABLE, f"its specification is that of {one_line(task.name, 60)!r}"
+    return TaskRow(
+        number=row["number"],
+        name=row["name"],
+        task=task,
+        arrival_ps=row["arrival_ps"],
+        state=TaskState(row["state"]),
+        reason=row["reason"],
+        cancel=bool(row["cancel"]),
+        started_ps=row["started_ps"],
+        finished_ps=row["finished_ps"],
+        digest=row["digest"],
+        waits=row["waits"],
+        fault=fault,
+    )
+
+
+@lru_cache(maxsize=2048)
+def _task(spec: str) -> tuple[Task, str]:
+    """The task of a specification, and what is wrong with it; it never changes."""
+    try:
+        return task_from_data(json.loads(spec)), ""
+    except Exception as error:  # whatever somebody wrote there is that task's fault
+        return UNREADABLE, f"its specification in the database cannot be used: {one_line(error)}"
+
+
+def plan_row(row: sqlite3.Row) -> PlanRow:
+    """From the table `plans`; a demand that cannot be read reserves nothing."""
+    return PlanRow(
+        generation=row["generation"],
+        task=row["task"],
+        role=row["role"],
+        job=row["job"],
+        epoch=row["epoch"],
+        phase=Phase(row["phase"]),
+        demand_bps=_demand(row["demand"]),
+        plan=row["plan"],
+    )
+
+
+@lru_cache(maxsize=2048)
+def _demand(text: str) -> Mapping[Hop, int]:
+    try:
+        return {(str(node), int(port)): int(bps) for node, port, bps in json.loads(text)}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+
+
+def task_from_data(data: Mapping[str, Any]) -> Task:
+    """A task from plain data, as ``dataclasses.asdict`` and JSON make it."""
+    return Task(**{**data, "workers": tuple(data["workers"])})

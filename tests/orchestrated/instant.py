@@ -1,0 +1,313 @@
+"""Switches and hosts that take no time, for thousands of histories: the rest is the real thing.
+
+Store, engine, recovery, controller, fleet and policies are those of production. A switch is a table of entries with
+P4Runtime's rules; a host's round ends on time when the entries of its plans are in their switches and its links are
+up. Everything that can stop an orchestrator is at a `Fuse`'s points: each transaction, each write, each request.
+"""
+
+import sqlite3
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import finsy as fy
+
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.entries import key, plan_entries
+from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.fleet import Fleet
+from p4reduce.control_plane.orchestrator import RefusedError, Report, Running, Store
+
+PS_PER_US = 10**6
+ROUND_PS = 10 * PS_PER_US
+"""of communication"""
+PATIENCE_PS = 5_000 * PS_PER_US
+"""until a host whose packets get nowhere gives up"""
+MOST_ELEMENTS = 10**6
+"""of a task that these hosts have memory for"""
+
+
+class Killed(BaseException):
+    """The orchestrator ends here, as if by kill -9: nothing of it runs any more."""
+
+
+class LostError(RuntimeError):
+    """The network does not answer."""
+
+
+class Fuse:
+    """Counts the points that an orchestrator passes, and ends it, or has something fail, at one of them."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.how = "kill"
+        self.passed = 0
+        self.blown = ""
+
+    def set(self, left: int, how: str) -> None:
+        """Blow at the ``left``-th point from now on; 0: never."""
+        self.left, self.how, self.blown = left, how, ""
+
+    def __call__(self, name: str, failure: type[BaseException] | None = None) -> None:
+        """A point; ``failure`` is what can fail there by itself."""
+        self.passed += 1
+        if self.left == 0 or (self.how == "fail" and failure is None):
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.blown = name
+            raise (Killed if self.how == "kill" or failure is None else failure)(f"injected at {name}")
+
+
+class FusedStore(Store):
+    """A database whose transactions are points."""
+
+    def __init__(self, path, fuse: Fuse) -> None:
+        self._fuse = fuse
+        super().__init__(path, synchronous=False)
+
+    @contextmanager
+    def transaction(self):
+        outer = not self._connection.in_transaction
+        if outer:
+            self._fuse("begin")
+        with super().transaction():
+            yield
+            if outer:
+                self._fuse("commit", sqlite3.OperationalError)
+        if outer:
+            self._fuse("committed")
+
+
+class Switch:
+    """What a switch holds."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[object, ...], object] = {}
+        self.refuses = False
+
+
+class _Connection:
+    """As `control_plane.connection.Connection`, to a `Switch`."""
+
+    def __init__(self, name: str, switch: Switch, fuse: Fuse) -> None:
+        self.name, self.switch, self.fuse = name, switch, fuse
+        self.packets: deque[object] = deque()
+
+    async def open(self, *, keep=False):
+        return keep and bool(self.switch.entries)
+
+    async def close(self):
+        pass
+
+    def _write(self, what):
+        self.fuse(f"{what} {self.name}", ControllerError)
+        if self.switch.refuses:
+            raise ControllerError(f"switch {self.name}: {what}: PERMISSION_DENIED")
+
+    async def insert(self, entities):
+        if not entities:
+            return
+        self._write("insert")
+        taken = [key(one) for one in entities if key(one) in self.switch.entries]
+        if taken:
+            raise ControllerError(f"switch {self.name}: ALREADY_EXISTS: {taken[0]}")
+        for place, one in enumerate(entities):
+            if place == len(entities) // 2 > 0:
+                self.fuse(f"half of insert {self.name}")
+            self.switch.entries[key(one)] = one
+        self.fuse(f"inserted {self.name}", ControllerError)  # done, but nobody knows
+
+    async def delete(self, entities):
+        if not entities:
+            return
+        self._write("delete")
+        for place, one in enumerate(entities):
+            if place == len(entities) // 2 > 0:
+                self.fuse(f"half of delete {self.name}")
+            self.switch.entries.pop(key(one), None)
+        self.fuse(f"deleted {self.name}", ControllerError)
+
+    async def modify(self, entities):
+        if entities:
+            self._write("modify")
+
+    async def read(self, entities):
+        found = []
+        for wanted in entities:
+            if isinstance(wanted, fy.P4MulticastGroupEntry):
+                found += [one for one in self.switch.entries.values() if isinstance(one, fy.P4MulticastGroupEntry)]
+            elif isinstance(wanted, fy.P4TableEntry):
+                table = wanted.table_id.rpartition(".")[2]
+                found += [one for name, one in self.switch.entries.items() if name[0] == table]
+        return found
+
+
+class InstantController(Controller):
+    """The controller of `Switch`es."""
+
+    def __init__(self, topology, program, switches, fuse, **options) -> None:
+        from p4reduce.control_plane.connection import Target
+
+        targets = [Target(switch.name, "nowhere") for switch in topology.switches]
+        super().__init__(topology, targets, program.p4info, program.json, keep=True, **options)
+        self.switches, self.fuse = switches, fuse
+
+    async def _open(self):
+        connections = {name: _Connection(name, switch, self.fuse) for name, switch in self.switches.items()}
+        fleet = Fleet(self.topology, connections)
+        await fleet.open(self._settings, keep=True)
+        return fleet
+
+
+@dataclass
+class _Run:
+    order: object
+    plans: dict
+    done_ps: int
+    round: int = 0
+    ended: bool = False
+    stuck_ps: int | None = None
+    times: dict = field(default_factory=dict)
+
+
+class InstantHosts:
+    """An executor. It outlives orchestrators, and ends only with its network."""
+
+    def __init__(self, topology, switches, fuse, instance="1") -> None:
+        self.topology, self.switches, self.fuse = topology, switches, fuse
+        self.instance = instance
+        self.time = 0
+        self.runs: dict[str, _Run] = {}
+        self.busy: dict[str, _Run] = {}  # those that have not ended
+        self.news = 0
+        self.log: list[Report] = []
+        self.down: set[tuple[str, int]] = set()
+        self.term, self.database = 0, None
+
+    def take_charge(self, term, database):
+        self.fuse("take charge", LostError)
+        assert self.database in (None, database)
+        assert term >= self.term
+        self.term, self.database = term, database
+
+    def now(self):
+        return self.time
+
+    def start(self, order):
+        self.fuse("start", RefusedError)
+        name = order.task.name
+        if name in self.runs:
+            keys = {role: (plan.job, plan.epoch) for role, plan in order.plans.items()}
+            if self.running([name])[name].keys != keys:
+                raise RefusedError(f"task {name}: another task of that name ran here")
+        elif order.task.elements > MOST_ELEMENTS:
+            raise RefusedError(f"task {name}: no memory")
+        else:
+            self.runs[name] = self.busy[name] = run = _Run(order, dict(order.plans), 0)
+            self._begin(run)
+        self.fuse("started", LostError)
+
+    def swap(self, task, plans):
+        self.fuse("swap", RefusedError)
+        run = self.runs[task]
+        for role, plan in plans.items():
+            if not run.ended and run.plans[role].epoch != plan.epoch:
+                run.plans[role] = plan
+                numbers = {"in_flight": 1, "resent_frames": 1, "resent_bytes": 1, "late_frames": 0, "duration_ps": 1}
+                self._tell("resumed", task, {"role": role, "job": plan.job, "epoch": plan.epoch, **numbers})
+        self.fuse("swapped", LostError)
+
+    def stop(self, task):
+        self.fuse("stop", LostError)
+        if task in self.runs:
+            self.runs[task].ended = True
+            self.busy.pop(task, None)
+        self.fuse("stopped", LostError)
+
+    def advance(self, until_ps, *, after=None):
+        self.fuse("advance", LostError)
+        while self.time < until_ps:
+            if after is not None and self.news > after:
+                break
+            due = min((run.done_ps for run in self.busy.values()), default=until_ps)
+            self.time = min(until_ps, max(self.time, due))
+            for name, run in list(self.busy.items()):
+                if run.done_ps <= self.time:
+                    self._finish_round(name, run)
+                if run.ended:
+                    del self.busy[name]
+        self.fuse("advanced", LostError)
+        return self.time
+
+    def reports(self, after):
+        self.fuse("reports", LostError)
+        return self.log[after:]
+
+    def running(self, names=None):
+        self.fuse("running", LostError)
+        return {
+            name: Running({role: (plan.job, plan.epoch) for role, plan in run.plans.items()}, run.round, run.ended)
+            for name, run in (self.runs.items() if names is None else self._named(names))
+        }
+
+    def _named(self, names):
+        return [(name, self.runs[name]) for name in names if name in self.runs]
+
+    def interface_bytes(self):
+        return {end: 0 for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))}
+
+    def links_down(self):
+        return set(self.down)
+
+    # --- what happens to it
+
+    def change_link(self, a, b, *, up):
+        ends = {(a, self.topology.port(a, b)), (b, self.topology.port(b, a))}
+        self.down = self.down - ends if up else self.down | ends
+        self._tell("link", None, {"node": a, "port": self.topology.port(a, b), "up": up})
+
+    def carries(self, plan) -> bool:
+        """Whether packets of a plan get where they are to."""
+        inside = all(
+            key(entry) in self.switches[switch].entries
+            for switch, entries in plan_entries(plan).items()
+            for entry in (*entries.prepare, *entries.activate)
+        )
+        return inside and not any(hop in self.down for pair in plan.paths for hop in plan.path_hops(*pair))
+
+    def _begin(self, run):
+        training = max(run.order.training_ps.values())
+        run.times = {"started_ps": self.time, "trained_ps": self.time + training}
+        run.done_ps = self.time + training + ROUND_PS
+        run.stuck_ps = None
+
+    def _finish_round(self, name, run):
+        if not all(map(self.carries, run.plans.values())):
+            if run.stuck_ps is None:
+                run.stuck_ps = self.time
+            run.done_ps = self.time + ROUND_PS
+            if self.time - run.stuck_ps >= PATIENCE_PS:
+                run.ended = True
+                self._tell("failed", name, {"reason": "no RESULT"})
+            return
+        done = dict.fromkeys(("uploaded_ps", "aggregated_ps", "done_ps"), self.time)
+        self._tell("round", name, {"round": run.round, **run.times, **done})
+        run.round += 1
+        if run.round == run.order.task.rounds:
+            run.ended = True
+            self._tell("finished", name, {"digest": f"{name} {run.round}"})
+        else:
+            self._begin(run)
+
+    def _tell(self, kind, task, data):
+        self.log.append(Report(len(self.log) + 1, self.time, kind, task, data))
+        if kind != "round":
+            self.news = len(self.log)
+
+
+def restarted(hosts: InstantHosts) -> InstantHosts:
+    """Another network in its place: nothing is left of what was in hosts and switches."""
+    for switch in hosts.switches.values():
+        switch.entries.clear()
+    return InstantHosts(hosts.topology, hosts.switches, hosts.fuse, instance=hosts.instance + "'")
