@@ -1,6 +1,7 @@
 """What is really installed in the switches, read over P4Runtime, against what plans put there."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import finsy as fy
 from finsy.p4entity import P4Entity
@@ -55,7 +56,8 @@ def _classifies(entry: Entity, jobs: set[int]) -> bool:
     """Whether an entry is the traffic class of one of these jobs."""
     if not isinstance(entry, fy.P4TableEntry) or entry.match is None or key(entry)[0] != "traffic_class":
         return False
-    return entry.match["job"] in {(job, 0xFFFF) for job in jobs}
+    match: Any = key(entry)[2:]
+    return dict(match).get("job") in {(job, 0xFFFF) for job in jobs}
 
 
 def _order(entry: Entity) -> int:

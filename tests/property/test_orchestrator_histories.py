@@ -5,5 +5,5 @@ from tests.orchestrated.histories import Histories
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=150, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
