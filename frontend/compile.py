@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from p4reduce.frontend.diagnostics import Diagnostics, P4Error, SourceFault, Unexpected
+from p4reduce.frontend.info.build import P4Info
 from p4reduce.frontend.lower.emit import Emitter
 from p4reduce.frontend.source import Sources
 from p4reduce.frontend.syntax.declarations import Declaration
@@ -41,6 +42,17 @@ class Compilation:
         if not self.ok:
             raise P4Error(self.diagnostics, self.sources)
         return self
+
+    def p4info(self) -> str:
+        """P4Info as text. Raises P4Error if there are errors."""
+        self.require()
+        if self.emitter is None:
+            raise Unexpected
+        try:
+            return P4Info(self.emitter, self.declarations).text()
+        except SourceFault as fault:
+            self.diagnostics.error(fault.position, fault.message, fault.hint)
+            raise P4Error(self.diagnostics, self.sources) from None
 
     def messages(self) -> list[str]:
         """Every error and warning as a person reads it."""

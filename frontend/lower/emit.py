@@ -47,6 +47,8 @@ class Emitter(ChecksumLowering):
         self.no_action = found if isinstance(found, Action) else None
         self.names: set[str] = set()
         self.blocks: dict[str, ProgramInstance] = {}
+        self.profile_objects, self.digests, self.action_uses = {}, {}, {}
+        self.extern_calls = 0
 
     def note_direct(self, instance: Instance) -> None:
         """See TableLowering."""

@@ -39,11 +39,14 @@ class ExternLowering(PacketLowering, Inlining):
     field_lists: list[Json]
     learn_lists: list[Json]
     lists_used: dict[int, Any]
+    digests: dict[str, Type]
+    extern_calls: int
 
     def call_extern(self, node: Call, function: Function) -> Place | None:
         """A function or method of the target."""
         if isinstance(node.callee, Member):
             return self._method(node, node.callee, function)
+        self.extern_calls += 1
         lower = _FUNCTIONS.get(function.name)
         if lower is None:
             raise SourceFault(node.at, f"the extern function {function.name!r} is not part of v1model")
@@ -215,7 +218,10 @@ class ExternLowering(PacketLowering, Inlining):
                 elements.append(held.target())
             else:
                 elements.append(json)
+        kind = node.type_arguments.get(node.target.type_variables[0])
         name = named or f"digest_{len(self.learn_lists)}"
+        if kind is not None:
+            self.digests.setdefault(name, kind)
         known = next((item for item in self.learn_lists if item["name"] == name), None)
         if known is None or known["elements"] != elements:
             known = {"id": len(self.learn_lists) + 1, "name": name, "source_info": node, "elements": elements}

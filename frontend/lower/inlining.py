@@ -22,6 +22,9 @@ class Inlining(ExpressionLowering):
     """Puts code in."""
 
     writes: Writes
+    action_uses: dict[str, str]
+    """How actions are used, by name: of a table, or only called."""
+    _within = 0
 
     def call_function(self, node: Call, function: Function) -> Place | None:
         """A function of the program; where its result is."""
@@ -37,13 +40,17 @@ class Inlining(ExpressionLowering):
 
     def call_action(self, node: Call, action: ActionInstance) -> None:
         """An action that is called by name."""
+        if self.where == "control" and not self._within:
+            self.action_uses.setdefault(action.name, "called")
         inner = Environment(action.environment)
         callee = Callee(object())
         outer = self.out
         self.out = []
         declaration = action.declaration
         path = f"{self.path}{declaration.name}_"
+        self._within += 1
         self._put_in(node, callee, declaration.parameters, node.bound, inner, declaration, path, closed=False)
+        self._within -= 1
         made, self.out = self.out, outer
         if self.where == "control":
             self.out.append(Invoke(node.at, node.end, action.name, made))

@@ -23,13 +23,14 @@ class TableLowering(StatementLowering):
     Attributes:
         tables: those that are applied, in the order of the pipeline that is being lowered.
         actions: of the whole program, by id.
-        profiles: action profiles of this pipeline.
+        profiles: action profiles of this pipeline; ``profile_objects``: of the program, by name.
     """
 
     tables: list[TableInstance]
     actions: list[Json]
     profiles: list[Json]
     no_action: Action | None
+    profile_objects: dict[str, Instance]
 
     def apply_table(self, node: Call) -> Apply:
         """``t.apply()``: the keys are worked out, then it is looked up."""
@@ -160,6 +161,7 @@ class TableLowering(StatementLowering):
         instance = self.environment.find(action)
         if not isinstance(instance, ActionInstance):
             instance = ActionInstance(global_name(action), action, self.program_environment)
+        self.action_uses[instance.name] = "table"
         inner = Environment(instance.environment)
         data: list[Json] = []
         body_path = f"{self.path}{action.name}_"
@@ -272,6 +274,7 @@ class TableLowering(StatementLowering):
         selector = instance.type.name == "action_selector"
         item["type"] = "indirect_ws" if selector else "indirect"
         item["action_profile"] = instance.name
+        self.profile_objects[instance.name] = instance
         size = instance.arguments[1 if selector else 0]
         profile = next((p for p in self.profiles if p["name"] == instance.name), None)
         if profile is None:
