@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from p4reduce.frontend.info.text import Message
+from p4reduce.frontend.diagnostics import Diagnostics
+from p4reduce.frontend.info.text import Message, Word
+from p4reduce.frontend.syntax.parse_expressions import ExpressionParser
 from p4reduce.frontend.syntax.tokens import NUMBER, STRING, Token
 from p4reduce.frontend.syntax.tree import Annotation
+from p4reduce.frontend.types.programs import Checker
 
 _LEFT_OUT = frozenset({"name", "id", "brief", "description"})
 
@@ -80,12 +83,12 @@ def _structured(note: Annotation) -> Message:
 
 
 def _value(tokens: Sequence[Token]) -> tuple[str, object]:
-    from p4reduce.frontend.info.text import Word  # noqa: PLC0415
-
-    kind, text, _ = tokens[-1]
-    if kind == STRING:
-        return "string_value", "".join(t[1][1:-1] for t in tokens if t[0] == STRING)
-    if text in ("true", "false"):
-        return "bool_value", Word(text)
-    sign = -1 if tokens[0][1] == "-" else 1
-    return "int64_value", sign * _number(text) if kind == NUMBER else text
+    """A value of an annotation, which may be an expression of constants."""
+    checker = Checker(Diagnostics())
+    node = ExpressionParser(list(tokens), checker.diagnostics).expression()
+    checker.check(node)
+    if isinstance(node.value, bool):
+        return "bool_value", Word(str(node.value).lower())
+    if isinstance(node.value, int):
+        return "int64_value", node.value
+    return "string_value", str(node.value)

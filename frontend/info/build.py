@@ -55,7 +55,7 @@ class P4Info:
         parts += [("registers", self._register(i)) for i in externs["register"]]
         parts += [("digests", self._digest(name, kind)) for name, kind in inventory.digests]
         named = self.types.message()
-        if tables or named or self._typed or inventory.calls_externs:
+        if tables or profiles or named or self._typed or inventory.calls_externs:
             parts.append(("type_info", named))
         return write(parts)
 
@@ -147,8 +147,7 @@ class P4Info:
     def _type_name(self, kind: Type) -> Message:
         """``type_name``, and the type among those that have names."""
         self._typed = True
-        if isinstance(kind, NewType | EnumType):
-            self.types.spec(kind)
+        self.types.spec(kind)
         return [("type_name", [("name", kind.name)])] if isinstance(kind, NewType) else []
 
     def _action(self, action: UsedAction) -> Message:
@@ -170,6 +169,7 @@ class P4Info:
     # --- externs
 
     def _counter(self, instance: Instance) -> Message:
+        self._typed = True
         kind = _EXTERNS[instance.type.name]
         unit = instance.arguments[1]
         found: Message = [self._preamble(kind, instance.name, instance.declaration)]
@@ -202,7 +202,7 @@ class P4Info:
         selector = instance.type.name == "action_selector"
         notes = instance.declaration.annotations
         found: Message = [self._preamble(ids.ACTION_PROFILE, instance.name, instance.declaration, ("max_group_size",))]
-        found += [("table_ids", number) for number in sorted(self.symbols.id(ids.TABLE, t.name) for t in tables)]
+        found += [("table_ids", self.symbols.id(ids.TABLE, name)) for name in sorted(t.name for t in tables)]
         if selector:
             found.append(("with_selector", Word("true")))
         found += _size(instance.arguments[1 if selector else 0])
@@ -257,16 +257,29 @@ class P4Info:
         preamble += plain_annotations(item.annotations) + documentation(item.annotations)
         preamble += structured_annotations(item.annotations)
         found: Message = [("preamble", preamble)]
-        numbers = _numbers([f.annotations for f in item.fields])
-        for declared, number in zip(item.fields, numbers, strict=True):
+        fields = flat_fields(item.type, "")
+        numbers = _numbers([declared.annotations for _, declared, _ in fields])
+        for (shown, declared, kind), number in zip(fields, numbers, strict=True):
             if declared.annotation("hidden") is not None:
                 continue
-            kind = item.type.fields[declared.name]
-            field: Message = [("id", number), ("name", local_name(declared))]
+            field: Message = [("id", number), ("name", shown)]
             field += plain_annotations(declared.annotations)
             field += _width(control_plane_width(kind)) + self._type_name(kind)
             found.append(("metadata", field))
         return found
+
+
+def flat_fields(kind: CompositeType, prefix: str) -> list[tuple[str, Any, Type]]:
+    """Fields of a header with those of structs within it: name, declaration, type."""
+    found: list[tuple[str, Any, Type]] = []
+    for declared in kind.declaration.fields:
+        inner = kind.fields[declared.name]
+        shown = prefix + local_name(declared)
+        if isinstance(inner, CompositeType):
+            found += flat_fields(inner, f"{shown}.")
+        else:
+            found.append((shown, declared, inner))
+    return found
 
 
 def _width(bits: int) -> Message:

@@ -18,6 +18,7 @@ from p4reduce.frontend.types.kinds import Type
 
 _CONTROLS: Final = ("verify", "ingress", "egress", "compute", "deparser")
 _SEEN: Final = ("counter", "direct_counter", "meter", "direct_meter", "register")
+_PROFILES: Final = ("action_profile", "action_selector")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Inventory:
         self._walk(emitter.blocks["parser"])
         for block in _CONTROLS:
             instance = emitter.blocks[block]
-            self._global_actions(instance)
+            self._global_actions(instance, block)
             self._walk(instance)
         for table in self.tables:
             self._profile(table)
@@ -67,12 +68,15 @@ class Inventory:
         """Whether a control calls a function of the target."""
         return self.emitter.extern_calls > 0
 
-    def _global_actions(self, instance: ProgramInstance) -> None:
+    def _global_actions(self, instance: ProgramInstance, block: str) -> None:
         """Actions of the program that a control uses come before its own."""
         for table in self._tables_of(instance):
             for name, ref in self.refs_of(table):
                 if table.environment.find(ref.target) is None:
                     self._action(name, ref.target, False)
+        for name, (use, declaration, where) in self.emitter.action_uses.items():
+            if use == "called" and where == block and self.emitter.checker.globals.find(declaration.name) is declaration:
+                self._action(name, declaration, True)
 
     def _tables_of(self, instance: ProgramInstance) -> list[TableInstance]:
         found: list[TableInstance] = []
@@ -83,6 +87,9 @@ class Inventory:
                 found.append(bound)
             elif isinstance(bound, ProgramInstance):
                 found += self._tables_of(bound)
+        for key, extra in instance.extra.items():
+            if isinstance(key, tuple) and isinstance(extra, ProgramInstance):
+                found += self._tables_of(extra)
         return found
 
     def _walk(self, instance: ProgramInstance) -> None:
@@ -96,7 +103,7 @@ class Inventory:
                     name = full_name(local, instance)
                     use = self.emitter.action_uses.get(name)
                     if use is not None:
-                        self._action(name, local, use == "called")
+                        self._action(name, local, use[0] == "called")
                 case Table() if isinstance(bound, TableInstance) and bound.json is not None:
                     if local.annotation("hidden") is None:
                         self.tables.append(bound)
@@ -111,7 +118,11 @@ class Inventory:
                 self._walk(extra)
 
     def _extern(self, instance: Instance) -> None:
-        if instance.declaration.annotation("hidden") is not None or instance.type.name not in _SEEN:
+        if instance.declaration.annotation("hidden") is not None:
+            return
+        if instance.type.name in _PROFILES and all(known is not instance for known, _ in self.profiles):
+            self.profiles.append((instance, []))
+        if instance.type.name not in _SEEN:
             return
         if instance.type.name.startswith("direct_") and "binding" not in instance.extra:
             return

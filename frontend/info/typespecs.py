@@ -69,9 +69,7 @@ class TypeSpecs:
         members: Message = []
         self._named[section][name] = members
         for field, inner in kind.fields.items():
-            spec = self.spec(inner)
-            if kind.kind == "header":
-                spec = spec[0][1] if spec and spec[0][0] == "bitstring" else self.spec(_number(inner))[0][1]
+            spec = self.spec(_number(inner))[0][1] if kind.kind == "header" else self.spec(inner)
             what = "header" if kind.kind == "header_union" else "type_spec"
             members.append(("members", [("name", field), (what, spec[0][1] if what == "header" else spec)]))
 
@@ -83,8 +81,7 @@ class TypeSpecs:
         found: Message = [("underlying_type", [("bitwidth", width)])]
         for name, member in kind.members.items():
             value = member.initial.value & ((1 << width) - 1)
-            # The shortest string of bytes.
-            shown = value.to_bytes(max(1, -(-value.bit_length() // 8)), "big")
+            shown = value.to_bytes(max(1, -(-width // 8)), "big")
             found.append(("members", [("name", name), ("value", shown)]))
         self._named["serializable_enums"].setdefault(kind.name, found)
 

@@ -22,8 +22,8 @@ class Inlining(ExpressionLowering):
     """Puts code in."""
 
     writes: Writes
-    action_uses: dict[str, str]
-    """How actions are used, by name: of a table, or only called."""
+    action_uses: dict[str, tuple[str, Action, str]]
+    """How actions are used, by name: by a ``table`` or only ``called``; their declarations, and by which block."""
     _within = 0
 
     def call_function(self, node: Call, function: Function) -> Place | None:
@@ -41,7 +41,7 @@ class Inlining(ExpressionLowering):
     def call_action(self, node: Call, action: ActionInstance) -> None:
         """An action that is called by name."""
         if self.where == "control" and not self._within:
-            self.action_uses.setdefault(action.name, "called")
+            self.action_uses.setdefault(action.name, ("called", action.declaration, self.block))
         inner = Environment(action.environment)
         callee = Callee(object())
         outer = self.out

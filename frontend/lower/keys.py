@@ -50,7 +50,8 @@ def spelled(node: Expression) -> str | None:
             parts = (spelled(node.base), spelled(node.high), spelled(node.low))
             return None if None in parts else f"{parts[0]}[{parts[1]}:{parts[2]}]"
         case Number():
-            return str(node.number)
+            letter = {16: "x", 2: "b", 8: "o"}.get(node.base)
+            return f"0{letter}{node.number:{letter}}" if letter else str(node.number)
         case Binary(operator="&"):
             left, right = spelled(node.left), spelled(node.right)
             return None if left is None or right is None else f"{left} & {right}"

@@ -131,6 +131,10 @@ class PacketLowering(ExpressionLowering):
                 for member, inner in zip(place.members.values(), kinds, strict=True):
                     offset = self._look(member, inner, offset, node)
                 return offset
+            case StackPlace() if isinstance(bare, StackType):
+                for element in place.elements:
+                    offset = self._look(element, bare.element, offset, node)
+                return offset
             case FieldPlace() if is_scalar(kind):
                 width = storage_width(kind)
                 self.do(node, "assign", place.target(), {"type": "lookahead", "value": [offset, width]})

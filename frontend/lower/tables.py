@@ -161,7 +161,7 @@ class TableLowering(StatementLowering):
         instance = self.environment.find(action)
         if not isinstance(instance, ActionInstance):
             instance = ActionInstance(global_name(action), action, self.program_environment)
-        self.action_uses[instance.name] = "table"
+        self.action_uses[instance.name] = ("table", action, self.block)
         inner = Environment(instance.environment)
         data: list[Json] = []
         body_path = f"{self.path}{action.name}_"
@@ -266,9 +266,8 @@ class TableLowering(StatementLowering):
         if found is None:
             if selectors:
                 hint = "Write implementation = action_selector(HashAlgorithm.crc16, 1024, 16);"
-                raise SourceFault(
-                    selectors[0]["$at"].at, "a 'selector' key is for tables with an action_selector", hint
-                )
+                message = "a 'selector' key is for tables with an action_selector; it is left out"
+                self.diagnostics.warning(selectors[0]["$at"].at, message, hint)
             return
         instance = self._object_of(table, found.value, found)
         selector = instance.type.name == "action_selector"

@@ -239,7 +239,7 @@ class ExpressionParser(TokenStream):
         if base is None and len(plain) > 4000:
             raise SourceFault(at, "this decimal number is too long")
         number = int(plain[2:] or "0", base) if base else int(plain)
-        return Number(at, at + len(text), number, int(width) if width else None, letter == "s")
+        return Number(at, at + len(text), number, int(width) if width else None, letter == "s", base or 10)
 
     def _braces(self, at: int) -> Expression:
         self.nest()

@@ -106,6 +106,7 @@ class Number(Expression):
     number: int
     width: int | None
     signed: bool
+    base: int
 
 
 @dataclass(slots=True, eq=False)

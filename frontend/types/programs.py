@@ -332,8 +332,6 @@ class Checker(TableChecker):
             self._state_name(item.target, item.at, names)
             return
         kinds = [self._select_key(key) for key in item.keys]
-        if not item.keys:
-            self.error(item.at, "'select' has no keys")
         for case in item.cases:
             self._state_name(case.state, case.at, names)
             keyset = case.keyset

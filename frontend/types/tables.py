@@ -38,6 +38,8 @@ class TableChecker(StatementChecker):
                 parameter.type = self.resolve(parameter.ref)
                 if self.describes_instance(parameter.type):
                     self.error(parameter.at, f"{parameter.type} cannot be the parameter of an action")
+                if parameter.default is not None:
+                    parameter.default = self.checked(parameter.default, parameter.type, f"{parameter.name} is")
                 if not parameter.direction:
                     free = parameter.name
                 elif free:
@@ -90,7 +92,9 @@ class TableChecker(StatementChecker):
             self.diagnostics.warning(size.at, message)
 
     def _key(self, key: KeyElement, table: Table) -> None:
+        outer, self.context = self.context, "apply"
         kind = self.check(key.expression)
+        self.context = outer
         match = self.match_kinds.get(key.match)
         if match is None or key.match not in _MATCHES:
             self.error(key.at, f"there is no kind of match {key.match!r}", near(key.match, _MATCHES))
