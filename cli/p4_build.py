@@ -20,7 +20,7 @@ from typing import Any, Final
 LANES: Final = (64, 256)
 IMAGE: Final = "p4lang/p4c"
 FOLDER: Final = "p4src"
-PROGRAM: Final = f"{FOLDER}/p4reduce.frontend"
+PROGRAM: Final = f"{FOLDER}/p4reduce.p4"
 COMPILED: Final = f"{FOLDER}/compiled"
 MANIFEST: Final = "manifest.json"
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -97,7 +97,7 @@ def _check_info(path: Path, text: bytes, program: Program) -> None:
 def _check_lanes(path: Path, program: Program, lanes: int) -> None:
     header = program.headers.get(LANES_HEADER)
     if header is None:
-        raise ProgramError(f"{path}: has no header {LANES_HEADER!r}: it is not a program like p4src/p4reduce.frontend")
+        raise ProgramError(f"{path}: has no header {LANES_HEADER!r}: it is not a program like p4src/p4reduce.p4")
     found = header.type.bits // LANE_BITS
     if found != lanes:
         raise ProgramError(f"{path}: adds up {found} lanes, but the run has {lanes}: say --lanes {found}")

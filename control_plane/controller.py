@@ -283,7 +283,7 @@ class Controller:
         for register in self._p4info.registers:
             if register.preamble.alias == "slots":
                 return int(register.size)
-        raise ControllerError("the P4Info has no register 'slots': it is not that of p4src/p4reduce.frontend")
+        raise ControllerError("the P4Info has no register 'slots': it is not that of p4src/p4reduce.p4")
 
 
 def _content(source: bytes | Path) -> bytes:

@@ -35,7 +35,7 @@ def without_source(value):
 def test_replacing_the_register_size_is_what_p4c_does(tmp_path, lanes):
     from google.protobuf import text_format
 
-    program, info = compiled(tmp_path, "p4src/p4reduce.frontend", f"-DLANES={lanes}", "-DSLOTS=65536")
+    program, info = compiled(tmp_path, "p4src/p4reduce.p4", f"-DLANES={lanes}", "-DSLOTS=65536")
     ours = without_source(program_json(lanes, 65536))
     theirs = without_source(program)
     ours.pop("program"), theirs.pop("program")

@@ -74,7 +74,7 @@ def test_the_bundled_programs(lanes):
     done = call("--program", lanes, "--packet", FRAME)
     assert done.exit_code == 0, done.output
     assert "refused 1, NOT_IPV4" in done.stdout
-    assert "p4src/p4reduce.frontend:" in done.stdout
+    assert "p4src/p4reduce.p4:" in done.stdout
 
 
 def test_the_llvm_ir(entries):

@@ -104,7 +104,7 @@ def test_a_refusal_is_explained_by_the_programs_own_words(inc):
 def test_conditions_are_told_as_the_program_decides_them(inc):
     """p4c turned this one round: the source says !isValid(), the program asks isValid()."""
     text, traces = inc
-    assert "  if (ipv4.isValid())  -> true" in one(lines(text, traces[0]), "p4src/p4reduce.frontend:56 ")
+    assert "  if (ipv4.isValid())  -> true" in one(lines(text, traces[0]), "p4src/p4reduce.p4:56 ")
 
 
 def test_brief_leaves_out_what_changes_nothing(inc):
