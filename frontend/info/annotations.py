@@ -43,7 +43,7 @@ def id_of(notes: Iterable[Annotation]) -> int | None:
 
 
 def _number(text: str) -> int:
-    return int(text.split("w")[-1].split("s")[-1].replace("_", ""), 0)
+    return int(text.rsplit("w", maxsplit=1)[-1].rsplit("s", maxsplit=1)[-1].replace("_", ""), 0)
 
 
 def spelled(note: Annotation) -> str:

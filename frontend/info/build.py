@@ -78,7 +78,9 @@ class P4Info:
         for name, _ in inventory.digests:
             add(ids.DIGEST, name)
 
-    def _preamble(self, kind: int, name: str, declaration: Declaration, without: tuple[str, ...] = ()) -> tuple[str, Any]:
+    def _preamble(
+        self, kind: int, name: str, declaration: Declaration, without: tuple[str, ...] = ()
+    ) -> tuple[str, Any]:
         notes = declaration.annotations
         found: Message = [("id", self.symbols.id(kind, name)), ("name", name), ("alias", self.symbols.alias(name))]
         found += plain_annotations(notes, without) + documentation(notes) + structured_annotations(notes)
@@ -95,8 +97,8 @@ class P4Info:
             found += documentation(notes)
             found += plain_annotations(notes, ("pkginfo",))
         found.append(("arch", "v1model"))
-        order = {"name": 1, "version": 2, "doc": 3, "annotations": 4, "arch": 5, "organization": 6, "contact": 7, "url": 8}
-        return sorted(found, key=lambda item: order.get(item[0], 9))
+        order = ("name", "version", "doc", "annotations", "arch", "organization", "contact", "url")
+        return sorted(found, key=lambda item: order.index(item[0]) if item[0] in order else len(order))
 
     # --- tables and actions
 
@@ -234,7 +236,8 @@ class P4Info:
         return found + _size(item.json["max_size"])
 
     def _digest(self, name: str, kind: Type) -> Message:
-        preamble: Message = [("id", self.symbols.id(ids.DIGEST, name)), ("name", name), ("alias", self.symbols.alias(name))]
+        preamble: Message = [("id", self.symbols.id(ids.DIGEST, name)), ("name", name)]
+        preamble.append(("alias", self.symbols.alias(name)))
         return [("preamble", preamble), ("type_spec", self.types.spec(kind))]
 
     # --- headers of packets for the controller

@@ -75,7 +75,8 @@ class Inventory:
                 if table.environment.find(ref.target) is None:
                     self._action(name, ref.target, False)
         for name, (use, declaration, where) in self.emitter.action_uses.items():
-            if use == "called" and where == block and self.emitter.checker.globals.find(declaration.name) is declaration:
+            found = self.emitter.checker.globals.find(declaration.name)
+            if use == "called" and where == block and found is declaration:
                 self._action(name, declaration, True)
 
     def _tables_of(self, instance: ProgramInstance) -> list[TableInstance]:
@@ -173,5 +174,3 @@ def default_only() -> Any:
     from p4reduce.frontend.syntax.tree import Annotation  # noqa: PLC0415
 
     return Annotation(0, 0, "defaultonly", [], "")
-
-
