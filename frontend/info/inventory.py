@@ -88,9 +88,8 @@ class Inventory:
                 found.append(bound)
             elif isinstance(bound, ProgramInstance):
                 found += self._tables_of(bound)
-        for key, extra in instance.extra.items():
-            if isinstance(key, tuple) and isinstance(extra, ProgramInstance):
-                found += self._tables_of(extra)
+        for inner in instance.directly.values():
+            found += self._tables_of(inner)
         return found
 
     def _walk(self, instance: ProgramInstance) -> None:
@@ -114,9 +113,8 @@ class Inventory:
                     self._walk(bound)
                 case _ if isinstance(bound, Instance):
                     self._extern(bound)
-        for key, extra in instance.extra.items():
-            if isinstance(key, tuple) and isinstance(extra, ProgramInstance):
-                self._walk(extra)
+        for inner in instance.directly.values():
+            self._walk(inner)
 
     def _extern(self, instance: Instance) -> None:
         if instance.declaration.annotation("hidden") is not None:

@@ -218,10 +218,10 @@ class ExternLowering(PacketLowering, Inlining):
                 elements.append(held.target())
             else:
                 elements.append(json)
-        kind = node.type_arguments.get(node.target.type_variables[0])
         name = named or f"digest_{len(self.learn_lists)}"
-        if kind is not None:
-            self.digests.setdefault(name, kind)
+        told = node.type_arguments.get(node.target.type_variables[0])
+        if told is not None:
+            self.digests.setdefault(name, told)
         known = next((item for item in self.learn_lists if item["name"] == name), None)
         if known is None or known["elements"] != elements:
             known = {"id": len(self.learn_lists) + 1, "name": name, "source_info": node, "elements": elements}

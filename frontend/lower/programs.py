@@ -58,13 +58,12 @@ class Programs(TableLowering):
     def direct_instance(self, node: Call, program: Program) -> ProgramInstance:
         """``C.apply(…)`` of a type: an instance that has its name."""
         around = self._running[-1]
-        key = ("direct", node)
-        found: ProgramInstance | None = around.extra.get(key)  # type: ignore[call-overload]
+        found = around.directly.get(node)
         if found is None:
             kind = program.type
             name = f"{around.name}.{local_name(program)}"
             found = ProgramInstance(name, kind, [], program, node.at, f"{around.path}{program.name}_")
-            around.extra[key] = found  # type: ignore[index]
+            around.directly[node] = found
         return found
 
     def instance_environment(self, instance: ProgramInstance) -> Environment:
