@@ -51,7 +51,8 @@ class Instance:
 @dataclass(eq=False)
 class ProgramInstance(Instance):
     """An instance of a parser or control; ``environment``: of what it declares, made once; ``directly``: what
-    is applied in it by its type's name, by the call."""
+    is applied in it by its type's name, by the call.
+    """
 
     environment: Environment | None = None
     directly: dict[Any, "ProgramInstance"] = field(default_factory=dict)
