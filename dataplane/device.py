@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 ExecutorName: TypeAlias = Literal["compiled", "interpreted"]
 
-DEFAULT_PRIORITY_QUEUES: Final = 8
+MAX_PRIORITY_QUEUES: Final = 8
 """As many as v1model's 3 bits of priority can name."""
+DEFAULT_PRIORITY_QUEUES: Final = MAX_PRIORITY_QUEUES
 
 KEPT_DIGESTS: Final = 1024
 
@@ -85,8 +86,14 @@ class Device:
             device_id: P4Runtime's.
             executor: ``compiled`` (machine code) or ``interpreted`` (slow, traces); both read and write the same
                 state and give the same answers.
-            priority_queues: of each port; a packet of a higher priority is lost, as in BMv2 (which has one by default).
+            priority_queues: of each port, 1 to 8; a packet of a higher priority is lost, as in BMv2 (which has one by
+                default).
+
+        Raises:
+            ValueError: there are no such queues.
         """
+        if not 1 <= priority_queues <= MAX_PRIORITY_QUEUES:
+            raise ValueError(f"{priority_queues} priority queues; a port has 1 to {MAX_PRIORITY_QUEUES}")
         self.program: Final = program
         self.name: Final = name
         self.device_id: Final = device_id
@@ -175,7 +182,10 @@ class Device:
         Args:
             port: ingress port, 0..511.
             frame: Ethernet frame without FCS, at most abi.MAX_FRAME_BYTES.
-            time_us: every time stamp of the packet, microseconds.
+            time_us: every time stamp of the packet, microseconds, below 2^63.
+
+        Raises:
+            ValueError: one of them is out of range.
 
         Returns:
             (port, frame) for each copy that leaves, in the order in which they reach the output queues; [] where it
@@ -185,6 +195,8 @@ class Device:
             raise ValueError(f"port {port} is not in 0..{abi.MAX_PORT}")
         if len(frame) > abi.MAX_FRAME_BYTES:
             raise ValueError(f"frame of {len(frame)} bytes; the limit is {abi.MAX_FRAME_BYTES}")
+        if not 0 <= time_us < 1 << 63:
+            raise ValueError(f"time_us: {time_us} is not in 0..2^63 - 1")
         return Journey(self, time_us).run(port, frame)
 
     def reset(self) -> None:

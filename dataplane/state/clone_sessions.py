@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.dataplane.abi import MAX_PORT
-from p4reduce.dataplane.state.multicast import Multicast, MulticastError
+from p4reduce.dataplane.state.multicast import MAX_GROUP, Multicast, MulticastError
 
 MAX_SESSION: Final = (1 << 15) - 1
 """BMv2 keeps 15 bits of a session's number (register_access.h)."""
@@ -55,6 +55,8 @@ class CloneSessions:
         for port in ports:
             if not 0 <= port <= MAX_PORT:
                 raise MulticastError(f"clone session {session}: port {port} is not in 0..{MAX_PORT}")
+        if config.group is not None and not 1 <= config.group <= MAX_GROUP:
+            raise MulticastError(f"clone session {session}: multicast group {config.group} is not in 1..{MAX_GROUP}")
         for _, rid in config.replicas:
             if not 0 <= rid <= _MAX_RID:
                 raise MulticastError(f"clone session {session}: replication id {rid} is not in 0..{_MAX_RID}")

@@ -163,6 +163,7 @@ def test_a_rank_that_ends_early_is_missed_by_name(tmp_path, folder):
     [
         ("comm.all_reduce(np.array([1, np.nan], np.float32))", "nan at index 1"),
         ("comm.all_reduce(np.ones(3))", "expected a float32 array, got float64"),
+        ("comm.all_reduce(np.float32(3))", "expected a float32 array, got float32, which is no array"),
         ("comm.compute(-1)", "seconds must be >= 0"),
         ("connect()", "rank 0 is connected already"),
         ("comm.push(np.ones(3, np.float32))", "push needs a parameter server"),

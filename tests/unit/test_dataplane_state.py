@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.state import DeviceState, Multicast, MulticastError, StateLayout
+from p4reduce.dataplane.state.clone_sessions import CloneSession, CloneSessions
 from p4reduce.dataplane.testing import Json, ProgramJson, assign, const, field, named, op, primitive
 
 COMPILED = Path(str(files("p4reduce") / "p4src" / "compiled"))
@@ -165,3 +166,23 @@ def test_multicast_refuses_what_is_out_of_range(group: int, members: list[tuple[
     with pytest.raises(MulticastError, match=message):
         multicast.set(group, members)
     assert multicast.groups() == ()
+
+
+@pytest.mark.parametrize("queues", [0, -1, 9, 1 << 63])
+def test_a_port_has_one_to_eight_queues(queues: int) -> None:
+    with pytest.raises(ValueError, match="priority queues; a port has 1 to 8"):
+        Device(load_program(Path(COMPILED) / "p4reduce-64.json"), priority_queues=queues)
+
+
+@pytest.mark.parametrize("time_us", [-1, 1 << 63, 10**30])
+def test_times_that_no_stamp_holds_are_refused(time_us: int) -> None:
+    with pytest.raises(ValueError, match="time_us"):
+        Device(load_program(Path(COMPILED) / "p4reduce-64.json"), executor="interpreted").inject(
+            1, bytes(60), time_us=time_us
+        )
+
+
+@pytest.mark.parametrize("group", [0, -1, 1 << 16, 10**30])
+def test_a_session_names_a_group_that_can_be(group: int) -> None:
+    with pytest.raises(MulticastError, match=r"clone session 3: multicast group .* is not in 1\.\.65535"):
+        CloneSessions().configure(3, CloneSession(group=group))
