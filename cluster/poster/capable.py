@@ -1,12 +1,11 @@
 """Which switches can aggregate when only a share of them can."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from p4reduce.cluster.errors import ClusterError
-from p4reduce.control_plane.scheduling.soar import choose_capable
+from p4reduce.control_plane.scheduling.soar import choose_capable_for
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import Topology, with_capable
 
@@ -23,8 +22,9 @@ def with_share(topology: Topology, share: float, seed: int, chooser: str, tasks:
     seed : int
         Of the random order.
     chooser : str
-        ``random``: the first of a random order, the same for every share. ``soar``: those that SOAR's dynamic program
-        chooses for the most of ``tasks``, each asked alone; then, where it chooses fewer, on in the random order.
+        ``random``: the first of a random order, the same for every share. ``soar``: those that
+        :func:`~p4reduce.control_plane.scheduling.soar.choose_capable_for` chooses for all ``tasks`` together; then,
+        where it chooses fewer, on in the random order.
     tasks : sequence of Task
         Who will use the network.
 
@@ -42,8 +42,6 @@ def with_share(topology: Topology, share: float, seed: int, chooser: str, tasks:
     order = np.random.Generator(np.random.Philox(key=[seed, 0xCA])).permutation(len(names))
     shuffled = [names[place] for place in order]
     if chooser == "soar":
-        votes: Counter[str] = Counter()
-        for task in tasks:
-            votes.update(choose_capable(topology, task.workers, task.server, count))
-        shuffled.sort(key=lambda name: -votes[name])  # stable: equals stay in the random order
+        best = choose_capable_for(topology, tasks, count)
+        shuffled = [*best, *(name for name in shuffled if name not in best)]
     return with_capable(topology, shuffled[:count])

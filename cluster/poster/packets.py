@@ -225,7 +225,7 @@ class TaskNetwork:
             # Two trees of a task share a switch's slots; and no more than the whole model is ever in flight.
             most = min(power_of_two(2 * chunks(self.elements, self.lanes)), SLOTS // power_of_two(len(requests)))
             for request in requests:
-                plan = controller.plan(replace(request, max_slots=most))
+                plan = controller.plan(replace(request, max_slots=min(most, request.max_slots or most)))
                 # Without aggregation more than this in flight only queues up before the global model's link.
                 plans.append(plan if plan.in_network else replace(plan, window=plan.window_needed))
         except PlanError:
