@@ -161,9 +161,9 @@ class PosterSettings:
     policies: tuple[str, ...] = POLICIES
     sizes: tuple[int, ...] = (1, 3, 6, 9, 12, 15)
     tasks: int = 30
-    seeds: tuple[int, ...] = tuple(range(10))
+    seeds: tuple[int, ...] = tuple(range(8))
     exact_seeds: int = 2
-    ablation_seeds: int = 2
+    ablation_seeds: int = 1
     priority_seeds: int = 2
     elements: int = LENET_5
     lanes: int = 256
@@ -176,7 +176,7 @@ class PosterSettings:
     access_elements: tuple[int, ...] = (LENET_5, 4 * LENET_5)
     delays: tuple[str, ...] = ("1us", "10us", "50us", "200us", "1ms", "real")
     delay_elements: tuple[int, ...] = (LENET_5, 16 * LENET_5)
-    sensitivity_tasks: int = 4
+    sensitivity_tasks: int = 3
     lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
     lambda_seeds: int = 1
     overlap_seeds: int = 1

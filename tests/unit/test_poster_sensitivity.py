@@ -121,11 +121,11 @@ def test_steiner_above_spff_with_few_capable_switches_is_a_claim_that_does_not_h
 def test_switches_that_soar_chooses_are_better_than_random_ones():
     topology = load("leaf-spine:leaves=6,spines=2,hosts=4,rate=10G")
     settings = replace(SETTINGS, sizes=(12,), tasks=6)
-    tasks = draw_tasks(topology, settings, 0, 12)
+    tasks = draw_tasks(topology, settings, 1, 12)
     for share in (0.125, 0.25, 0.5):
         taken = {}
         for chooser in ("random", "soar"):
-            some = with_share(topology, share, 0, chooser, tasks)
+            some = with_share(topology, share, 1, chooser, tasks)
             assert sum(one.capable for one in some.switches) == round(share * 8)
             decisions = [POLICIES["spff-ina"](task, NetworkState(some)) for task in tasks]
             taken[chooser] = sum(consumed(decision, some) for decision in decisions)
