@@ -10,7 +10,7 @@ from p4reduce.control_plane.plans.plan import Address
 from p4reduce.control_plane.plans.window import ACK_EVERY, with_margin
 from p4reduce.control_plane.predict import Hop, Operation, Traffic, add, predict
 from p4reduce.topologies import Topology
-from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.endpoints import MAX_RING_WINDOW, Endpoints
 from p4reduce.workers.numbers import BlockFloat, Numbers
 from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, Congestion, HostAddress, Timing
 
@@ -191,7 +191,7 @@ class _Maker:
             own if size == 1 else host_address(plan.address(host, before)),
             rank=place,
             size=size,
-            window=max(plan.window, ACK_EVERY + 1),
+            window=min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW),
             ack_every=ACK_EVERY,
             timing=self.timing,
             congestion=self.congestion,

@@ -17,7 +17,7 @@ from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
 from p4reduce.workers.status import EndpointStatus, read_status
 
 _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
-_MAX_RING_WINDOW = 32768
+MAX_RING_WINDOW = 32768
 """a gap report has 16 bits for its count"""
 _DEFAULT_TIMING = Timing()
 
@@ -196,8 +196,8 @@ class Endpoints:
         """
         if not 0 <= rank < size:
             raise ValueError(f"rank: {rank}, must be 0..{size - 1}")
-        if window > _MAX_RING_WINDOW:
-            raise ValueError(f"window: {window}, must be at most {_MAX_RING_WINDOW}")
+        if window > MAX_RING_WINDOW:
+            raise ValueError(f"window: {window}, must be at most {MAX_RING_WINDOW}")
         if not 1 <= ack_every < max(window, 2):
             raise ValueError(f"ack_every: {ack_every}, must be 1..window-1 ({window - 1})")
         index = self._add(Kind.RING, link, [next, previous], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)

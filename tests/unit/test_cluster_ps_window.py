@@ -1,13 +1,14 @@
-"""How many chunks the workers of the host-side parameter server have in flight."""
+"""How many chunks hosts have in flight that add up themselves: a parameter server's workers, and a ring's."""
 
 import pytest
 
-from p4reduce.cluster.jobs import ps_window
+from p4reduce.cluster.jobs import Job, add_endpoints, ps_window
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.window import with_margin
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load
+from p4reduce.workers.endpoints import MAX_RING_WINDOW, Endpoints
 
 QUEUE = 1024
 
@@ -38,3 +39,12 @@ def test_what_a_server_keeps_of_all_its_workers_is_limited() -> None:
 
 def test_a_window_that_was_asked_for_is_not_exceeded() -> None:
     assert ps_window(plan_at("1ms", window=7), QUEUE, restrained=True) == 7
+
+
+def test_a_ring_whose_round_trip_asks_for_more_than_its_reports_can_count_gets_the_most() -> None:
+    topology = load("star:hosts=4,rate=40G,delay=5ms")
+    plan = make_plan(topology, PlanRequest("ring", lanes=256), Resources())
+    assert plan.window_needed > MAX_RING_WINDOW
+    job, endpoints = Job(plan, None), Endpoints()
+    add_endpoints(job, topology, endpoints, lambda _host, _index: None, queue_frames=QUEUE)
+    assert {int(endpoints.records[index]["window"]) for index in job.endpoints} == {MAX_RING_WINDOW}
