@@ -40,8 +40,8 @@ lint: $(INSTALLED)  ## ruff, mypy, import-linter
 
 install: $(WARM)  ## only the virtual environment in .venv
 
-p4: $(INSTALLED)  ## compile p4src/ again with p4c-bm2-ss (or Docker): P4C=/path/to/p4c-bm2-ss
-	@$(BIN)/python -m p4reduce.cli.p4_build
+p4: $(INSTALLED)  ## compile p4src/ again, without p4c; with it: P4C=/path/to/p4c-bm2-ss or P4C=docker
+	@P4C='$(P4C)' $(BIN)/python -m p4reduce.cli.p4_build
 
 soak: $(WARM)  ## TREES=10000 random trees against the golden model
 	$(BIN)/python -m tests.golden.soak --trees $(TREES)

@@ -63,10 +63,11 @@ def exit_code(error: Exception) -> int | None:
     from p4reduce.dataplane.model.errors import ProgramError  # noqa: PLC0415
     from p4reduce.fabric.errors import FabricError  # noqa: PLC0415
     from p4reduce.fabric.real.errors import RealError  # noqa: PLC0415
+    from p4reduce.frontend.diagnostics import P4Error  # noqa: PLC0415
     from p4reduce.topologies.model import TopologyError  # noqa: PLC0415
     from p4reduce.workers.training.digits import DataError  # noqa: PLC0415
 
-    described = ExperimentError | TopologyError | PlanError | ProgramError | FabricError
+    described = P4Error | ExperimentError | TopologyError | PlanError | ProgramError | FabricError
     if isinstance(error, BadInput | DataError | described):
         return EXIT_BAD_INPUT
     if isinstance(error, Failed | ClusterError | ControllerError | RealError | OSError | MemoryError):

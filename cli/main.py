@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "plan": "Plans: who adds up where, and what each link will carry.",
     "trace": "Show what a P4 program does with packets: states, keys, entries that hit, values before and after, "
     "and why a packet left where it did.",
+    "p4": "P4 programs: check them, compile them; nothing else is needed.",
     "switch": "Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.",
     "net": "Networks of the kernel that stand until they are taken down.",
     "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
@@ -30,7 +31,7 @@ COMMANDS: Final = {
     "doctor": "Say what is installed, and what each missing part would add.",
 }
 """What the list of commands says of each: the first paragraph of its own help (held to that by a test)."""
-GROUPS: Final = frozenset({"topo", "plan", "net", "tasks", "lab"})
+GROUPS: Final = frozenset({"p4", "topo", "plan", "net", "tasks", "lab"})
 """Those that have commands of their own; Typer lists them behind the others."""
 PASS_ON: Final[dict[str, Any]] = {"launch": {"context_settings": {"allow_interspersed_args": False}}}
 """After the script's name everything belongs to the script."""

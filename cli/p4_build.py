@@ -1,8 +1,8 @@
 """``make p4``: compile the P4 program for every number of lanes and write the manifest.
 
-``python -m p4reduce.cli.p4_build`` looks for ``p4c-bm2-ss`` ($P4C, then the search path), then for Docker with
-the image ``p4lang/p4c``. The manifest says which compiler made what from what; a unit test compares it with the
-sources.
+``python -m p4reduce.cli.p4_build`` compiles with this package's own front end; with $P4C (a path, or ``docker`` for the
+image ``p4lang/p4c``) it runs p4c. The manifest says which compiler made what from what; a unit test compares it with
+the sources.
 """
 
 import argparse
@@ -17,6 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from p4reduce import __version__
+from p4reduce.frontend.compile import compile_file
+from p4reduce.frontend.output import json_text
+
 LANES: Final = (64, 256)
 IMAGE: Final = "p4lang/p4c"
 FOLDER: Final = "p4src"
@@ -25,12 +29,8 @@ COMPILED: Final = f"{FOLDER}/compiled"
 MANIFEST: Final = "manifest.json"
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-NO_COMPILER: Final = f"""\
-make p4: found neither p4c-bm2-ss nor docker. The repository carries the compiled program, so you need this only
-after changing {FOLDER}/*.p4. Any one of these will do:
-  - Debian, Ubuntu: install the package p4lang-p4c from the p4lang project's archive (https://github.com/p4lang/p4c)
-  - Docker: install it; the image {IMAGE} is fetched by itself
-  - a p4c of your own: make p4 P4C=/path/to/p4c-bm2-ss"""
+OWN: Final = "p4reduce"
+"""The first word of the command when the front end of this package compiled."""
 
 
 class BuildError(RuntimeError):
@@ -58,36 +58,37 @@ class Compiler:
         lines = [line.strip() for line in said.splitlines() if line.startswith("Version")]
         if not lines:
             raise BuildError(f"make p4: {self.origin} --version failed: {said.strip()}")
-        return lines[0]
+        return f"p4c {lines[0]}"
 
 
-def find_compiler(chosen: str | None, root: Path = ROOT) -> Compiler:
-    """The local p4c, or the one in Docker. Raises ``BuildError`` when there is neither."""
-    if chosen:
+@dataclass(frozen=True)
+class OwnCompiler:
+    """The front end of this package."""
+
+    origin: str = "this package"
+
+    def version(self, root: Path) -> str:
+        """Its version."""
+        del root
+        return f"p4reduce {__version__}"
+
+
+def find_compiler(chosen: str | None, root: Path = ROOT) -> Compiler | OwnCompiler:
+    """The p4c that is asked for, locally or in Docker; else the front end. Raises ``BuildError`` without it."""
+    if not chosen:
+        return OwnCompiler()
+    if chosen != "docker":
         path = shutil.which(chosen)
         if path is None:
-            raise BuildError(f"make p4: P4C={chosen}: there is no such program")
+            raise BuildError(f"make p4: P4C={chosen}: there is no such program; leave P4C away to compile without p4c")
         return Compiler((path,), chosen)
-    if path := shutil.which("p4c-bm2-ss"):
-        return Compiler((path,), path)
-    if docker := shutil.which("docker"):
-        mine = f"{os.getuid()}:{os.getgid()}"
-        mount = f"type=bind,source={root},target=/p4reduce"
-        prefix = (
-            docker,
-            "run",
-            "--rm",
-            "--user",
-            mine,
-            "--mount",
-            mount,
-            "--workdir",
-            "/p4reduce",
-            IMAGE,
-            "p4c-bm2-ss",
-        )
-        return Compiler(prefix, f"docker image {IMAGE}")
-    raise BuildError(NO_COMPILER)
+    docker = shutil.which("docker")
+    if docker is None:
+        raise BuildError("make p4: P4C=docker: there is no docker; leave P4C away to compile without p4c")
+    mine = f"{os.getuid()}:{os.getgid()}"
+    mount = f"type=bind,source={root},target=/p4reduce"
+    prefix = (docker, "run", "--rm", "--user", mine, "--mount", mount, "--workdir", "/p4reduce", IMAGE, "p4c-bm2-ss")
+    return Compiler(prefix, f"docker image {IMAGE}")
 
 
 def outputs(lanes: int) -> tuple[str, str]:
@@ -111,28 +112,50 @@ def sources(root: Path = ROOT) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): digest(path) for path in sorted((root / FOLDER).glob("*.p4"))}
 
 
-def compile_lanes(compiler: Compiler, lanes: int, root: Path = ROOT) -> dict[str, Any]:
+def compile_lanes(compiler: Compiler | OwnCompiler, lanes: int, root: Path = ROOT) -> dict[str, Any]:
     """Compile for one number of lanes; the manifest's entry for it."""
-    arguments = arguments_for(lanes)
     (root / COMPILED).mkdir(exist_ok=True)
+    made = outputs(lanes)
+    if isinstance(compiler, OwnCompiler):
+        command = _with_front_end(lanes, made, root)
+    else:
+        command = _with_p4c(compiler, lanes, root)
+    if str(root) in (root / made[0]).read_text():
+        raise BuildError(f"make p4: {made[0]} names a folder of this machine; p4c must be run with relative paths")
+    return {"command": command, "lanes": lanes, "outputs": {name: digest(root / name) for name in made}}
+
+
+def _with_p4c(compiler: Compiler, lanes: int, root: Path) -> list[str]:
+    arguments = arguments_for(lanes)
     done = compiler.run(arguments, root)
     if done.returncode != 0:
         raise BuildError(f"make p4: p4c failed for {lanes} lanes:\n{done.stderr.rstrip()}")
     if done.stderr.strip():
         print(done.stderr.rstrip(), file=sys.stderr)
-    made = outputs(lanes)
-    if str(root) in (root / made[0]).read_text():
-        raise BuildError(f"make p4: {made[0]} names a folder of this machine; p4c must be run with relative paths")
-    return {
-        "command": ["p4c-bm2-ss", *arguments],
-        "lanes": lanes,
-        "outputs": {name: digest(root / name) for name in made},
-    }
+    return ["p4c-bm2-ss", *arguments]
 
 
-def build(compiler: Compiler, root: Path = ROOT) -> dict[str, Any]:
+def _with_front_end(lanes: int, made: tuple[str, str], root: Path) -> list[str]:
+    found = compile_file(root / PROGRAM, {"LANES": str(lanes)}, name=PROGRAM)
+    for message in found.messages():
+        print(message, file=sys.stderr)
+    if found.json is None:
+        raise BuildError(f"make p4: {PROGRAM} cannot be compiled for {lanes} lanes; the errors are above")
+    texts = json_text(found.json), found.p4info()
+    for name, text in zip(made, texts, strict=True):
+        (root / name).write_text(text)
+    return own_command(lanes)
+
+
+def own_command(lanes: int) -> list[str]:
+    """The command that does the same by hand."""
+    program, p4info = outputs(lanes)
+    return [OWN, "p4", "compile", PROGRAM, "-D", f"LANES={lanes}", "-o", program, "--p4info", p4info]
+
+
+def build(compiler: Compiler | OwnCompiler, root: Path = ROOT) -> dict[str, Any]:
     """Compile everything and write the manifest; returns it."""
-    manifest: dict[str, Any] = {"p4c": compiler.version(root), "sources": sources(root), "programs": []}
+    manifest: dict[str, Any] = {"compiler": compiler.version(root), "sources": sources(root), "programs": []}
     for lanes in LANES:
         manifest["programs"].append(compile_lanes(compiler, lanes, root))
     (root / COMPILED / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
@@ -143,7 +166,7 @@ def main() -> int:
     """Entry point; the exit code."""
     parser = argparse.ArgumentParser(prog="make p4", description=__doc__)
     parser.add_argument(
-        "--p4c", default=os.environ.get("P4C") or None, help="p4c-bm2-ss to use (default: $P4C, then PATH)"
+        "--p4c", default=os.environ.get("P4C") or None, help="p4c-bm2-ss to use, or 'docker' (default: $P4C, else none)"
     )
     options = parser.parse_args()
     try:
@@ -152,7 +175,7 @@ def main() -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{manifest['p4c']} ({compiler.origin})")
+    print(f"{manifest['compiler']} ({compiler.origin})")
     for program in manifest["programs"]:
         for name, checksum in program["outputs"].items():
             print(f"  {checksum[:16]}…  {(ROOT / name).stat().st_size:>9,} bytes  {name}")

@@ -77,6 +77,7 @@ FLAGS: Final = (
     Flag("faults.duplicate", float, FAULTS, "Probability that a frame comes twice."),
     Flag("faults.reorder", float, FAULTS, "Probability that a frame is held back."),
     Flag("faults.corrupt", float, FAULTS, "Probability that a frame arrives damaged (and is dropped)."),
+    Flag("p4", Path, PROGRAM, "Your own program as P4 source; it is compiled here."),
     Flag("p4_json", Path, PROGRAM, "Your own program (p4c's JSON) in place of the bundled one."),
     Flag("p4_info", Path, PROGRAM, "P4Info of your own program."),
     Flag("target", str, REAL_TIME, "Who executes the P4 program; bmv2 means real time.", None, "embedded|bmv2"),
@@ -115,7 +116,8 @@ class Settings:
             experiment = Experiment(**merged)
         except ValidationError as error:
             raise BadInput("; ".join(self._explain(item) for item in error.errors())) from None
-        for flag, path in (("--p4-json", experiment.p4_json), ("--p4-info", experiment.p4_info)):
+        own = (("--p4", experiment.p4), ("--p4-json", experiment.p4_json), ("--p4-info", experiment.p4_info))
+        for flag, path in own:
             if path is not None and not path.is_file():
                 raise BadInput(f"{flag}: {path}: there is no such file")
         return experiment

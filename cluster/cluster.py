@@ -12,7 +12,7 @@ from p4reduce.cluster.carrier import Carrier
 from p4reduce.cluster.communicator import Backend, Communicator
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.experiment import Experiment, ExperimentError
-from p4reduce.cluster.programs import P4Files, bundled, from_files
+from p4reduce.cluster.programs import P4Files, bundled, from_files, from_source
 from p4reduce.cluster.rendezvous import Figure, Rendezvous
 from p4reduce.cluster.signals import SEEN_S
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
@@ -151,6 +151,8 @@ def build_topology(experiment: Experiment) -> Topology:
 
 def program_of(experiment: Experiment) -> P4Files:
     """The user's own P4 program, or the bundled one for the experiment's lanes."""
+    if experiment.p4 is not None:
+        return from_source(experiment.p4, experiment.lanes)
     if experiment.p4_json is not None and experiment.p4_info is not None:
         return from_files(experiment.p4_json, experiment.p4_info, experiment.lanes)
     return bundled(experiment.lanes)

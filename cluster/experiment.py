@@ -65,6 +65,8 @@ class Experiment(BaseModel):
     """Capacity of a switch's output queue for each priority, frames."""
     faults: FaultOptions = FaultOptions()
     seed: int = Field(0, ge=0, lt=2**63)
+    p4: Path | None = None
+    """The user's own program as P4 source, compiled for ``lanes``."""
     p4_json: Path | None = None
     """The user's own program (p4c's JSON); the bundled one for ``lanes`` if absent."""
     p4_info: Path | None = None
@@ -116,6 +118,8 @@ class Experiment(BaseModel):
     def _together(self) -> Self:
         if self.numbers == "fixed" and self.scale is None:
             raise ValueError("numbers: fixed needs scale (units of int32 per 1.0)")
+        if self.p4 is not None and self.p4_json is not None:
+            raise ValueError("p4 is source, p4_json what a compiler made: give one of them")
         if (self.p4_json is None) != (self.p4_info is None):
             raise ValueError("p4_json and p4_info belong together: give both or neither")
         if self.target == "bmv2" and self.time == "virtual":

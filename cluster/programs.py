@@ -14,6 +14,8 @@ from p4reduce.cluster.errors import ClusterError
 from p4reduce.dataplane.model.errors import ProgramError
 from p4reduce.dataplane.model.loader import load_program
 from p4reduce.dataplane.model.program import Program
+from p4reduce.frontend.compile import compile_file
+from p4reduce.frontend.output import json_text
 
 LANES_HEADER: Final = "lanes"
 """the header instance that holds the lanes (p4src/headers.p4)"""
@@ -67,6 +69,16 @@ def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Files:
         raise ProgramError(f"{p4_json}: {error}") from None
     _check_info(p4_info, program.p4info, loaded)
     _check_lanes(p4_json, loaded, lanes)
+    return program
+
+
+def from_source(path: Path, lanes: int) -> P4Files:
+    """The user's own program, compiled for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``."""
+    if not path.is_file():
+        raise ProgramError(f"{path}: there is no such file")
+    found = compile_file(path, {"LANES": str(lanes)}).require()
+    program = P4Files(json=json_text(found.json or {}).encode(), p4info=found.p4info().encode(), name=str(path))
+    _check_lanes(path, load_program(found.json or {}), lanes)
     return program
 
 

@@ -22,7 +22,7 @@ app = typer.Typer(help="Plans: who adds up where, and what each link will carry.
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
 Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the tree over the topology to this file.")]
 Entries = Annotated[bool, typer.Option("--entries", help="All table entries, not only their number.")]
-WORK_FIELDS = ("model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4_json", "p4_info",
+WORK_FIELDS = ("model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
                "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale")  # fmt: skip
 EXAMPLES: Final = (
     "p4reduce plan show --plan mst --topology leaf-spine-8",

@@ -32,12 +32,13 @@ EXAMPLES: Final = (
     "p4reduce switch --grpc-addr 127.0.0.1:9559",
     "p4reduce switch --device-id 1-300 --grpc-addr 127.0.0.1:0 --json",
     "p4reduce switch prog.json --pcap-in 1=in.pcap --pcap-out 2=out.pcap --wait-signal --once",
+    "p4reduce switch prog.p4 --grpc-addr 127.0.0.1:9559",
     "p4reduce switch prog.json -i 1@veth0 -i 2@udp:192.0.2.1:5002:192.0.2.7:5002",
     "p4reduce switch --grpc-addr 0.0.0.0:9559 --tls-cert switch.crt --tls-key switch.key --tls-ca clients.crt",
 )
 
 Argument = Annotated[
-    Path | None, typer.Argument(help="p4c's JSON, to start with.", metavar="PROGRAM", show_default=False)
+    Path | None, typer.Argument(help="P4 source or p4c's JSON, to start with.", metavar="PROGRAM", show_default=False)
 ]
 ProgramFile = Annotated[Path | None, typer.Option("--program", help="The same as the argument.", show_default=False)]
 P4InfoFile = Annotated[
@@ -232,8 +233,10 @@ def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> 
     program = argument or option
     if program is None:
         if p4info is not None:
-            raise BadInput("--p4info: the program itself (p4c's JSON) is missing")
+            raise BadInput("--p4info: the program itself (P4 source or p4c's JSON) is missing")
         return None
+    if program.suffix == ".p4":
+        return _compiled(program, p4info)
     p4info = p4info or program.with_suffix(".p4info.txt")
     try:
         message = text_format.Parse(p4info.read_text("utf-8"), p4i.P4Info())
@@ -242,6 +245,22 @@ def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> 
         raise BadInput(f"{error.filename}: {error.strerror}") from None
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise BadInput(f"{p4info}: is no P4Info in text format: {error}") from None
+
+
+def _compiled(program: Path, p4info: Path | None) -> "p4r.ForwardingPipelineConfig":
+    from finsy.proto import p4i, p4r  # noqa: PLC0415  (slow to import)
+    from google.protobuf import text_format  # noqa: PLC0415
+
+    from p4reduce.frontend.compile import compile_file  # noqa: PLC0415
+    from p4reduce.frontend.output import json_text  # noqa: PLC0415
+
+    if p4info is not None:
+        raise BadInput("--p4info: P4 source has its own")
+    if not program.is_file():
+        raise BadInput(f"{program}: no such file")
+    found = compile_file(program).require()
+    message = text_format.Parse(found.p4info(), p4i.P4Info())
+    return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=json_text(found.json or {}).encode())
 
 
 def _commit(process: "SwitchProcess", ids: list[int], config: "p4r.ForwardingPipelineConfig") -> None:

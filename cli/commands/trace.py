@@ -17,11 +17,12 @@ EXAMPLES: Final = (
     "p4reduce trace --program 64 --entries leaf1.yaml --packet packets/leaf1.txt",
     "p4reduce trace prog.json --entries entries.yaml --packet capture.pcap --port 3 --json",
     "p4reduce trace prog.json --packet 020000000001020000000002080045... --only 1",
+    "p4reduce trace prog.p4 --entries entries.yaml --packet capture.pcap",
     "p4reduce trace prog.json --ir",
 )
 BUNDLED: Final = ("64", "256")
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
-Compiled = Annotated[Path | None, typer.Argument(metavar="[PROG.JSON]", help="p4c's BMv2 JSON.")]
+Compiled = Annotated[Path | None, typer.Argument(metavar="[PROGRAM]", help="P4 source, or p4c's BMv2 JSON.")]
 Bundled = Annotated[str | None, typer.Option("--program", help="The bundled program: 64 or 256 lanes.")]
 EntriesFile = Annotated[
     Path | None, typer.Option("--entries", "-e", help="YAML or JSON: table entries, multicast groups, registers.")
@@ -86,12 +87,17 @@ def _program(path: Path | None, bundled: str | None, source: Path | None) -> "tu
     from p4reduce.dataplane.model import load_program  # noqa: PLC0415  (slow to import)
 
     if (path is None) == (bundled is None):
-        raise BadInput("give a compiled program (prog.json) or --program 64 or --program 256, one of them")
+        raise BadInput("give a program (prog.p4 or prog.json) or --program 64 or --program 256, one of them")
     if bundled is not None and bundled not in BUNDLED:
         raise BadInput(f"--program {bundled}: choose one of {', '.join(BUNDLED)} (lanes)")
     if path is None:
         path = package_root() / "p4src" / "compiled" / f"p4reduce-{bundled}.json"
         return load_program(path), [package_root()]
+    if path.suffix == ".p4":
+        from p4reduce.dataplane import compile_p4  # noqa: PLC0415
+
+        roots = [source] if source is not None else [Path.cwd()]
+        return compile_p4(path), roots
     try:
         loaded = load_program(path)
     except OSError as error:

@@ -31,6 +31,7 @@ from p4reduce.frontend.types.kinds import (
     VOID,
     Bits,
     CompositeType,
+    DeclaredType,
     EnumType,
     NewType,
     StackType,
@@ -87,6 +88,11 @@ class Checker(TableChecker):
                 self.declare(item)
             case Instance():
                 self.check_instance(item)
+                if isinstance(item.type, DeclaredType) and item.type.kind in ("parser", "control"):
+                    hint = (
+                        f"Write it in the control or parser that applies it, or give it to the package: {item.type}()."
+                    )
+                    self.error(item.at, f"a {item.type.kind} cannot be instantiated at the top level", hint)
 
     # --- types
 
@@ -184,6 +190,11 @@ class Checker(TableChecker):
             kind: Type = item.ref.type
         else:
             kind = self.resolve(item.ref)
+        note = item.annotation("p4runtime_translation")
+        told = note.tokens[2] if note is not None and len(note.tokens) > 2 else ("", "", 0)
+        if note is not None and told[1] not in ("string", "bit") and told[0] != "number":
+            hint = 'Write @p4runtime_translation("URI", string), or bit<32>, or a number of bits.'
+            self.error(note.at, "@p4runtime_translation takes a URI and what the control plane sends", hint)
         if item.new and kind is not UNKNOWN:
             bare = plain(kind)
             if not isinstance(bare, Bits) and bare is not BOOL:
@@ -224,6 +235,8 @@ class Checker(TableChecker):
             seen.add(parameter.name)
             if parameter.default is not None:
                 parameter.default = self.checked(parameter.default, parameter.type, f"{parameter.name} is")
+            if parameter.direction and parameter.type is INTEGER:
+                self.error(parameter.at, f"the parameter {parameter.name!r} has no width", "Write bit<32> or int<32>.")
             if parameter.direction and self.describes_instance(parameter.type):
                 hint = "Leave the direction out."
                 self.error(parameter.at, f"{parameter.type} is an object: the parameter has no direction", hint)
@@ -327,6 +340,11 @@ class Checker(TableChecker):
                     self._transition(state.transition, names)
             self.context = ""
 
+        if "start" in names and not _ends(names):
+            self.error(
+                item.at, f"the parser {item.name!r} never comes to 'accept' or 'reject'", "End a state with one."
+            )
+
     def _transition(self, item: Transition, names: dict[str, State]) -> None:
         if item.target is not None:
             self._state_name(item.target, item.at, names)
@@ -371,6 +389,22 @@ class Checker(TableChecker):
     def _state_name(self, name: str, at: int, names: dict[str, State]) -> None:
         if name not in names and name not in ("accept", "reject"):
             self.error(at, f"there is no state {name!r}", near(name, [*names, "accept", "reject"]))
+
+
+def _ends(states: dict[str, State]) -> bool:
+    """Whether some way from ``start`` comes to an end."""
+    seen: set[str] = set()
+    stack = ["start"]
+    while stack:
+        name = stack.pop()
+        state = states.get(name)
+        if state is None or state.transition is None:
+            return True
+        if name not in seen:
+            seen.add(name)
+            stack += [case.state for case in state.transition.cases]
+            stack += [state.transition.target] if state.transition.target is not None else []
+    return False
 
 
 def always_returns(node: Any) -> bool:

@@ -40,6 +40,9 @@ class TableChecker(StatementChecker):
                     self.error(parameter.at, f"{parameter.type} cannot be the parameter of an action")
                 if parameter.default is not None:
                     parameter.default = self.checked(parameter.default, parameter.type, f"{parameter.name} is")
+                if parameter.direction and parameter.type is INTEGER:
+                    hint = "Write bit<32> or int<32>."
+                    self.error(parameter.at, f"the parameter {parameter.name!r} has no width", hint)
                 if not parameter.direction:
                     free = parameter.name
                 elif free:

@@ -21,7 +21,11 @@ def test_sources_are_those_that_were_compiled():
 def test_every_number_of_lanes_is_there_with_its_command():
     assert [program["lanes"] for program in MANIFEST["programs"]] == list(p4_build.LANES)
     for program in MANIFEST["programs"]:
-        assert program["command"] == ["p4c-bm2-ss", *p4_build.arguments_for(program["lanes"])]
+        lanes = program["lanes"]
+        commands = (["p4c-bm2-ss", *p4_build.arguments_for(lanes)], p4_build.own_command(lanes))
+        assert program["command"] in commands
+        by_p4c = program["command"][0] == "p4c-bm2-ss"
+        assert MANIFEST["compiler"].startswith("p4c " if by_p4c else "p4reduce ")
 
 
 @pytest.mark.parametrize("program", MANIFEST["programs"], ids=lambda program: f"{program['lanes']} lanes")
@@ -52,24 +56,38 @@ def test_a_changed_source_is_seen(tmp_path):
     assert p4_build.sources(tmp_path) != p4_build.sources()
 
 
-def test_neither_compiler_nor_docker(monkeypatch, tmp_path):
+def test_without_p4c_the_front_end_compiles(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(p4_build.BuildError, match=r"neither p4c-bm2-ss nor docker.*carries"):
-        p4_build.find_compiler(None)
+    (tmp_path / "p4src").mkdir()
+    for path in (ROOT / "p4src").glob("*.p4"):
+        (tmp_path / "p4src" / path.name).write_bytes(path.read_bytes())
+    manifest = p4_build.build(p4_build.find_compiler(None), tmp_path)
+    assert manifest["compiler"].startswith("p4reduce ")
+    assert [program["command"] for program in manifest["programs"]] == [p4_build.own_command(n) for n in (64, 256)]
+    for lanes in p4_build.LANES:
+        made, info = (tmp_path / name for name in p4_build.outputs(lanes))
+        assert json.loads(made.read_text())["program"] == p4_build.PROGRAM
+        assert info.read_text() == (ROOT / p4_build.outputs(lanes)[1]).read_text()
+
+
+def test_a_p4c_that_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(p4_build.BuildError, match="P4C=/nowhere/p4c"):
         p4_build.find_compiler("/nowhere/p4c")
+    with pytest.raises(p4_build.BuildError, match="there is no docker"):
+        p4_build.find_compiler("docker")
 
 
-def test_docker_is_taken_when_there_is_no_local_compiler(monkeypatch, tmp_path):
+def test_docker_is_taken_when_it_is_asked_for(monkeypatch, tmp_path):
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\necho 'Version 9.9 of docker'\n")
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    compiler = p4_build.find_compiler(None, tmp_path)
+    compiler = p4_build.find_compiler("docker", tmp_path)
     assert compiler.prefix[0] == str(docker)
     assert p4_build.IMAGE in compiler.prefix
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert compiler.version(tmp_path) == "Version 9.9 of docker"
+    assert compiler.version(tmp_path) == "p4c Version 9.9 of docker"
 
 
 def test_failed_compilation_shows_what_p4c_said(tmp_path):
