@@ -21,6 +21,7 @@ from p4reduce.cluster.poster.sensitivity import SensitivityPoint, sensitivity_po
 from p4reduce.cluster.poster.settings import SPFF, PosterSettings
 from p4reduce.cluster.poster.statistics import Point, calibrate, points
 from p4reduce.cluster.poster.swaps import SwapResult, SwapRow, SwapUnit, run_swaps, swap_units
+from p4reduce.cluster.poster.tasks import draw_tasks
 from p4reduce.cluster.poster.units import Row, Unit, UnitResult, run_unit, units_of
 from p4reduce.cluster.poster.weighing import WeightResult, WeightRow, WeightUnit, run_weights, weight_units
 from p4reduce.cluster.programs import bundled
@@ -80,6 +81,8 @@ def run_poster(
     settings: PosterSettings, *, jobs: int = 1, dask: str | None = None, progress: Progress | None = None
 ) -> PosterResult:
     """Run the experiment; the same settings give the same result on every machine, however it is spread."""
+    for scenario in settings.scenarios:  # what cannot be drawn is refused before anything is run
+        draw_tasks(scenario.build(), replace(settings, tasks=1), settings.seeds[0], max(settings.sizes))
     varied = variations(settings)
     chosen = [SelectionUnit(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
     main = units_of(settings)

@@ -73,8 +73,10 @@ class WeightResult:
 
 
 def weight_units(settings: PosterSettings) -> list[WeightUnit]:
-    """By seed; none without lambdas."""
-    return [WeightUnit(settings, seed) for seed in settings.seeds[: settings.lambda_seeds] if settings.lambdas]
+    """By seed; none without lambdas, or where the reference scenario is not run either."""
+    if not settings.lambdas or settings.calibrated_in.name != settings.reference:
+        return []
+    return [WeightUnit(settings, seed) for seed in settings.seeds[: settings.lambda_seeds]]
 
 
 def run_weights(unit: WeightUnit) -> WeightResult:
