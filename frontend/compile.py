@@ -13,6 +13,8 @@ from p4reduce.frontend.syntax.declarations import Declaration
 from p4reduce.frontend.syntax.parser import parse
 from p4reduce.frontend.syntax.preprocessor import Preprocessor
 from p4reduce.frontend.types.programs import Checker
+from p4reduce.frontend.types.validity import warn_of_invalid
+from p4reduce.frontend.types.warnings import package_blocks, warn
 
 
 @dataclass
@@ -95,6 +97,10 @@ def _compile(read: Any, name: str, defines: Mapping[str, str] | None, folders: S
         found.checker.check_program(found.declarations)
         if diagnostics.errors:
             return found
+        warn(found.declarations, diagnostics, found.sources.is_builtin)
+        blocks = package_blocks(found.declarations)
+        if blocks:
+            warn_of_invalid(blocks, diagnostics)
         found.emitter = Emitter(diagnostics, found.checker, found.sources)
         json = found.emitter.program(found.declarations, name)
         if not diagnostics.errors:

@@ -10,6 +10,7 @@ from p4reduce.frontend.lower.storage import Storage, bits_of, storage_width
 from p4reduce.frontend.lower.values import FALSE, TRUE, Json, constant
 from p4reduce.frontend.syntax.declarations import EnumMember
 from p4reduce.frontend.syntax.tree import Binary, Cast, Expression, Index, ListOf, Member, Name, Slice, Ternary, Unary
+from p4reduce.frontend.types.constness import may_be_constant
 from p4reduce.frontend.types.folding import binary, convert, unary
 from p4reduce.frontend.types.kinds import BOOL, Bits, CompositeType, EnumType, Type, TypeTable, plain
 
@@ -36,6 +37,7 @@ class LoweringBase:
         self.block = ""
         self.path = ""
         self.callees: list[Callee] = []
+        self._foldable: dict[Expression, bool] = {}
         self.enums: dict[str, list[tuple[str, int]]] = {}
 
     def type_of(self, node: Expression) -> Type:
@@ -116,6 +118,13 @@ class LoweringBase:
                 if isinstance(value, int):
                     return (value >> low.value) & ((1 << (high.value - low.value + 1)) - 1)
         return None
+
+    def may_be_known(self, node: Expression) -> bool:
+        """Whether constructor parameters may give an expression a compile-time value."""
+        found = self._foldable.get(node)
+        if found is None:
+            found = self._foldable[node] = may_be_constant(node)
+        return found
 
     def number(self, node: Expression | None, what: str, at: int) -> int:
         """A compile-time number, or a fault."""

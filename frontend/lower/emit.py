@@ -301,7 +301,8 @@ class Emitter(ChecksumLowering):
         if target is None:
             width = instance.type.arguments[0]
             target = self.temporary(width).target()
-        meters.append({**item, "binding": instance.extra["binding"], "result_target": target["value"]})
+        size, table = instance.extra["size"], instance.extra["binding"]
+        meters.append({**item, "size": size, "binding": table, "result_target": target["value"]})
 
     def _register(self, instance: Instance, number: int) -> Json:
         element = instance.type.arguments[0]

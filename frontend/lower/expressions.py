@@ -59,7 +59,9 @@ class ExpressionLowering(OperatorLowering):
     def place(self, node: Expression) -> Place:
         """Where an expression's value is, or what it is; steps that it needs go before."""
         kind = self.type_of(node)
-        value = self.evaluate(node) if not node.effects else node.value
+        value = node.value
+        if value is None and not node.effects and self.may_be_known(node):
+            value = self.evaluate(node)
         if value is not None:
             return self._constant_place(value, kind)
         match node:

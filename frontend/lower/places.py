@@ -145,11 +145,6 @@ class ChosenField(Place):
 
     def target(self) -> Json:
         """As what is assigned to."""
-        if self.header.last is not None:
-            stack, member = self.header.last
-            if member is None:
-                return {"type": "stack_field", "value": [stack, self.name]}
-            return {"type": "union_stack_field", "value": [stack, member, self.name]}
         number = self.header.like.layout["$order$"].index(self.name)
         return operation("access_field", self.header.data, number)
 
@@ -157,6 +152,15 @@ class ChosenField(Place):
         """See Place."""
         found = self.target()
         return operation("d2b", None, found) if self.type is BOOL else found
+
+    def key(self) -> Json | None:
+        """As a key of a select: BMv2 knows a field of a stack's last element there, and nowhere else."""
+        if self.header.last is None:
+            return None
+        stack, member = self.header.last
+        if member is None:
+            return {"type": "stack_field", "value": [stack, self.name]}
+        return {"type": "union_stack_field", "value": [stack, member, self.name]}
 
 
 @dataclass(slots=True, eq=False)

@@ -221,8 +221,9 @@ class Programs(TableLowering):
         """A key of a select: a field, or a copy of what it is."""
         if isinstance(place, FieldPlace):
             return place.target()
-        if isinstance(place, ChosenField) and place.header.last is not None:
-            return place.target()
+        last = place.key() if isinstance(place, ChosenField) else None
+        if last is not None:
+            return last
         copy = self.temporary(place.type, "key")
         data = data_of(place)
         self.assign(copy, Value(BOOL if place.type is BOOL else place.type, place.json()), node)

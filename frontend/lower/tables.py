@@ -345,6 +345,7 @@ class TableLowering(StatementLowering):
                 table.declaration.at, f"{instance.name!r} is attached to two tables: {before} and this one"
             )
         instance.extra["binding"] = table.name
+        instance.extra["size"] = (table.json or {}).get("max_size")
         self.note_direct(instance)
 
     def note_direct(self, instance: Instance) -> None:

@@ -51,7 +51,8 @@ RESERVED: Final = frozenset(
 DEEPEST: Final = 200
 """Nesting of brackets and blocks that is still read."""
 
-_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+_CLOSING: Final = frozenset("([{")
+_CLOSED: Final = frozenset(")]}")
 
 
 class TokenStream:
@@ -63,6 +64,7 @@ class TokenStream:
         self.at = 0
         self.diagnostics = diagnostics
         self.depth = 0
+        self._closing: dict[int, int] | None = None
 
     @property
     def text(self) -> str:
@@ -158,21 +160,21 @@ class TokenStream:
 
     def matching(self, at: int) -> int:
         """The index of the bracket that closes the one at ``at``; that of the end if there is none."""
-        depth = 0
-        tokens = self.tokens
-        while at < len(tokens):
-            kind, text, _ = tokens[at]
+        if self._closing is None:
+            self._closing = self._brackets()
+        return self._closing.get(at, len(self.tokens) - 1)
+
+    def _brackets(self) -> dict[int, int]:
+        """The index of the closing bracket of each opening one."""
+        found: dict[int, int] = {}
+        opened: list[int] = []
+        for at, (kind, text, _) in enumerate(self.tokens):
             if kind == SIGN:
-                if text in "([{":
-                    depth += 1
-                elif text in ")]}":
-                    depth -= 1
-                    if depth == 0:
-                        return at
-            elif kind == END:
-                return at
-            at += 1
-        return len(tokens) - 1
+                if text in _CLOSING:
+                    opened.append(at)
+                elif text in _CLOSED and opened:
+                    found[opened.pop()] = at
+        return found
 
     def skip_statement(self) -> None:
         """Goes behind the next ``;`` or block, or before the ``}`` of the block around it, after an error."""

@@ -23,8 +23,9 @@ HASH: Final = "hash"
 
 _MASTER: Final = re.compile(
     r"""
+    [ \t\r\f\v]*(?:
       (?P<name>[A-Za-z_]\w*)
-    | (?P<space>[ \t\r\f\v]+|//[^\n]*(?:\\\n[^\n]*)*|\\\r?\n)
+    | (?P<space>//[^\n]*(?:\\\n[^\n]*)*|\\\r?\n)
     | (?P<comment>/\*.*?\*/)
     | (?P<newline>\n)
     | (?P<sign>\.\.\.|&&&|\|\+\||\|-\||<<=|>>=|\+\+|\.\.|<<|>>|&&|\|\||==|!=|<=|>=|[-+*/%&|^]=
@@ -32,9 +33,12 @@ _MASTER: Final = re.compile(
     | (?P<number>\d\w*)
     | (?P<string>"(?:[^"\\\n]|\\.)*")
     | (?P<hash>\#\#?)
+    | (?P<end>\Z)
+    )
     """,
     re.VERBOSE | re.DOTALL,
 )
+_LEFT_OUT: Final = frozenset({"space", "comment", "end"})
 
 
 def lines_of(text: str, file: int) -> list[list[Token]]:
@@ -53,6 +57,7 @@ def lines_of(text: str, file: int) -> list[list[Token]]:
     while at < end:
         match = scan(text, at)
         if match is None:
+            at += len(text[at:]) - len(text[at:].lstrip(" \t\r\f\v"))
             if text.startswith("/*", at):
                 raise SourceFault(base + at - begin, "this comment has no end", "Close it with */.")
             add((OTHER, text[at], base + at - begin))
@@ -67,13 +72,14 @@ def lines_of(text: str, file: int) -> list[list[Token]]:
                 add = line.append
             base += step
             begin = following
-        elif kind in {"space", "comment"}:
+        elif kind in _LEFT_OUT:
             count = text.count("\n", at, following)
             if count:
                 base += count * step
                 begin = text.rfind("\n", at, following) + 1
         else:
-            add((kind, match.group(), base + at - begin))  # type: ignore[arg-type]
+            word = match[kind]  # type: ignore[index]
+            add((kind, word, base + following - len(word) - begin))  # type: ignore[arg-type]
         at = following
     if line:
         lines.append(line)

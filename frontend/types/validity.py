@@ -1,0 +1,212 @@
+"""Warnings for headers that are read where they may be invalid (specification, section 8.17).
+
+Headers are followed through the parser's states, and in controls through ``if``, ``isValid()`` and ``setValid()``. A
+header is known to be valid where it is so on every way; said is only what is invalid on some way from the parser on.
+"""
+
+from typing import Any
+
+from p4reduce.frontend.diagnostics import Diagnostics
+from p4reduce.frontend.syntax.declarations import Action, Program, State, Variable
+from p4reduce.frontend.syntax.tree import (
+    Assign,
+    Binary,
+    Block,
+    Call,
+    CallStatement,
+    Exit,
+    Expression,
+    If,
+    Member,
+    Name,
+    Return,
+    Slice,
+    Switch,
+    Unary,
+)
+from p4reduce.frontend.types.kinds import is_header, plain
+from p4reduce.frontend.types.warnings import FOUND_OUT, nodes
+
+Valid = frozenset[str]
+
+
+class Validity:
+    """Follows the validity of the headers of a program whose blocks name them by their own parameters."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        self.headers: Any = None
+        self.said: set[str] = set()
+
+    def after_parser(self, parser: Program) -> Valid | None:
+        """Headers that are valid on every way to ``accept``; None where that is not followed."""
+        self.headers = parser.parameters[1]
+        states = {state.name: state for state in parser.states}
+        known: dict[str, Valid] = {"start": frozenset()}
+        work = ["start"]
+        ends: list[Valid] = []
+        steps = 0
+        while work:
+            steps += 1
+            if steps > 2000:
+                return None
+            state = states.get(work.pop())
+            if state is None:
+                continue
+            here = self._state(state, known[state.name])
+            if here is None:
+                return None
+            targets = [c.state for c in state.transition.cases] if state.transition is not None else []
+            if state.transition is not None and state.transition.target is not None:
+                targets.append(state.transition.target)
+            for name in targets:
+                if name == "accept":
+                    ends.append(here)
+                elif name in states:
+                    before = known.get(name)
+                    after = here if before is None else before & here
+                    if after != before:
+                        known[name] = after
+                        work.append(name)
+        return frozenset.intersection(*ends) if ends else None
+
+    def _state(self, state: State, valid: Valid) -> Valid | None:
+        for item in state.items:
+            if not isinstance(item, CallStatement | Assign | Variable):
+                return None
+            if isinstance(item, CallStatement):
+                if isinstance(item.call.target, Program):
+                    return None
+                valid = self._effect(item.call, valid)
+        return valid
+
+    def control(self, program: Program, valid: Valid) -> None:
+        """Reads in a control's apply block, beginning with what is valid before it."""
+        self.headers = program.parameters[0] if program.parameters else None
+        if program.body is not None:
+            self._statement(program.body, valid)
+
+    def _header(self, node: Expression | None) -> str | None:
+        """``ethernet`` of ``hdr.ethernet``."""
+        if isinstance(node, Member) and isinstance(node.base, Name) and node.base.target is self.headers:
+            kind = plain(node.type) if node.type is not None else None
+            return node.name if kind is not None and is_header(kind) else None
+        return None
+
+    # --- statements: what is valid behind them, None where nothing comes behind
+
+    def _statement(self, item: Any, valid: Valid | None) -> Valid | None:
+        if valid is None:
+            return None
+        match item:
+            case Block():
+                for inner in item.items:
+                    valid = self._statement(inner, valid)
+                return valid
+            case If():
+                self._reads(item.condition, valid)
+                yes = self._statement(item.yes, valid | self._told(item.condition, True))
+                otherwise = valid | self._told(item.condition, False)
+                no = self._statement(item.no, otherwise) if item.no is not None else otherwise
+                return yes & no if yes is not None and no is not None else no if yes is None else yes
+            case Assign():
+                self._reads(item.right, valid)
+                header = self._header(item.left)
+                return valid | {header} if header is not None else valid
+            case CallStatement():
+                self._reads(item.call, valid)
+                return self._effect(item.call, valid)
+            case Return() | Exit():
+                return None
+            case Switch():
+                return self._unknown(item, valid)
+            case Variable():
+                if item.initial is not None:
+                    self._reads(item.initial, valid)
+        return valid
+
+    def _unknown(self, node: Any, valid: Valid) -> Valid:
+        """What may have become valid or not in code that is not followed is taken to be valid."""
+        changed = set()
+        for inner in nodes(node):
+            if isinstance(inner, Member) and self._header(inner) is not None:
+                changed.add(inner.name)
+        return valid | changed
+
+    def _effect(self, call: Call, valid: Valid) -> Valid:
+        callee = call.callee
+        if isinstance(callee, Member) and callee.name in ("setValid", "setInvalid"):
+            header = self._header(callee.base)
+            if header is not None:
+                return valid | {header} if callee.name == "setValid" else valid - {header}
+            return valid
+        if isinstance(callee, Member) and callee.name == "extract" and call.bound:
+            header = self._header(call.bound[0])
+            return valid | {header} if header is not None else valid
+        target = call.target
+        if isinstance(target, Action):
+            return self._unknown(target.body, valid)
+        if isinstance(target, str) or target is None:
+            return valid
+        actions = getattr(target, "actions", None)
+        if actions is not None:
+            for ref in actions:
+                if ref.target is not None:
+                    valid = self._unknown(ref.target.body, valid)
+            return valid
+        if any(isinstance(v, Name) and v.target is self.headers for v in call.bound if v is not None):
+            # A control that gets all headers: it may make any of them valid.
+            kind = plain(self.headers.type)
+            return frozenset(getattr(kind, "fields", {}))
+        return valid
+
+    def _told(self, condition: Expression, truth: bool) -> Valid:
+        """What is valid where a condition holds, or does not."""
+        match condition:
+            case Unary(operator="!", operand=operand):
+                return self._told(operand, not truth)
+            case Binary(operator="&&", left=left, right=right) if truth:
+                return self._told(left, True) | self._told(right, True)
+            case Binary(operator="||", left=left, right=right) if not truth:
+                return self._told(left, False) | self._told(right, False)
+            case Call(callee=Member(name="isValid", base=base)) if truth:
+                header = self._header(base)
+                return frozenset({header}) if header is not None else frozenset()
+        return frozenset()
+
+    def _reads(self, node: Expression, valid: Valid) -> None:
+        """Warns of fields of headers that are not known to be valid."""
+        if isinstance(node, Binary) and node.operator in ("&&", "||"):
+            self._reads(node.left, valid)
+            self._reads(node.right, valid | self._told(node.left, node.operator == "&&"))
+            return
+        if isinstance(node, Call) and isinstance(node.target, str):
+            return  # isValid, setValid and their kin
+        if isinstance(node, Member):
+            header = self._header(node.base)
+            if header is not None and header not in valid and header not in self.said:
+                self.said.add(header)
+                hint = f"Put it into if (….{header}.isValid()) {{ … }}, or look at the parser: not every packet has it."
+                self.diagnostics.warning(node.at, f"the header {header!r} may be invalid here", hint)
+            if header is not None:
+                return
+        for name in node.__dataclass_fields__:
+            if name in FOUND_OUT:
+                continue
+            inner = getattr(node, name)
+            for part in inner if isinstance(inner, list) else (inner,):
+                value = getattr(part, "value", None) if type(part).__name__ == "Argument" else part
+                if isinstance(value, Expression) and not isinstance(value, Slice):
+                    self._reads(value, valid)
+                elif isinstance(value, Slice):
+                    self._reads(value.base, valid)
+
+
+def warn_of_invalid(blocks: list[Program], diagnostics: Diagnostics) -> None:
+    """Warns of reads in ingress of headers that the parser does not always extract."""
+    if len(blocks[0].parameters) < 2:
+        return
+    validity = Validity(diagnostics)
+    valid = validity.after_parser(blocks[0])
+    if valid is not None:
+        validity.control(blocks[2], valid)
