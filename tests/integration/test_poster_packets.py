@@ -12,7 +12,11 @@ from p4reduce.cluster.poster.tasks import draw_tasks
 from p4reduce.cluster.poster.units import FINISHED, Unit, decide_all, run_unit
 from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans.mst import mst
+from p4reduce.control_plane.scheduling.deciding import decide_trees
 from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.scheduling.view import View
+from p4reduce.control_plane.scheduling.weights import Weights
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
 LOADED = Scenario("loaded", RACKS.topology, load=0.3)
@@ -25,6 +29,12 @@ TREES = ("spff-ina", "spt", "overlay-mst", "steiner", "exact")
 def unit(scenario=RACKS, **changes):
     settings = replace(SETTINGS, scenarios=(scenario,))
     return Unit(settings, scenario, 0, settings.sizes, settings.policies, **changes)
+
+
+def terminals_only(task, topology):
+    """A tree that aggregates in racks only: another one than that of any policy."""
+    view = View(task, NetworkState(topology), 64)
+    return decide_trees("mst", view, mst, view.words(Weights()))
 
 
 def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_bound():
@@ -75,7 +85,7 @@ def test_two_trees_push_first_and_pull_then():
     topology = RACKS.build()
     (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
     one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
-    other = POLICIES["overlay-mst"](task, NetworkState(topology), lanes=64)
+    other = terminals_only(task, topology)
     both = replace(one, broadcast=other.broadcast)
     assert not both.together
     with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
@@ -92,7 +102,7 @@ def test_two_trees_on_long_links_share_the_slots_of_a_switch():
     topology = Scenario("far", f"{RACKS.topology},delay=1ms").build()
     (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
     one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
-    other = POLICIES["overlay-mst"](task, NetworkState(topology), lanes=64)
+    other = terminals_only(task, topology)
     with TaskNetwork(topology, bundled(64), elements=64 * 2500, lanes=64) as network:
         (apart,) = network.run([replace(one, broadcast=other.broadcast)])
     assert apart.differences == ()
@@ -151,7 +161,7 @@ def test_a_task_with_two_trees_among_those_that_begin_at_once():
     topology = RACKS.build()
     first, second = draw_tasks(topology, replace(SETTINGS, tasks=2), 0, 6)
     one = POLICIES["steiner"](first, NetworkState(topology), lanes=64)
-    other = POLICIES["overlay-mst"](first, NetworkState(topology), lanes=64)
+    other = terminals_only(first, topology)
     decisions = [replace(one, broadcast=other.broadcast), POLICIES["spff"](second, NetworkState(topology), lanes=64)]
     with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
         _, measured = network.run_at_once(decisions)

@@ -7,6 +7,8 @@ import pytest
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
+from p4reduce.control_plane.plans.exact import solve
+from p4reduce.control_plane.plans.mst import mst, mst_shared
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import (
     POLICIES,
@@ -19,7 +21,9 @@ from p4reduce.control_plane.scheduling import (
     policy_named,
     register_policy,
 )
+from p4reduce.control_plane.scheduling.admission import explicit
 from p4reduce.control_plane.scheduling.policies.exact import optimum
+from p4reduce.control_plane.scheduling.view import View, problem_of
 from p4reduce.topologies import TopologyBuilder, leaf_spine, load, with_capable
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
@@ -225,3 +229,24 @@ def test_pruning_a_spanning_tree_of_the_whole_network_is_worse_than_the_fixed_sc
     # A star pays for the hosts' links once for every worker, a tree once for every host.
     assert flexible < fixed
     assert pruned - 2 * 4 * 20 > fixed - 2 * 6 * 20
+
+
+@pytest.mark.parametrize(
+    ("network", "workers", "before", "most"), [("fat-tree:k=4", 6, 1.2, 1.05), ("germany50", 9, 1.05, 1.06)]
+)
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_edge_that_the_overlay_uses_already_costs_nothing_more(network, workers, before, most, loaded):
+    """Each edge of the metric closure paid for on its own was at 1.4 to 1.7 of the optimum in a fat-tree."""
+    topology = load(network)
+    state = asymmetric(topology, most=0.5) if loaded else NetworkState(topology)
+    spent = dict.fromkeys(("closure", "overlay-mst", "exact"), 0)
+    for task in drawn(topology, workers, 6):
+        view = View(task, state, 256)
+        upload = problem_of(view, view.words(Weights()), "upload")
+        trees = {"closure": mst(upload), "overlay-mst": mst_shared(upload), "exact": solve(upload).layout}
+        costs = {name: weight(state, task, explicit(upload, tree), "upload") for name, tree in trees.items()}
+        assert costs["exact"] <= costs["overlay-mst"] <= costs["closure"]
+        for name, cost in costs.items():
+            spent[name] += cost
+    assert spent["overlay-mst"] <= most * spent["exact"]
+    assert before * spent["exact"] <= spent["closure"]
