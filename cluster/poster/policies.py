@@ -1,6 +1,7 @@
 """What the experiment adds to the scheduler's policies: the tree's routes without aggregation."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import networkx as nx
@@ -26,13 +27,13 @@ def mst_routes(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision
     way of a local model is the shortest one within the tree's links. Not admitted by residual bandwidth: the
     fixed scheduler's reservations would not fit on few links either.
     """
-    chosen = POLICIES["overlay-mst"](task, state, lanes=lanes)
+    chosen = POLICIES["overlay-mst"](replace(task, aggregation="switches"), state, lanes=lanes)
     up, down = (_within(layout, task) for layout in (chosen.upload, chosen.broadcast))
     star = StarLayout(up | {pair: path for pair, path in down.items() if pair[0] == task.server})
     demand: dict[Hop, int] = {}
     for direction in ("upload", "broadcast"):
         for hop, times in copies(task, state.topology, star, direction).items():
-            demand[hop] = demand.get(hop, 0) + times * task.demand_bps
+            demand[hop] = demand.get(hop, 0) + times * task.reserved_bps
     return Decision("mst-routes", task, star, star, demand)
 
 

@@ -21,6 +21,7 @@ from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
 from p4reduce.safe_yaml import one_line
+from p4reduce.topologies import format_rate
 
 
 @dataclass(frozen=True)
@@ -75,23 +76,34 @@ class Installer:
             ],
         )
 
-    def propose_next(self, decision: Decision, rows: Sequence[PlanRow], state: NetworkState) -> list[Proposal]:
+    def propose_next(
+        self, decision: Decision, rows: Sequence[PlanRow], state: NetworkState, *, must: bool
+    ) -> list[Proposal]:
         """Plans for the next epochs of a task's jobs, with as many slots as they have: windows cannot change.
 
         A job that does both directions keeps doing both, on that tree of the two in which less bandwidth is missing.
-        ``state`` is the network without the task.
+        ``state`` is the network without the task. `PlanError` where bandwidth is missing, unless it ``must`` go on
+        another tree.
         """
         requests = plan_requests(decision, job=0, lanes=self.options.lanes)
 
-        def missing(request: PlanRequest) -> int:
+        def missing(request: PlanRequest) -> dict[Hop, int]:
             demand = self._demand(decision, "both", request)
-            return sum(max(0, bps - state.residual_bps(hop)) for hop, bps in demand.items())
+            return {hop: bps - left for hop, bps in demand.items() if bps > (left := state.residual_bps(hop))}
 
         wanted: list[tuple[Role, PlanRequest]] = []
         for row in rows:
             old = self.plan_of(row)
             choices = {"upload": requests[:1], "broadcast": requests[-1:], "both": requests}[row.role]
-            request = min(choices, key=missing)
+            request = min(choices, key=lambda choice: sum(missing(choice).values()))
+            if row.role == "both" and not must and (short := missing(request)):
+                (node, port), bps = next(iter(short.items()))
+                left = state.residual_bps((node, port))
+                raise PlanError(
+                    f"task {decision.task.name}: one tree for both directions: link {node} -> "
+                    f"{self.controller.topology.neighbour(node, port)} has {format_rate(left)}b/s left, "
+                    f"{format_rate(left + bps)}b/s are needed"
+                )
             window = old.slots // 2 if old.in_network else old.window
             epoch = self.store.next_epoch(row.job)
             wanted.append((row.role, replace(request, job=row.job, epoch=epoch, window=window)))
@@ -110,10 +122,10 @@ class Installer:
 
     def _demand(self, decision: Decision, role: Role, request: PlanRequest) -> dict[Hop, int]:
         task, found = decision.task, dict[Hop, int]()
-        if task.demand_bps and request.layout is not None:
+        if task.reserved_bps and request.layout is not None:
             for direction in ("upload", "broadcast") if role == "both" else (role,):
                 for hop, times in copies(task, self.controller.topology, request.layout, direction).items():
-                    found[hop] = found.get(hop, 0) + times * task.demand_bps
+                    found[hop] = found.get(hop, 0) + times * task.reserved_bps
         return found
 
     def withdraw(self, proposals: Sequence[Proposal]) -> None:

@@ -154,16 +154,16 @@ def tight_links(problem: TaskProblem, layout: TreeLayout) -> dict[Hop, int]:
     Decisions reserve the sum of both directions (:func:`~p4reduce.control_plane.scheduling.consumption.decision_of`).
     """
     task, state = problem.view.task, problem.view.state
-    if not task.demand_bps:
+    if not task.reserved_bps:
         return {}
     needed = Counter(copies(task, problem.topology, layout, "broadcast" if problem.turned else "upload"))
     if problem.both:
         needed.update(copies(task, problem.topology, layout, "broadcast"))
     needed.update({hop: problem.taken[hop] for hop in needed.keys() & problem.taken.keys()})
     return {
-        hop: times * task.demand_bps
+        hop: times * task.reserved_bps
         for hop, times in needed.items()
-        if state.residual_bps(hop) < times * task.demand_bps
+        if state.residual_bps(hop) < times * task.reserved_bps
     }
 
 

@@ -44,7 +44,7 @@ def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> D
     """The decision for these layouts, with what it reserves: no bandwidth for a task without a demand."""
     task, topology = view.task, view.state.topology
     demand: Counter[Hop] = Counter()
-    if task.demand_bps:
+    if task.reserved_bps:
         demand.update(copies(task, topology, upload, "upload"))
         demand.update(copies(task, topology, broadcast, "broadcast"))
     slots = Counter(slots_of(view, upload))
@@ -55,7 +55,7 @@ def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> D
         task,
         upload,
         broadcast,
-        {hop: times * task.demand_bps for hop, times in demand.items()},
+        {hop: times * task.reserved_bps for hop, times in demand.items()},
         dict(slots),
         most_slots(view, upload, broadcast),
     )

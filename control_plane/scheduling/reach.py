@@ -21,7 +21,7 @@ def check_reach(problem: TaskProblem) -> None:
                 ends = hop[0], problem.topology.neighbour(*hop)
                 a, b = ends[::-1] if problem.turned else ends
                 taken = problem.taken.get((a, problem.topology.port(a, b)), 0)
-                view.check_link(a, b, max(1, (1 + taken) * view.task.demand_bps))
+                view.check_link(a, b, max(1, (1 + taken) * view.task.reserved_bps))
             raise Rejection(f"task {view.task.name}: no way from {worker} to {view.task.server} is left")
 
 

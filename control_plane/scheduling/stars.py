@@ -57,7 +57,7 @@ class _FirstFit:
 
     def __init__(self, view: View, direction: Direction, left: Ints, *, ecmp: bool) -> None:
         self._view, self._direction, self._ecmp, self._left = view, direction, ecmp, left
-        self._problem = problem_of(view, hop_words(view.graph, left, view.task.demand_bps), direction)
+        self._problem = problem_of(view, hop_words(view.graph, left, view.task.reserved_bps), direction)
         self._onward: dict[int, int] = {}
         self._routes: Routes | None = None
 
@@ -75,8 +75,8 @@ class _FirstFit:
             arc = int(arcs[at])
             self._onward[at] = arc
             taken = self._of_frames(arc)
-            self._left[taken] -= task.demand_bps
-            if self._left[taken] < max(1, task.demand_bps):
+            self._left[taken] -= task.reserved_bps
+            if self._left[taken] < max(1, task.reserved_bps):
                 self._routes = None
         return path
 
@@ -93,7 +93,7 @@ class _FirstFit:
             if self._ecmp:
                 words[:, 1] = _hashes(f"{self._view.task.name}>{'' if upload else worker}", len(words))
             left = self._left if upload else self._left[graph.reverse]
-            words[left < max(1, self._view.task.demand_bps), 0] = -1
+            words[left < max(1, self._view.task.reserved_bps), 0] = -1
             if upload:
                 for at, arc in self._onward.items():
                     others = np.arange(graph.starts[at], graph.starts[at + 1])
@@ -104,7 +104,7 @@ class _FirstFit:
     def _rejection(self, worker: str) -> Rejection:
         task, upload = self._view.task, self._direction == "upload"
         whole = problem_of(
-            self._view, hop_words(self._view.graph, self._view.residual_bps, task.demand_bps), self._direction
+            self._view, hop_words(self._view.graph, self._view.residual_bps, task.reserved_bps), self._direction
         )
         check_reach(whole)
         path = whole.paths.path(worker, task.server)
@@ -113,7 +113,7 @@ class _FirstFit:
         names = f"{a} -> {b}" if upload else f"{b} -> {a}"
         return Rejection(
             f"task {task.name}: link {names} has {format_rate(int(self._left[arc]))}b/s left beside the task's other "
-            f"shares, {format_rate(task.demand_bps)}b/s are needed for {worker}"
+            f"shares, {format_rate(task.reserved_bps)}b/s are needed for {worker}"
         )
 
     def _arc(self, a: str, b: str) -> int:

@@ -17,6 +17,8 @@ MAX_NAME: Final = 128
 
 Aggregation = Literal["switches", "hosts"]
 """who adds up the models of a task"""
+Reservation = Literal["peak", "mean"]
+"""what is reserved for a task: its demand, or what it takes on average while it trains and communicates"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Task:
         Queue of its packets, 0..7; None: the program's default.
     aggregation : 'switches', 'hosts' or None
         Who may add up; None: whoever the policy chooses. (The hosts of a running task cannot change between the two.)
+    reservation : 'peak' or 'mean'
+        Whether links keep the demand for it all the time, or its mean use (:attr:`reserved_bps`).
     """
 
     name: str
@@ -60,6 +64,7 @@ class Task:
     deadline_ps: int | None = None
     priority: int | None = None
     aggregation: Aggregation | None = None
+    reservation: Reservation = "peak"
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -98,3 +103,18 @@ class Task:
             raise PlanError(
                 f"task {self.name}: aggregation: {short(self.aggregation)} is neither 'switches' nor 'hosts'"
             )
+        if self.reservation not in ("peak", "mean"):
+            raise PlanError(f"task {self.name}: reservation: {short(self.reservation)} is neither 'peak' nor 'mean'")
+
+    @property
+    def reserved_bps(self) -> int:
+        """What a link keeps for each copy of the model that crosses it, bit/s: the demand, or its mean over a round.
+
+        A round trains for T and then sends a model of S bits with the demand d, which takes C = S / d: its mean use is
+        d * C / (T + C), rounded up. Upload and broadcast may follow each other, which makes rounds longer and the mean
+        smaller; that is not counted on.
+        """
+        if self.reservation == "peak" or not self.demand_bps:
+            return self.demand_bps
+        model = 32 * self.elements * 10**12
+        return -(-self.demand_bps * model // (self.training_ps * self.demand_bps + model))

@@ -60,18 +60,18 @@ class View:
     def rate_bps(self) -> int:
         """b of the weights: the demand; of a task that reserves nothing, the rate of its slowest host."""
         hosts = (self.task.server, *self.task.workers)
-        return self.task.demand_bps or min(self.state.topology.link_at(host, 1).rate_bps for host in hosts)
+        return self.task.reserved_bps or min(self.state.topology.link_at(host, 1).rate_bps for host in hosts)
 
     def words(self, weights: Weights) -> Ints:
         """The poster's weights of all arcs in the direction of frames, int64 (m, 3)."""
-        return weights.words(self.graph, self.residual_bps, self.rate_bps, self.task.demand_bps)
+        return weights.words(self.graph, self.residual_bps, self.rate_bps, self.task.reserved_bps)
 
     def check_hosts(self, copies: int = 1) -> None:
         """Raise `Rejection` when a host's link has too little left; the server's carries so many copies."""
         topology = self.state.topology
         for host in (self.task.server, *self.task.workers):
             switch = topology.neighbours(host)[0]
-            needed = max(1, self.task.demand_bps * (copies if host == self.task.server else 1))
+            needed = max(1, self.task.reserved_bps * (copies if host == self.task.server else 1))
             for a, b in ((host, switch), (switch, host)):
                 self.check_link(a, b, needed)
 
@@ -161,10 +161,10 @@ class TaskProblem(Problem):
     @property
     def room(self) -> Ints | None:
         """How many copies of the task's frames fit on every arc, towards the server; None: any number."""
-        if not self.view.task.demand_bps:
+        if not self.view.task.reserved_bps:
             return None
         graph = self.view.graph
-        left = self.view.residual_bps // self.view.task.demand_bps - graph.by_arc(self.taken)
+        left = self.view.residual_bps // self.view.task.reserved_bps - graph.by_arc(self.taken)
         return left[graph.reverse] if self.turned else left
 
     def beside(self, taken: Mapping[Hop, int], slots: Mapping[str, int]) -> "TaskProblem":

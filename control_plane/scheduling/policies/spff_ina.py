@@ -13,4 +13,4 @@ from p4reduce.control_plane.scheduling.weights import hop_words
 def spff_ina(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
     """What aggregation alone gains: fewest links, then least delay; links without room for one copy are left out."""
     view = View(task, state, lanes)
-    return decide_trees("spff-ina", view, spt, hop_words(view.graph, view.residual_bps, task.demand_bps))
+    return decide_trees("spff-ina", view, spt, hop_words(view.graph, view.residual_bps, task.reserved_bps))
