@@ -98,7 +98,8 @@ class Rescheduler:
         state = self._state(row.name)
         try:
             decision = self._policy(_as_it_runs(row, olds), state, lanes=self._installer.options.lanes)
-            proposals = self._installer.propose_next(decision, rows, state)
+            must = cause is not None and cause.must
+            proposals = self._installer.propose_next(decision, rows, state, must=must)
         except (StoreError, sqlite3.Error):
             raise
         except Exception as error:  # a policy's fault costs the task only where its tree has to go

@@ -1,0 +1,101 @@
+"""Trees that a running task is offered: no link is promised more than it has."""
+
+import pytest
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator.installer import Installer
+from p4reduce.control_plane.orchestrator.options import Options
+from p4reduce.control_plane.orchestrator.plan_json import plan_to_json
+from p4reduce.control_plane.orchestrator.states import Phase
+from p4reduce.control_plane.orchestrator.store import PlanRow
+from p4reduce.control_plane.plans import make_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named
+from p4reduce.topologies import TopologyBuilder
+
+GIGA = 10**9
+TASK = Task("t", "g", ("w1", "w2"), 1000, demand_bps=2 * GIGA)
+
+
+class Switches:
+    """Plans without switches."""
+
+    installed = ()
+
+    def __init__(self, topology):
+        self.topology, self._resources = topology, Resources()
+
+    def plan(self, request):
+        return make_plan(self.topology, request, self._resources)
+
+
+class Keys:
+    """A database that only counts epochs."""
+
+    def next_epoch(self, job):
+        return 1
+
+
+def square():
+    """G behind s1, two workers behind s4; s2 and s3 are two ways between, of equal length."""
+    builder = TopologyBuilder("square")
+    for number in range(1, 5):
+        builder.switch(f"s{number}")
+    for host, switch in (("g", "s1"), ("w1", "s4"), ("w2", "s4")):
+        builder.host(host)
+        builder.link(host, switch, "10G", "1us")
+    for a, b in (("s1", "s2"), ("s1", "s3"), ("s2", "s4"), ("s3", "s4")):
+        builder.link(a, b, "10G", "1us")
+    return builder.build()
+
+
+def running(topology):
+    """A task that does both directions in one job, and who may offer it other trees."""
+    switches = Switches(topology)
+    decision = policy_named("steiner")(TASK, NetworkState(topology))
+    (request,) = plan_requests(decision, job=1)
+    plan = switches.plan(request)
+    row = PlanRow(
+        generation=plan.generation,
+        task=TASK.name,
+        role="both",
+        job=1,
+        epoch=0,
+        phase=Phase.ACTIVE,
+        demand_bps=decision.demand_bps,
+        plan=plan_to_json(plan),
+    )
+    return Installer(Keys(), switches, None, lambda step: None, Options()), row
+
+
+def busy(topology, *ways):
+    return NetworkState(topology, background_bps={(a, topology.port(a, b)): 9 * GIGA for a, b in ways})
+
+
+def over_booked(topology, proposals, state):
+    demand = [item for one in proposals for item in one.demand_bps.items()]
+    return [hop for hop, bps in demand if bps > state.residual_bps(hop)]
+
+
+def test_a_job_of_both_directions_takes_no_tree_that_one_direction_does_not_fit_on():
+    """The policy answers with two trees, up by s3 and down by s2; on either of them the other direction has no room."""
+    topology = square()
+    installer, row = running(topology)
+    state = busy(topology, ("s4", "s2"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"))
+    decision = policy_named("steiner")(TASK, state)
+    assert not decision.together
+    with pytest.raises(PlanError, match=r"task t: one tree for both directions: link s\d -> s\d has 1Gb/s left"):
+        installer.propose_next(decision, [row], state, must=False)
+    # A task whose own tree is gone has no better choice.
+    (proposal,) = installer.propose_next(decision, [row], state, must=True)
+    assert over_booked(topology, [proposal], state)
+
+
+def test_a_job_of_both_directions_takes_the_tree_that_fits():
+    topology = square()
+    installer, row = running(topology)
+    state = busy(topology, ("s4", "s2"))
+    decision = policy_named("steiner")(TASK, state)
+    (proposal,) = installer.propose_next(decision, [row], state, must=False)
+    assert over_booked(topology, [proposal], state) == []
+    assert any("s3" in path for path in proposal.plan.paths.values())
