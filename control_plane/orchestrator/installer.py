@@ -6,7 +6,7 @@ from typing import Any
 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import plan_entries
-from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Executor, Order, Role
 from p4reduce.control_plane.orchestrator.inventory import Inventory

@@ -32,7 +32,7 @@ def admitted(name, topology, tasks, state):
 
 @pytest.mark.parametrize(
     ("training_ps", "share"),
-    [(0, 1), (2 * 10**9, Fraction(1, 2)), (6 * 10**9, Fraction(1, 4)), (MAX_PS, 0), (1, 1)],
+    [(0, 1), (2 * 10**9, Fraction(1, 2)), (6 * 10**9, Fraction(1, 4)), (MAX_PS, Fraction(2, 10**8)), (1, 1)],
 )
 def test_mean_use_is_the_demand_times_the_share_of_communication(training_ps, share):
     task = replace(MODEL, training_ps=training_ps, reservation="mean")
