@@ -122,6 +122,12 @@ images: $(WARM)  ## draw docs/images/ again
 conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_stf.py
 
+conformance-p4: $(WARM)  ## the front end against p4c's corpus: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
+	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4.py
+
+soak-p4: $(INSTALLED)  ## 100,000 mutated P4 sources: none ends in a traceback: SOAK='--sources 1000 --seed 2'
+	$(BIN)/python -m tests.frontend.soak $(SOAK)
+
 fuzz-bmv2: $(WARM)  ## random cases against BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --cases $(CASES)
 

@@ -235,13 +235,21 @@ class ProgramParser(StatementParser):
         self.at += 1
         at = self.position
         name = self.name("a table")
+        bracket = self.at
         opened = self.expect("{", f"to begin the table {name!r}")
         table = Table(at, at + len(name), name, annotations, [], [], None, False, None, False, {})
         seen: set[str] = set()
         while not self.accept("}"):
             if self.kind == END:
                 raise SourceFault(opened, f"the table {name!r} is not closed", "A '}' is missing.")
-            self._property(table, seen)
+            try:
+                self._property(table, seen)
+            except SourceFault as fault:
+                # The rest of a table says little without what is wrong in it.
+                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.depth = 1
+                self.at = max(self.at, min(self.matching(bracket) + 1, len(self.tokens) - 1))
+                break
         return table
 
     def _property(self, table: Table, seen: set[str]) -> None:

@@ -48,7 +48,8 @@ class Scope:
         while scope is not None:
             known += [other for other in scope.names if not other.startswith("__")]
             scope = scope.parent
-        close = get_close_matches(name, known, 1, 0.7)
+        close = [other for other in known if sorted(other) == sorted(name)][:1]
+        close = close or get_close_matches(name, known, 1, 0.7)
         if not close:
             close = [other for other in known if other.lower() == name.lower()][:1]
         return f"Did you mean {close[0]!r}?" if close else ""

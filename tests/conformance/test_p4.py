@@ -1,0 +1,100 @@
+"""The front end held against p4c and its corpus: make conformance-p4 P4C=… TESTDATA=….
+
+What needs only p4c's samples runs with TESTDATA alone; P4Info is compared as text with what p4c itself writes.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.conformance.stf.exceptions import FAILED_BY_BMV2
+from tests.conformance.stf.parser import parse_stf
+from tests.conformance.stf.play import Player
+from tests.conformance.stf.samples import Sample, find_samples
+from tests.conformance.targets.embedded import EmbeddedSwitch
+
+from p4reduce.dataplane.model import load_program
+from p4reduce.frontend.compile import Compilation, compile_file
+from p4reduce.frontend.diagnostics import Diagnostics
+from p4reduce.frontend.source import Sources
+from p4reduce.frontend.syntax.parser import parse
+from p4reduce.frontend.syntax.preprocessor import Preprocessor
+
+TESTDATA = Path(os.environ.get("TESTDATA") or "/nonexistent")
+P4C = shutil.which(os.environ.get("P4C") or "/nonexistent")
+THERE = (TESTDATA / "p4_16_samples").is_dir()
+LEAST_STF = 195
+LEAST_REFUSED = 48
+NOT_REFUSED = {"issue3299": "a switch in an action: it is compiled to jumps, which p4c of 2023 did not"}
+P4INFO_DIFFERS = {
+    "issue2735-bmv2": "p4c leaves out a register that is declared by a typedef and never used",
+    "parser-unroll-test1": "extracts into an element that only the packet names, which BMv2 cannot do",
+}
+
+pytestmark = [
+    pytest.mark.stf,
+    pytest.mark.skipif(not THERE, reason="needs p4c's samples: TESTDATA=/path/to/p4c/testdata"),
+]
+
+
+def v1model(folder: str) -> list[Path]:
+    found = sorted((TESTDATA / folder).glob("*.p4")) if THERE else []
+    return [p for p in found if "v1model.p4" in p.read_text(errors="replace") and not p.stem.startswith("psa-")]
+
+
+def stf_samples() -> list[Sample]:
+    found = find_samples(TESTDATA) if THERE else []
+    return [s for s in found if s.name.startswith("p4_16_samples/") and not s.options]
+
+
+@cache
+def compiled(path: Path) -> Compilation:
+    return compile_file(path)
+
+
+def test_the_corpus_is_there():
+    assert len(stf_samples()) >= 199
+    assert len(v1model("p4_16_errors")) >= 51
+    assert len(v1model("p4_16_samples")) >= 449
+
+
+@pytest.mark.parametrize("source", v1model("p4_16_samples"), ids=lambda p: p.stem)
+def test_syntax(source):
+    diagnostics = Diagnostics()
+    assert parse(Preprocessor(Sources()).run(source), diagnostics)
+    assert not diagnostics.errors
+
+
+@pytest.mark.parametrize("executor", ["interpreted", "compiled"])
+@pytest.mark.parametrize("sample", [s for s in stf_samples() if s.name not in FAILED_BY_BMV2], ids=lambda s: s.name)
+def test_stf(sample, executor):
+    program = load_program(compiled(sample.source).require().json or {})
+    problems = Player(program, EmbeddedSwitch(program, executor)).play(parse_stf(sample.test.read_text()))
+    assert not problems, "\n".join(problems)
+
+
+def test_wrong_programs_are_refused():
+    accepted = {p.stem for p in v1model("p4_16_errors") if compiled(p).ok}
+    assert accepted == set(NOT_REFUSED)
+    assert len(v1model("p4_16_errors")) - len(accepted) >= LEAST_REFUSED
+    for path in v1model("p4_16_errors"):
+        for error in compiled(path).diagnostics.errors:
+            assert error.position, f"{path.name}: {error.message} has no place"
+
+
+@pytest.mark.skipif(P4C is None, reason="needs p4c: P4C=/path/to/p4c-bm2-ss")
+@pytest.mark.parametrize("source", v1model("p4_16_samples"), ids=lambda p: p.stem)
+def test_p4info_is_that_of_p4c(source):
+    if source.stem in P4INFO_DIFFERS:
+        pytest.skip(P4INFO_DIFFERS[source.stem])
+    with tempfile.TemporaryDirectory() as folder:
+        json, info = Path(folder) / "out.json", Path(folder) / "out.p4info.txt"
+        command = [str(P4C), "-o", str(json), "--p4runtime-files", str(info), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode or not json.is_file() or not info.is_file():
+            pytest.skip("p4c does not compile it for BMv2")
+        assert compiled(source).p4info() == info.read_text()
