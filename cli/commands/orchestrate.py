@@ -17,7 +17,8 @@ from p4reduce.topologies import load, parse_delay, to_yaml
 
 if TYPE_CHECKING:
     from p4reduce.cluster.orchestrated.client import RemoteExecutor
-    from p4reduce.control_plane.orchestrator import Orchestrator, Store
+    from p4reduce.control_plane.orchestrator import HostsFile, Orchestrator, Store
+    from p4reduce.fabric.background import Background
 
 Topo = Annotated[
     str | None, typer.Option("--topology", "-t", help="File, bundled name or builder; not needed where it runs.")
@@ -32,6 +33,22 @@ Latency = Annotated[str, typer.Option("--control-latency", help="Virtual time fr
 Measure = Annotated[str, typer.Option("--measure", help="Virtual time between readings of all counters.")]
 Links = Annotated[list[str] | None, typer.Option("--cut", help="Cut a link: 'leaf1,spine1@5ms'; may be repeated.")]
 Mended = Annotated[list[str] | None, typer.Option("--mend", help="The same to mend it.")]
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts",
+        help="What hosts can do: a YAML file, or the bundled example 'leaf-spine-8' for the topology of that name.",
+        show_default="all alike, adding up takes no time",
+    ),
+]
+Traffic = Annotated[
+    str | None,
+    typer.Option(
+        "--background",
+        help="Traffic of others between all hosts: 'gravity:load=0.3,seed=1', 'sndlib:graph=nobel-us,load=0.2'.",
+        show_default="none",
+    ),
+]
 SocketPath = Annotated[
     Path | None, typer.Option("--socket", help="Where the network's process listens.", show_default="beside the file")
 ]
@@ -41,6 +58,7 @@ EXAMPLES: Final = (
     "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
     "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
     "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
+    "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
 )
 
 
@@ -55,6 +73,8 @@ def orchestrate(
     only_forced: Forced = False,
     control_latency: Latency = "1ms",
     measure: Measure = "10ms",
+    hosts: Hosts = None,
+    background: Traffic = None,
     cut: Links = None,
     mend: Mended = None,
     socket: SocketPath = None,
@@ -65,6 +85,10 @@ def orchestrate(
 
     Hosts, links and switches run in a process of their own, which this command starts where none listens at the
     socket, and ends when all is done. Killed at any moment, the command goes on where it was when it is called again.
+
+    Profiles of hosts (--hosts) have for each host, and in 'default' for all others: slowdown, models, most_models, add
+    (time to add one element of one model that arrives, as in '400ps') and utility (of its data, for tasks that select
+    their local models). 'p4reduce tasks show' has the times that follow from them.
     """
     from p4reduce.cluster.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
@@ -80,14 +104,16 @@ def orchestrate(
         measure_every_ps=_delay(measure, "--measure", least=1),
         threshold=None if only_forced else threshold,
     )
+    profiles = _profiles(hosts, topology)
+    traffic = _traffic(background, topology)
     changes = [*_link_changes(cut, "--cut", up=False), *_link_changes(mend, "--mend", up=True)]
     socket = socket or database.with_name(database.name + ".socket")
     with open_store(database) as store, handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
-        executor = _network(socket, topology, lanes)
+        executor = _network(socket, topology, lanes, traffic)
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
-            _run(store, executor, policy, options, output)
+            _run(store, executor, policy, options, profiles, output)
         finally:
             if keep:
                 executor.close()
@@ -112,7 +138,38 @@ def _end(executor: "RemoteExecutor") -> None:
         executor.close()
 
 
-def _network(socket: Path, topology: str | None, lanes: int) -> "RemoteExecutor":
+def _profiles(source: str | None, topology: str | None) -> "HostsFile | None":
+    """The file of hosts; a mistake in it is named before a network is started."""
+    from p4reduce.control_plane.orchestrator import TaskError, read_hosts  # noqa: PLC0415  (slow to import)
+
+    if source is None:
+        return None
+    try:
+        found = read_hosts(source)
+        if topology is not None:
+            found.of(load(topology))
+    except TaskError as error:
+        raise BadInput(f"--hosts: {error}") from None
+    return found
+
+
+def _traffic(text: str | None, topology: str | None) -> "Background | None":
+    """Background traffic; what is wrong with it is named before a network is started."""
+    from p4reduce.fabric import FabricError  # noqa: PLC0415  (slow to import)
+    from p4reduce.fabric.background import parse_background  # noqa: PLC0415
+
+    if text is None:
+        return None
+    try:
+        found = parse_background(text)
+        if topology is not None:
+            found.endpoints(load(topology))
+    except FabricError as error:
+        raise BadInput(f"--background: {error}") from None
+    return found
+
+
+def _network(socket: Path, topology: str | None, lanes: int, traffic: "Background | None") -> "RemoteExecutor":
     """The network's process, started if there is none."""
     from p4reduce.cluster.errors import ClusterError  # noqa: PLC0415  (slow to import)
     from p4reduce.cluster.orchestrated.client import RemoteExecutor  # noqa: PLC0415
@@ -125,29 +182,44 @@ def _network(socket: Path, topology: str | None, lanes: int) -> "RemoteExecutor"
         if topology is None:
             raise BadInput(f"--topology: no network runs at {socket}; say which to start") from None
         load(topology)  # a mistake in it is named at once
-        start_network(socket, topology, lanes=lanes)
+        start_network(socket, topology, lanes=lanes, options=() if traffic is None else ("--background", str(traffic)))
         return RemoteExecutor(socket)
     if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):
         executor.close()
         raise BadInput(f"--topology: the network at {socket} is {executor.topology.name!r}, another one")
+    if traffic is not None and str(traffic) != executor.background:
+        executor.close()
+        raise BadInput(
+            f"--background: the network at {socket} runs with {executor.background or 'none'}; leave it out, or end it"
+        )
     if executor.program != bundled(lanes).sha256:
         executor.close()
         raise BadInput(f"--lanes: the switches at {socket} run another program than that for {lanes}")
     return executor
 
 
-def _run(store: "Store", executor: "RemoteExecutor", policy: str, options: Any, output: Output) -> None:
+def _run(
+    store: "Store",
+    executor: "RemoteExecutor",
+    policy: str,
+    options: Any,
+    profiles: "HostsFile | None",
+    output: Output,
+) -> None:
     from p4reduce.cluster.programs import bundled  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.controller import Controller  # noqa: PLC0415
-    from p4reduce.control_plane.orchestrator import Orchestrator  # noqa: PLC0415
+    from p4reduce.control_plane.orchestrator import ComputingManager, Orchestrator  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
 
     program = bundled(options.lanes)
+    computing = ComputingManager(executor.topology, None if profiles is None else profiles.of(executor.topology))
     term = store.take_charge()
     with Controller(
         executor.topology, executor.targets, program.p4info, program.json, election_id=term, keep=True
     ) as controller:
-        orchestrator = Orchestrator(store, controller, executor, policy_named(policy), name=policy, options=options)
+        orchestrator = Orchestrator(
+            store, controller, executor, policy_named(policy), name=policy, options=options, computing=computing
+        )
         _follow(orchestrator, output)
 
 

@@ -12,6 +12,7 @@ from p4reduce.cluster.orchestrated.world import World
 from p4reduce.cluster.programs import bundled
 from p4reduce.cluster.signals import handling, raise_exit
 from p4reduce.fabric import Faults
+from p4reduce.fabric.background import parse_background
 from p4reduce.fabric.errors import FabricError
 from p4reduce.topologies import TopologyError, load
 
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--queue-frames", type=int, default=1024)
     parser.add_argument("--loss", type=float, default=0.0, help="probability that a link loses a frame")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--background", default="", help="traffic of others, as in 'gravity:load=0.3,seed=1'")
     parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds without an orchestrator")
     given = parser.parse_args()
     try:
@@ -36,6 +38,7 @@ def main() -> int:
                 queue_frames=given.queue_frames,
                 faults=Faults(loss=given.loss),
                 seed=given.seed,
+                background=parse_background(given.background) if given.background else None,
             ) as world,
         ):
             service = Service(world, given.socket, silence_s=given.silence)

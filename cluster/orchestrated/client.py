@@ -45,6 +45,8 @@ class RemoteExecutor:
         """The network's."""
         self.program = str(hello["program"])
         """SHA-256 of the JSON that its switches run."""
+        self.background = str(hello["background"])
+        """Traffic of others in it, as :func:`~p4reduce.fabric.background.parse_background` takes it; '' without."""
         self.targets = [Target(name, address, device_id) for name, address, device_id in hello["targets"]]
         """Where its switches answer."""
 
@@ -88,6 +90,10 @@ class RemoteExecutor:
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that interfaces have sent."""
         return wire.hops_from_data(self._ask("interface_bytes"))
+
+    def host_bytes(self) -> dict[Hop, int]:
+        """Bytes that hosts have sent for tasks."""
+        return wire.hops_from_data(self._ask("host_bytes"))
 
     def links_down(self) -> set[Hop]:
         """Links without a carrier."""

@@ -64,6 +64,7 @@ class Service:
             "reports": lambda request: [wire.report_to_data(one) for one in world.reports(int(request["after"]))],
             "running": lambda request: wire.running_to_data(world.running(request.get("names"))),
             "interface_bytes": lambda _: wire.hops_to_data(world.interface_bytes()),
+            "host_bytes": lambda _: wire.hops_to_data(world.host_bytes()),
             "links_down": lambda _: sorted(world.links_down()),
             "change_link": self._change_link,
             "end": self._end,
@@ -204,6 +205,7 @@ class Service:
             "instance": self._world.instance,
             "topology": to_yaml(self._world.topology),
             "program": self._world.program.sha256,
+            "background": "" if self._world.background is None else str(self._world.background),
             "targets": [(target.name, target.address, target.device_id) for target in targets],
         }
 

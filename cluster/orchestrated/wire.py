@@ -16,7 +16,7 @@ from p4reduce.topologies import Topology
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 2
+VERSION: Final = 3
 """of these messages: both ends must have the same"""
 
 

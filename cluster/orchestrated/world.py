@@ -24,6 +24,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.fabric import Endpoints as FabricEndpoints
 from p4reduce.fabric import Faults, VirtualNetwork
+from p4reduce.fabric.background import Background, BackgroundEndpoints, background_calls
 from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import Topology
@@ -67,6 +68,8 @@ class World:
         Frames of a port's queue, for each priority.
     faults, seed
         Of all links.
+    background : Background or None
+        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
     most_bytes : int or None
         Of memory for the models of all tasks together; None: half of the machine's.
     """
@@ -79,6 +82,7 @@ class World:
         queue_frames: int = 1024,
         faults: Faults = _WHOLE,
         seed: int = 0,
+        background: Background | None = None,
         most_bytes: int | None = None,
     ) -> None:
         self.topology = topology
@@ -86,9 +90,12 @@ class World:
         self.instance: str = secrets.token_hex(8)
         self._faults = faults
         self._queue_frames = queue_frames
-        self._endpoints = Endpoints()
-        self._hosts: list[str] = []
-        self._known = 0  # endpoints that the network has
+        self.background = background
+        self._endpoints = Endpoints() if background is None else background.endpoints(topology)
+        sources = self._endpoints.hosts if isinstance(self._endpoints, BackgroundEndpoints) else []
+        self._calls = background_calls() if sources else worker_endpoints()
+        self._hosts: list[str] = list(sources)
+        self._known = len(sources)  # endpoints that the network has
         self._most_bytes = _half_of_memory() if most_bytes is None else most_bytes
         self.term = 0
         """of the orchestrator in charge"""
@@ -118,6 +125,8 @@ class World:
             self.switches.close()
             raise
         self.switches.network = self.network
+        for index in range(len(sources)):
+            self.network.start(index)
 
     def close(self) -> None:
         """Stop the switches."""
@@ -223,6 +232,11 @@ class World:
         """Bytes that every interface has sent."""
         return {port: self.network.links[port].bytes for port in self._ports()}
 
+    def host_bytes(self) -> dict[Hop, int]:
+        """Of these, what hosts sent for tasks."""
+        links = {port: self.network.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
+        return {port: counted.inc_first_bytes + counted.inc_resend_bytes for port, counted in links.items()}
+
     def links_down(self) -> set[Hop]:
         """Links that were cut, both directions."""
         return set(self._down)
@@ -240,7 +254,7 @@ class World:
     # --- inside
 
     def _fabric_endpoints(self) -> FabricEndpoints:
-        return FabricEndpoints(self._endpoints.records, tuple(self._hosts), worker_endpoints())
+        return FabricEndpoints(self._endpoints.records, tuple(self._hosts), self._calls)
 
     def _ports(self) -> list[Hop]:
         return [end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]

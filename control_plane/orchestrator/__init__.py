@@ -4,6 +4,7 @@ from p4reduce.control_plane.orchestrator.computing import ComputingManager, Host
 from p4reduce.control_plane.orchestrator.engine import Orchestrator
 from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError, TaskError
 from p4reduce.control_plane.orchestrator.executor import Executor, Interruption, Order, Report, Role, Running
+from p4reduce.control_plane.orchestrator.hosts_file import HostsFile, bundled_hosts, read_hosts
 from p4reduce.control_plane.orchestrator.options import Options
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
@@ -14,6 +15,7 @@ __all__ = [
     "ComputingManager",
     "Executor",
     "HostProfile",
+    "HostsFile",
     "Interruption",
     "Options",
     "Orchestrator",
@@ -29,6 +31,8 @@ __all__ = [
     "TaskError",
     "TaskRow",
     "TaskState",
+    "bundled_hosts",
+    "read_hosts",
     "read_trace",
     "write_trace",
 ]

@@ -303,7 +303,11 @@ class Orchestrator:
         plans = {proposal.role: proposal.plan for proposal in proposals}
         try:
             order = order_of(row.task, plans, self.computing)
-            why = {"round_bytes": sum(round_bytes(row.task, role, plan) for role, plan in plans.items())}
+            why = {
+                "round_bytes": sum(round_bytes(row.task, role, plan) for role, plan in plans.items()),
+                "training_ps": max(order.training_ps.values()),
+                "aggregation_ps": order.aggregation_ps,
+            }
         except Exception as error:  # numbers of the task, or of a host's profile, that no time or size can have
             self.installer.withdraw(proposals)
             self.computing.release(row.name)

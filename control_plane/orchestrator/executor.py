@@ -141,5 +141,8 @@ class Executor(Protocol):
     def interface_bytes(self) -> Mapping[Hop, int]:
         """Bytes that every interface has sent, whatever they were (as ifOutOctets of RFC 2863)."""
 
+    def host_bytes(self) -> Mapping[Hop, int]:
+        """Of these, what hosts sent for tasks, by their uplinks: a host knows what its own workers and servers send."""
+
     def links_down(self) -> set[Hop]:
         """Links without a carrier, both directions."""

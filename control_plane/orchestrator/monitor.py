@@ -18,7 +18,7 @@ class Monitor:
 
     A link's total comes from its interface, what INC has of it from the P4 program's counter ``link_sent`` over
     P4Runtime; the difference is background. (``link_sent`` counts a packet with the length that it came in with, so an
-    answer to a resent PULL counts short. A host's uplink has no such counter: what leaves a host is taken for INC.)
+    answer to a resent PULL counts short. A host's uplink has no such counter: hosts say what they sent for tasks.)
     """
 
     def __init__(self, topology: Topology, controller: Controller, executor: Executor, store: Store) -> None:
@@ -29,6 +29,8 @@ class Monitor:
         self.background_bps: dict[Hop, int] = {}
         """traffic of others at the last measurement, bit/s by directed link"""
         self.measured_ps, self._before = store.history.last_links()
+        if store.fact("counters") != executor.instance:  # those of another network, which began at 0
+            self.measured_ps, self._before = -1, {}
 
     def measure(self) -> None:
         """Read all counters now, and write them down."""
@@ -37,12 +39,12 @@ class Monitor:
             return
         totals = self._executor.interface_bytes()
         counters = self._controller.read_counters()
-        inc = _inc_bytes(counters)
+        inc = {**_inc_bytes(counters), **self._executor.host_bytes()}
         elapsed = now - max(self.measured_ps, 0)
         samples = []
         background: dict[Hop, int] = {}
         for hop, total in totals.items():
-            ours = inc.get(hop, total if self._topology.node(hop[0]).is_host else 0)
+            ours = inc.get(hop, 0)
             before = self._before.get(hop, LinkSample(hop, 0, 0, 0.0))
             sent, sent_inc = total - before.bytes, ours - before.inc_bytes
             rate = self._topology.link_at(*hop).rate_bps
@@ -53,6 +55,8 @@ class Monitor:
             self._store.history.add_measurement(
                 now, samples, [self._sample(name, read) for name, read in counters.items()]
             )
+            if self._store.fact("counters") != self._executor.instance:
+                self._store.set_fact("counters", self._executor.instance)
         self.background_bps, self.measured_ps = background, now
         self._before = {sample.hop: sample for sample in samples}
 

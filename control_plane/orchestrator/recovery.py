@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
+from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
 from p4reduce.control_plane.orchestrator.executor import Order, Role
@@ -141,7 +142,7 @@ class Recovery:
         if set(plans) in WHOLE and all(map(inventory.complete, plans.values())):
             try:
                 self._installer.begin(order_of(task.task, plans, self._computing))
-            except RefusedError as error:
+            except (RefusedError, PlanError) as error:  # the latter where hosts have other profiles than before
                 self._fail(task.name, f"its hosts cannot run it: {one_line(error)}")
         elif task.name in self._executor.running([task.name]):
             self._fail(task.name, "it ran, and its trees were lost before that was written down")

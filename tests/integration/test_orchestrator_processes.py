@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,33 @@ def test_the_commands_submit_run_and_show(folder):
     assert (ended.exit_code, "is finished already" in ended.output) == (2, True)
 
 
+def test_hosts_that_take_time_to_add_up_and_traffic_of_others_are_given_by_flags(folder):
+    """Aggregation is a component of its own: one model from a tree, each of them where hosts add up."""
+    (folder / "hosts.yaml").write_text("default: {add: 3ps}\nhosts: {server1: {add: 1ns}, h5: {slowdown: 4}}")
+    database = folder / "tasks.sqlite"
+    flags = ("-d", database, "-l", "64", "--control-latency", "10us", "--hosts", folder / "hosts.yaml", "--json")
+    network = ("-t", folder / "network.yaml", "--background", "gravity:load=0.1,seed=1", "--keep")
+    for policy, more in (("steiner", network), ("spff", ())):
+        write_trace(folder / "tasks.yaml", [replace(one, name=f"{policy} {one.name}") for one in some_tasks(rounds=2)])
+        assert invoke("tasks", "submit", folder / "tasks.yaml", "-d", database).exit_code == 0
+        if policy == "spff":
+            other = invoke("orchestrate", *flags, "--background", "gravity:load=0.2,seed=1")
+            assert (other.exit_code, "runs with gravity:load=0.1,seed=1" in other.output) == (2, True)
+        ran = invoke("orchestrate", *flags, *more, "-p", policy)
+        assert ran.exit_code == 0, ran.output
+    for name, training_ps, add_ps in (("first", 20 * PS_PER_US, 1000), ("second", 10 * PS_PER_US, 3)):
+        for policy, arriving in (("steiner", 1), ("spff", 3)):
+            shown = json.loads(invoke("tasks", "show", f"{policy} {name}", "-d", database, "--json").stdout)
+            assert {one["aggregation_ps"] for one in shown["rounds"]} == {arriving * 4000 * add_ps}
+            (decision,) = [one["why"] for one in shown["decisions"] if one["what"] == "schedule"]
+            assert decision["aggregation_ps"] == arriving * 4000 * add_ps
+            # h5 trains for both tasks where they run at one time.
+            assert shown["rounds"][0]["training_ps"] in (4 * training_ps, 8 * training_ps)
+    told = invoke("tasks", "show", "spff first", "-d", database).output
+    assert "aggregation" in told
+    assert "12 us" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -118,12 +146,18 @@ def test_the_commands_submit_run_and_show(folder):
         (("orchestrate", "--cut", "leaf1@5ms"), "--cut: 'leaf1@5ms': expected two nodes and a time"),
         (("orchestrate", "--cut", "a,b@5"), "--cut: "),
         (("orchestrate", "--measure", "0ps"), "--measure: 0ps is too short"),
+        (("orchestrate", "--hosts", "none.yaml"), "--hosts: none.yaml: No such file or directory; give a YAML file"),
+        (("orchestrate", "--hosts", "h9.yaml", "-t", "network.yaml"), "--hosts: h9.yaml: hosts.h9: topology "),
+        (("orchestrate", "--background", "gravity:load=2"), "--background: load: 2 is not between 0 and 1"),
+        (("orchestrate", "--background", "gravity:load=0.95", "-t", "network.yaml"), "more than its bursts"),
+        (("orchestrate", "--background", "sndlib:load=0.1,graph=x", "-t", "network.yaml"), "topohub has no 'x'"),
         (("orchestrate",), "--topology: no network runs at"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(folder, monkeypatch, arguments, complaint):
     monkeypatch.chdir(folder)
     open_store(folder / "tasks.sqlite").close()
+    (folder / "h9.yaml").write_text("hosts: {h9: {}}")
     refused = invoke(*arguments)
     assert refused.exit_code == 2, refused.output
     assert complaint in refused.output

@@ -257,6 +257,9 @@ class InstantHosts:
     def interface_bytes(self):
         return {end: 0 for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))}
 
+    def host_bytes(self):
+        return {}
+
     def links_down(self):
         return set(self.down)
 
