@@ -69,6 +69,8 @@ def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
     A link that carries both ways in one direction (edges of an overlay that double back) carries their sum.
     """
     count = chunks(elements, plan.lanes)
+    if plan.ring:
+        return _ring(plan, count)
     up = _up(plan, HEADER_BYTES if operation is Operation.PULL else plan.frame_bytes)
     down = _down(plan, HEADER_BYTES if operation is Operation.PUSH else plan.frame_bytes)
     times = [up.lasts(count) + down.one_ps, up.one_ps + down.lasts(count)]
@@ -84,6 +86,29 @@ def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
             per_chunk[hop] += span.copies * span.time_ps
     bound = max(times)
     return Limits(bound, max(bound, _ordered(plan, up, down, count)), max(per_chunk.values()))
+
+
+def _ring(plan: Plan, count: int) -> Limits:
+    """Of a ring of N hosts: 2 (N - 1) ceil(C / N) frames on every stream, and a piece's way round.
+
+    A link that k streams cross is busy for k times that, after a frame has come to it and before it comes to the
+    stream's end. The last piece to be summed passes 2 (N - 1) hosts one after the other, wherever it begins.
+    """
+    n = len(plan.ring)
+    if n == 1:
+        return Limits(0, 0, 0)
+    edges = _Edges(plan, plan.edges, plan.frame_bytes)
+    frames = 2 * (n - 1) * -(-count // n)
+    times = []
+    for hop, crossing in edges.crossing.items():
+        head = min(before for _, before, _ in crossing) - edges.time[hop]
+        tail = min(after for _, _, after in crossing)
+        times.append(head + len(crossing) * frames * edges.time[hop] + tail)
+    streams = list(edges.latency.values())
+    times.append(2 * sum(streams) - 2 * max(streams))
+    busiest = max(len(crossing) * edges.time[hop] for hop, crossing in edges.crossing.items())
+    bound = max(times)
+    return Limits(bound, bound, -(-2 * (n - 1) * busiest // n))
 
 
 def _ordered(plan: Plan, up: Phase, down: Phase, count: int) -> int:

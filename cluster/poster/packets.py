@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.cluster.communicator import FloatArray
@@ -227,7 +228,7 @@ class TaskNetwork:
             for request in requests:
                 plan = controller.plan(replace(request, max_slots=min(most, request.max_slots or most)))
                 # Without aggregation more than this in flight only queues up before the global model's link.
-                plans.append(plan if plan.in_network else replace(plan, window=plan.window_needed))
+                plans.append(plan if plan.in_network or plan.ring else replace(plan, window=plan.window_needed))
         except PlanError:
             for plan in plans:
                 controller.release(plan)
@@ -342,8 +343,16 @@ class TaskNetwork:
     def _post(self, network: VirtualNetwork, one: Round, step: int) -> None:
         """What a job of a round has to do, and go."""
         job, weights = one.jobs[step], one.weights
-        assert job.server is not None  # noqa: S101
         _, operation = one.carried[step]
+        if operation is Operation.ALL_REDUCE:
+            # G's host is the last of the ring, and adds nothing.
+            given = [*one.inputs, np.zeros_like(one.inputs[0])]
+            for worker, own, result in zip(job.plan.workers, given, one.targets, strict=True):
+                self._endpoints.post(job.members[worker], Post(Collective.ALL_REDUCE, own, result))
+            for index in job.endpoints:
+                network.start(index)
+            return
+        assert job.server is not None  # noqa: S101
         for rank, worker in enumerate(job.plan.workers):
             source = None if operation is Operation.PULL else one.inputs[rank]
             target = None if operation is Operation.PUSH else one.targets[rank]

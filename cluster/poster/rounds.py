@@ -25,7 +25,7 @@ class Round:
     """A task that is installed: its jobs, and what its local models send."""
 
     jobs: list[Job]
-    """one that pushes and pulls, or one that pushes and one that pulls"""
+    """one that pushes and pulls, or one that pushes and one that pulls; or a ring"""
     inputs: Sequence[FloatArray]
     expected: ExpectedSum
     targets: FloatArray
@@ -40,12 +40,15 @@ class Round:
     @property
     def carried(self) -> list[tuple[Plan, Operation]]:
         """What its plans carry."""
+        if self.jobs[0].plan.ring:
+            return [(self.jobs[0].plan, Operation.ALL_REDUCE)]
         operations = [Operation.PUSH_PULL] if len(self.jobs) == 1 else [Operation.PUSH, Operation.PULL]
         return [(job.plan, operation) for job, operation in zip(self.jobs, operations, strict=True)]
 
     def total(self) -> FloatArray:
         """The sum that the global model got: with both in one job its weights 0 became 0 - n * sum / n."""
-        return -self.weights if len(self.jobs) == 1 else self.weights.copy()
+        negative = len(self.jobs) == 1 and not self.jobs[0].plan.ring
+        return -self.weights if negative else self.weights.copy()
 
     def check(self) -> None:
         """The sum is right, and everybody has the same weights, byte by byte. Raises ``ClusterError``."""
@@ -61,7 +64,7 @@ class Round:
 def drawn_round(jobs: list[Job], seed: int, elements: int, lanes: int) -> Round:
     """A round of random gradients, float32 of shape (elements,), the same for a seed."""
     plan = jobs[0].plan
-    members = len(plan.workers)
+    members = _local_models(plan)
     known = _expected_sum(seed, members, elements, lanes, in_network=plan.in_network)
     return Round(jobs, [_gradient(seed, rank, elements) for rank in range(members)], known, _targets(jobs, elements))
 
@@ -73,7 +76,12 @@ def given_round(jobs: list[Job], inputs: Sequence[FloatArray], lanes: int) -> Ro
 
 
 def _targets(jobs: Sequence[Job], elements: int) -> FloatArray:
-    return np.zeros((len(jobs[0].plan.workers) + 1, elements), np.float32)
+    return np.zeros((_local_models(jobs[0].plan) + 1, elements), np.float32)
+
+
+def _local_models(plan: Plan) -> int:
+    """How many there are: the last worker of a ring is the global model's host."""
+    return len(plan.workers) - bool(plan.ring)
 
 
 @lru_cache(maxsize=64)

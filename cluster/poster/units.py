@@ -13,7 +13,7 @@ from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.cluster.poster.settings import EXPLAINING, PosterSettings, Scenario
 from p4reduce.cluster.poster.tasks import draw_tasks, tasks_of
 from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
-from p4reduce.control_plane.plans.problem import Layout, TreeLayout
+from p4reduce.control_plane.plans.problem import Layout, RingLayout, TreeLayout
 from p4reduce.control_plane.scheduling.policy import Decision, Policy, Rejection
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
 from p4reduce.control_plane.scheduling.task import Task
@@ -176,6 +176,12 @@ def _layout_key(layout: Layout) -> Any:
     return type(layout).__name__, paths
 
 
+def _arriving(answer: Decision | Rejection, found: Measured, size: int) -> int:
+    """Models that the busiest host adds up: one of a tree and, piece by piece, of a ring; else all."""
+    ring = isinstance(answer, Decision) and isinstance(answer.upload, RingLayout)
+    return 1 if found.aggregators or ring else size
+
+
 def _row(
     unit: Unit,
     hosts: ComputingManager,
@@ -196,7 +202,7 @@ def _row(
         status=FINISHED if found else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
         together=isinstance(answer, Decision) and answer.together,
-        aggregation_ps=0 if found is None else hosts.aggregation_ps(task, 1 if found.aggregators else size),
+        aggregation_ps=0 if found is None else hosts.aggregation_ps(task, _arriving(answer, found, size)),
         least_bytes=0,
         **{name: 0 if found is None else getattr(found, name) for name in _COUNTED},
     )

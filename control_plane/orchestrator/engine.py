@@ -18,7 +18,7 @@ from p4reduce.control_plane.orchestrator.rows import TaskRow
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
-from p4reduce.control_plane.scheduling.policy import Policy
+from p4reduce.control_plane.scheduling.policy import Policy, check_served
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import format_delay
@@ -73,6 +73,7 @@ class Orchestrator:
         computing: ComputingManager | None = None,
         checkpoint: Callable[[str], None] = _pass,
     ) -> None:
+        check_served(name)
         self.store = store
         self.executor = executor
         self.options = options

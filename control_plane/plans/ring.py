@@ -20,7 +20,7 @@ def ring(problem: Problem) -> RingLayout:
     links do for their rate, paths are chosen again so that the busiest link carries less.
     """
     order = shorten(problem, tuple(sorted(problem.workers, key=lambda name: problem.topology.node(name).index)))
-    pairs = _pairs(order)
+    pairs = streams(order)
     shortest: Paths = {pair: problem.paths.path(*pair) for pair in pairs}
     data = _merge_acks(problem, order, shortest)
     if len(order) > 2 and _busiest(problem.topology, order, data) > _own_links(problem):
@@ -49,7 +49,7 @@ def shorten(problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(ring_)
 
 
-def _pairs(order: tuple[str, ...]) -> list[tuple[str, str]]:
+def streams(order: tuple[str, ...]) -> list[tuple[str, str]]:
     """Every host and its successor; none for a single host."""
     return [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
 
@@ -61,15 +61,15 @@ def _own_links(problem: Problem) -> float:
 
 def _busiest(topology: Topology, order: tuple[str, ...], paths: Paths) -> float:
     """Seconds that the busiest directed link needs for one bit of every stream."""
-    streams = Counter(hop for pair in _pairs(order) for hop in hops(topology, paths[pair]))
-    return max((count / topology.link_at(*hop).rate_bps for hop, count in streams.items()), default=0.0)
+    carried = Counter(hop for pair in streams(order) for hop in hops(topology, paths[pair]))
+    return max((count / topology.link_at(*hop).rate_bps for hop, count in carried.items()), default=0.0)
 
 
 def _spread(problem: Problem, order: tuple[str, ...]) -> Paths:
     """Stream by stream the path that adds least to busy links, then the shortest."""
     used: Counter[tuple[str, int]] = Counter()
     paths: Paths = {}
-    for a, b in _pairs(order):
+    for a, b in streams(order):
         path = _least_loaded(problem, a, b, used)
         paths[(a, b)] = path
         used.update(hops(problem.topology, path))
@@ -102,7 +102,7 @@ def _merge_acks(problem: Problem, order: tuple[str, ...], data: Paths) -> Paths:
     by destination: where the two meet, they go on together.
     """
     paths = dict(data)
-    for a, b in _pairs(order):
+    for a, b in streams(order):
         if (b, a) in paths:
             continue
         stream = next(path for pair, path in data.items() if pair[1] == a)

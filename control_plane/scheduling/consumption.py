@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.problem import Layout, RingLayout, TreeLayout
+from p4reduce.control_plane.plans.ring import streams
 from p4reduce.control_plane.plans.routes import hops
 from p4reduce.control_plane.scheduling.policy import Decision
 from p4reduce.control_plane.scheduling.slots import most_slots, slots_of
@@ -17,16 +18,22 @@ from p4reduce.topologies import Topology
 def copies(task: Task, topology: Topology, layout: Layout, direction: Direction) -> Mapping[Hop, int]:
     """How often a full frame of one direction crosses each directed link: the bandwidth that a layout consumes.
 
+    Of a ring every stream counts once for each direction: what is reduced and scattered, and what is gathered.
+
     Raises
     ------
     PlanError
-        When the layout is a ring, or a tree without explicit paths.
+        When the layout is a tree without explicit paths.
     """
-    if isinstance(layout, RingLayout) or layout.paths is None:
+    if layout.paths is None:
         raise PlanError(f"task {task.name}: the layout is no tree or star with explicit paths")
     if isinstance(layout, TreeLayout):
         return layout.crossed(topology)[direction == "broadcast"]
     found: Counter[Hop] = Counter()
+    if isinstance(layout, RingLayout):
+        for pair in streams(layout.order):
+            found.update(hops(topology, layout.paths[pair]))
+        return dict(found)
     for (_, destination), path in layout.paths.items():
         if (destination == task.server) == (direction == "upload"):
             found.update(hops(topology, path))

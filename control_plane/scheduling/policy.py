@@ -48,20 +48,33 @@ class Policy(Protocol):
 
 POLICIES: dict[str, Policy] = {}
 """Every known policy by name; :func:`register_policy` adds to it."""
+WITHOUT_SERVER: set[str] = set()
+"""policies whose tasks have no job that pushes to G and pulls from it: the orchestrator does not take them"""
 
 _P = TypeVar("_P", bound=Callable[..., Decision])
 
 
-def register_policy(name: str) -> Callable[[_P], _P]:
-    """Decorator: make a policy known under ``name``."""
+def register_policy(name: str, *, served: bool = True) -> Callable[[_P], _P]:
+    """Decorator: make a policy known under ``name``; ``served`` says whether workers push to G and pull from it."""
 
     def add(policy: _P) -> _P:
         if name in POLICIES:
             raise ValueError(f"there is a policy {name!r} already")
         POLICIES[name] = policy
+        if not served:
+            WITHOUT_SERVER.add(name)
         return policy
 
     return add
+
+
+def check_served(name: str) -> None:
+    """Raise `PlanError` for a policy that the orchestrator cannot run."""
+    if name in WITHOUT_SERVER:
+        raise PlanError(
+            f"policy {name!r} exchanges models between hosts, but tasks of an orchestrator push to their server and "
+            f"pull from it; choose one of {', '.join(sorted(POLICIES.keys() - WITHOUT_SERVER))}"
+        )
 
 
 def policy_named(name: str) -> Policy:

@@ -1,13 +1,22 @@
 """From a decision to what the controller installs."""
 
 from p4reduce.control_plane.plans.make import PlanRequest
+from p4reduce.control_plane.plans.problem import RingLayout
 from p4reduce.control_plane.scheduling.policy import Decision
+from p4reduce.control_plane.scheduling.task import Task
+
+
+def ring_members(task: Task) -> tuple[str, ...]:
+    """The hosts of a task's ring in rank order: the local models', then G's."""
+    return (*task.workers, task.server)
 
 
 def plan_requests(
     decision: Decision, *, job: int, lanes: int = 256, priority: int | None = None, epoch: int = 0
 ) -> list[PlanRequest]:
     """One job that does push_pull when both trees are the same; else a job that pushes, then one that pulls.
+
+    A ring is one job that does all_reduce, of which G's host is the last worker (:func:`ring_members`).
 
     Parameters
     ----------
@@ -33,8 +42,8 @@ def plan_requests(
             plan=decision.policy,
             job=job + offset,
             epoch=epoch,
-            workers=decision.task.workers,
-            server=decision.task.server,
+            workers=ring_members(decision.task) if isinstance(layout, RingLayout) else decision.task.workers,
+            server=None if isinstance(layout, RingLayout) else decision.task.server,
             lanes=lanes,
             priority=decision.task.priority if priority is None else priority,
             layout=layout,
