@@ -93,9 +93,11 @@ def orchestrate(
     from p4reduce.cluster.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
+    from p4reduce.control_plane.scheduling.policy import check_served  # noqa: PLC0415
 
     output = Output(as_json=as_json)
     policy_named(policy)
+    check_served(policy)
     if lanes not in (64, 256):
         raise BadInput(f"--lanes: {lanes}: the bundled programs have 64 or 256")
     options = Options(

@@ -7,7 +7,7 @@ import typer
 
 from p4reduce import topologies
 from p4reduce.cli.examples import epilog
-from p4reduce.cli.failures import guarded
+from p4reduce.cli.failures import BadInput, guarded
 from p4reduce.cli.output import Output
 from p4reduce.cli.report.network import topology_svg
 from p4reduce.cli.units import rate_text, time_text
@@ -24,6 +24,12 @@ BUILDERS = (
     ("leaf-spine", "leaf-spine:leaves=2,spines=2,hosts=4,servers=1,oversubscription=2", "two levels"),
     ("fat-tree", "fat-tree:k=4", "three levels of switches with k ports (Al-Fares et al. 2008)"),
     ("wan", "wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
+)
+Count = Annotated[int, typer.Option("--count", "-n", help="How many switches may aggregate.", min=1)]
+Tasks = Annotated[Path, typer.Option("--tasks", help="File of tasks, as of 'tasks submit'.", show_default=False)]
+CAPABLE_EXAMPLES: Final = (
+    "p4reduce topo capable germany50 --count 3 --tasks tasks.yaml",
+    "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
 )
 EXAMPLES: Final = (
     "p4reduce topo show leaf-spine-8",
@@ -63,6 +69,32 @@ def show(name: Name, as_json: Json = False, svg: Svg = None) -> None:
     if svg is not None:
         write_text(svg, topology_svg(topology))
         output.note(f"wrote {svg}")
+
+
+@app.command("capable", epilog=epilog(*CAPABLE_EXAMPLES))
+@guarded
+def capable(name: Name, *, count: Count, tasks: Tasks, as_json: Json = False) -> None:
+    """Choose the switches that should aggregate for some tasks, the one that saves most first.
+
+    For one task this is SOAR's optimum on its shortest paths; for several, greedy over all of them together.
+    """
+    from p4reduce.control_plane.orchestrator.errors import TaskError  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.orchestrator.trace import read_trace  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.scheduling.soar import choose_capable_for  # noqa: PLC0415
+
+    output = Output(as_json=as_json)
+    topology = topologies.load(name)
+    try:
+        wanted = read_trace(tasks)
+    except TaskError as error:
+        raise BadInput(str(error)) from None
+    if not wanted:
+        raise BadInput(f"--tasks: {tasks}: lists no task")
+    chosen = choose_capable_for(topology, wanted, count)
+    output.data({"topology": topology.name, "tasks": len(wanted), "capable": list(chosen)})
+    output.table(["", "switch"], [[str(place), switch] for place, switch in enumerate(chosen, 1)])
+    if len(chosen) < count:
+        output.note(f"{len(chosen)} of {count}: more would save nothing")
 
 
 def _counts(name: str, topology: Topology) -> dict[str, Any]:
