@@ -4,6 +4,7 @@ import re
 from itertools import chain
 
 from p4reduce.cli.failures import BadInput
+from p4reduce.topologies.units import parse_count
 
 MAX_VALUES = 100_000
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -18,7 +19,7 @@ def texts(text: str, flag: str) -> list[str]:
 
 
 def integers(text: str, flag: str) -> list[int]:
-    """Whole numbers: '1,2,5', '0..4' (both ends count), '1k' and '4M' for thousands and millions."""
+    """Whole numbers: '1,2,5', '0..4' (both ends count), and units as everywhere: '64k', '1.5M', '1Mi'."""
     found = list(chain.from_iterable(_integers(part, flag) for part in texts(text, flag)))
     return list(dict.fromkeys(found))
 
@@ -37,8 +38,7 @@ def _integers(part: str, flag: str) -> list[int]:
         if not first <= last < first + MAX_VALUES:
             raise BadInput(f"{flag}: {part!r} goes backwards, or has more than {MAX_VALUES} values")
         return list(range(first, last + 1))
-    factor = {"k": 1_000, "M": 1_000_000}.get(part[-1], 1)
-    digits = part if factor == 1 else part[:-1]
-    if not digits.isdecimal():
-        raise BadInput(f"{flag}: expected whole numbers such as '1,2' or '0..4', got {part!r}")
-    return [int(digits) * factor]
+    try:
+        return [parse_count(part)]
+    except ValueError as error:
+        raise BadInput(f"{flag}: {error}, or a range such as '0..4'") from None

@@ -64,7 +64,7 @@ FLAGS: Final = (
         None,
         "all_reduce|broadcast|push|pull|push_pull",
     ),
-    Flag("elements", int, WORK, "float32 elements of the plain tensor.", "-e"),
+    Flag("elements", str, WORK, "float32 elements of the plain tensor: '262144', '64k', '1M', '1Mi'.", "-e", "COUNT"),
     Flag("repeat", int, WORK, "Collectives on the plain tensor, one after the other."),
     Flag("epochs", int, WORK, "Passes over the training data (model digits)."),
     Flag("target_accuracy", float, WORK, "Test accuracy to which time is measured (model digits)."),
@@ -87,6 +87,8 @@ FLAGS: Final = (
     Flag("budget_s", float, REAL_TIME, "Wall-clock seconds after which the run is ended."),
 )
 BY_FIELD: Final = {flag.field: flag for flag in FLAGS}
+LISTED: Final = {"plan": "--plans", "rate": "--rates", "faults.loss": "--losses", "seed": "--seeds"}
+"""Flags of commands that take a list where others take one value."""
 
 
 @dataclass(frozen=True)
@@ -112,21 +114,24 @@ class Settings:
                     merged[field] = value
         for field, value in (*self.given.items(), *((key.replace("__", "."), val) for key, val in overrides.items())):
             _put(merged, field, value)
+        listed = {field: flag for field, flag in LISTED.items() if field.replace(".", "__") in overrides}
         try:
             experiment = Experiment(**merged)
         except ValidationError as error:
-            raise BadInput("; ".join(self._explain(item) for item in error.errors())) from None
+            raise BadInput("; ".join(self._explain(item, listed) for item in error.errors())) from None
         own = (("--p4", experiment.p4), ("--p4-json", experiment.p4_json), ("--p4-info", experiment.p4_info))
         for flag, path in own:
             if path is not None and not path.is_file():
                 raise BadInput(f"{flag}: {path}: there is no such file")
         return experiment
 
-    def _explain(self, item: Any) -> str:
+    def _explain(self, item: Any, listed: Mapping[str, str]) -> str:
         field = ".".join(str(part) for part in item["loc"])
         message = str(item["msg"]).removeprefix("Value error, ")
         shown = "" if not field or isinstance(item["input"], dict) else f" (got {item['input']!r})"
-        if field in self.given or self.config is None:
+        if field in listed:
+            where = f"{listed[field]}: "
+        elif field in self.given or self.config is None:
             where = f"{BY_FIELD[field].option}: " if field in BY_FIELD else ""
         else:
             where = f"{self.config}: {field + ': ' if field else ''}"

@@ -44,7 +44,7 @@ class Experiment(BaseModel):
     model: Literal["digits", "tensor"] = "tensor"
     """Train the digits classifier, or move a plain tensor."""
     elements: int = Field(262_144, ge=1)
-    """float32 elements of the plain tensor."""
+    """float32 elements of the plain tensor; text may have a unit: ``64k``, ``1M``, ``1Mi``."""
     repeat: int = Field(1, ge=1)
     """How many collectives on the plain tensor, one after the other."""
     collective: Collective = "all_reduce"
@@ -89,6 +89,13 @@ class Experiment(BaseModel):
         if name not in PLANS:
             raise ValueError(f"unknown plan {name!r}; known: {', '.join(sorted(PLANS))}")
         return name
+
+    @field_validator("elements", mode="before")
+    @classmethod
+    def _counted(cls, value: Any) -> Any:
+        from p4reduce.topologies.units import parse_count  # noqa: PLC0415  (slow to import)
+
+        return parse_count(value) if isinstance(value, str) else value
 
     @field_validator("rate", "delay")
     @classmethod

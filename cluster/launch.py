@@ -35,7 +35,13 @@ class Launched:
     exit_code: int
     """0, or that of the first rank that failed (128 + n for signal n)."""
     failure: str | None
-    """Which rank failed, how, and its last lines of standard error."""
+    """Which rank failed, and how."""
+    last_lines: tuple[str, ...] = ()
+    """Of its standard error."""
+    failed: int | None = None
+    """That rank."""
+    connected: int = 0
+    """Ranks that joined the group."""
 
 
 def script_command(command: Sequence[str]) -> list[str]:
@@ -123,7 +129,7 @@ class _Coordinator:
                 return self._failed(rank, code)
             left.remove(rank)
             self._seats(rank).close()
-        return Launched(0, None)
+        return Launched(0, None, connected=len(self._taken))
 
     def close(self) -> None:
         """End and remove everything; whatever still waits in the group is told."""
@@ -193,9 +199,9 @@ class _Coordinator:
 
     def _failed(self, rank: int, code: int) -> Launched:
         how = f"exit code {code}" if code > 0 else f"signal {_signal_name(-code)}"
-        lines = "".join(f"\n    {line}" for line in self._processes[rank].last_lines)
-        said = f"; its last lines were:{lines}" if lines else "; it wrote nothing to standard error"
-        return Launched(code if code > 0 else 128 - code, f"rank {rank} ended with {how}{said}")
+        lines = tuple(self._processes[rank].last_lines)
+        failure = f"rank {rank} ended with {how}{'' if lines else '; it wrote nothing to standard error'}"
+        return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
 
 
 def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: int) -> dict[str, str]:

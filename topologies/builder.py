@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from p4reduce.topologies.model import Link, Node, Role, Topology, TopologyError
+from p4reduce.topologies.model import MAX_NODES, MAX_PORT, Link, Node, Role, Topology, TopologyError
 from p4reduce.topologies.units import parse_delay, parse_rate
 
 Capable = bool | str | Iterable[str]
@@ -31,12 +31,14 @@ class TopologyBuilder:
 
     def host(self, name: str, *, server: bool = False, position: tuple[float, float] | None = None) -> None:
         """Add a host; ``server`` keeps it for a parameter server."""
+        self._room_for("host", name)
         role: Role = "server" if server else "worker"
         self._nodes.append(Node(name, "host", self._count["host"], False, role, position))
         self._count["host"] += 1
 
     def switch(self, name: str, *, capable: bool = True, position: tuple[float, float] | None = None) -> None:
         """Add a switch; one that is not ``capable`` only routes."""
+        self._room_for("switch", name)
         self._nodes.append(Node(name, "switch", self._count["switch"], capable, "switch", position))
         self._count["switch"] += 1
 
@@ -44,11 +46,19 @@ class TopologyBuilder:
         """Add a link, at the next free port of each end (rate: bit/s or '10G'; delay: '1us')."""
         self._ports[a] += 1
         self._ports[b] += 1
+        for end in (a, b):
+            if self._ports[end] > MAX_PORT:
+                raise TopologyError(f"nodes: {end!r} has over {MAX_PORT} links; a switch has at most {MAX_PORT} ports")
         self._links.append(Link(a, self._ports[a], b, self._ports[b], parse_rate(rate), parse_delay(delay)))
 
     def build(self) -> Topology:
         """The finished topology; raises :class:`TopologyError` when it is not a sound network."""
         return Topology(self._name, tuple(self._nodes), tuple(self._links))
+
+    def _room_for(self, kind: str, name: str) -> None:
+        """Refuses what no topology may have as soon as it is reached: building 10^9 nodes takes long."""
+        if self._count[kind] >= MAX_NODES:
+            raise TopologyError(f"{name!r} is one {kind} too many: addresses allow {MAX_NODES}")
 
 
 class CapableSwitches:

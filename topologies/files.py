@@ -44,6 +44,8 @@ def load(source: str | Path) -> Topology:
             return _from_yaml(path.read_text("utf-8"), str(path))
         except UnicodeDecodeError as error:
             raise TopologyError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+    if path.exists() and not path.is_dir():
+        raise TopologyError(f"{text}: is a device or a pipe; give a YAML file")
     if path.is_dir() and "/" in text:
         raise TopologyError(f"{text}: is a folder; give a YAML file")
     if path.suffix in (".yaml", ".yml") or "/" in text:

@@ -13,8 +13,13 @@ _MAX_DELAY_PS: Final = 10**15
 """times and rates are 64-bit integers in the fabric, where they are added and multiplied by frame lengths"""
 _LONGEST: Final = 60
 """characters; `Decimal` overflows at a million digits"""
+_COUNT_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_MAX_COUNT: Final = 2**63 - 1
+_SLOWEST_BARE_BPS: Final = 10**6
+"""text without a unit below this was meant to have one: '10' is no link's rate"""
 _NUMBER: Final = r"(\d+(?:\.\d+)?)"
-_RATE: Final = re.compile(rf"{_NUMBER}\s*([kKMGT]?)(?:bit/s|b/s|bps)?")
+_RATE: Final = re.compile(rf"{_NUMBER}\s*([kKMGT]?)(bit/s|b/s|bps)?")
+_COUNT: Final = re.compile(rf"{_NUMBER}\s*(k|M|G|Ki|Mi|Gi)?")
 _DELAY: Final = re.compile(rf"{_NUMBER}\s*(ps|ns|us|µs|ms|s)")
 
 
@@ -29,7 +34,8 @@ def parse_rate(value: int | str) -> int:
     Raises
     ------
     ValueError
-        When it is no rate, not a whole positive number of bits per second, or above 1000T.
+        When it is no rate, not a whole positive number of bits per second, above 1000T, or text without a unit that
+        says less than 1M.
     """
     fix = "write for example '10G', '2.5G', '400M' or a whole number of bit/s"
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -41,6 +47,9 @@ def parse_rate(value: int | str) -> int:
     rate = Decimal(match.group(1)) * _RATE_UNITS["k" if unit == "K" else unit]
     if rate <= 0 or rate != rate.to_integral_value():
         raise ValueError(f"rate {short(value)} must be a whole, positive number of bit/s; {fix}")
+    bare = isinstance(value, str) and not unit and not match.group(3)
+    if bare and rate < _SLOWEST_BARE_BPS:
+        raise ValueError(f"rate {short(value)} is {rate} bit/s; write '{rate}G', or '{rate}bit/s' if that is meant")
     if rate > _MAX_RATE_BPS:
         raise ValueError(f"rate {short(value)} is above {format_rate(_MAX_RATE_BPS)}; {fix}")
     return int(rate)
@@ -77,9 +86,37 @@ def parse_delay(value: int | str) -> int:
     return int(delay)
 
 
+def parse_count(value: int | str) -> int:
+    """A number of things.
+
+    Parameters
+    ----------
+    value : int or str
+        An integer, or text such as '262144', '64k', '1.5M' (powers of ten), '1Mi' (powers of two).
+
+    Raises
+    ------
+    ValueError
+        When it is none, not whole, or above 2^63 - 1.
+    """
+    fix = "write for example '262144', '64k', '1.5M' or '1Mi'"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{short(value)} is no number of things; {fix}")
+    if isinstance(value, int):
+        return value
+    match = _COUNT.fullmatch(_text(value))
+    if match is None:
+        raise ValueError(f"{short(value)} is no number of things; {fix}")
+    unit = match.group(2) or ""
+    count = Decimal(match.group(1)) * _COUNT_UNITS[unit]
+    if count != count.to_integral_value() or count > _MAX_COUNT:
+        raise ValueError(f"{short(value)} must be whole and below 2^63; {fix}")
+    return int(count)
+
+
 def format_rate(rate_bps: int) -> str:
     """The shortest exact text of a rate: ``parse_rate(format_rate(r)) == r``."""
-    return _format(rate_bps, _RATE_UNITS, "")
+    return _format(rate_bps, _RATE_UNITS, "") + ("bit/s" if rate_bps < _RATE_UNITS["k"] else "")
 
 
 def format_delay(delay_ps: int) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from p4reduce.cli.commands.run import Json, Out, Pcap
-from p4reduce.cli.failures import BadInput, guarded
+from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.files import claim
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish
@@ -76,8 +76,14 @@ def launch(
         )
         emitter.check()
         if launched.failure is not None:
-            output.note(launched.failure)
+            shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
+            output.note(f"{launched.failure}{shown}")
             raise typer.Exit(launched.exit_code)
+        if launched.connected == 0:
+            raise Failed(
+                f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script calls "
+                "p4reduce.connect() and then its communicator's collectives"
+            )
         result = result_of(cluster)
     if as_json:
         print(result.to_json(), end="")

@@ -31,6 +31,8 @@ CAPABLE_EXAMPLES: Final = (
     "p4reduce topo capable germany50 --count 3 --tasks tasks.yaml",
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
 )
+SHOWN: Final = 200
+"""nodes and links in a table for people"""
 EXAMPLES: Final = (
     "p4reduce topo show leaf-spine-8",
     "p4reduce topo show my-network.yaml --svg my-network.svg",
@@ -59,13 +61,17 @@ def show(name: Name, as_json: Json = False, svg: Svg = None) -> None:
     output = Output(as_json=as_json)
     topology = topologies.load(name)
     output.data({"name": topology.name, "nodes": _nodes(topology), "links": _links(topology)})
-    nodes = [[str(cell) for cell in node.values()] for node in _nodes(topology)]
+    nodes = [[str(cell) for cell in node.values()] for node in _nodes(topology)[:SHOWN]]
     output.table(["node", "kind", "role", "aggregates", "IPv4", "MAC", "ports"], nodes, title=topology.name)
     rows = [
         [link["a"], str(link["port_a"]), link["b"], str(link["port_b"]), rate_text(link["rate_bps"]),
-         time_text(link["delay_ps"])] for link in _links(topology)
+         time_text(link["delay_ps"])] for link in _links(topology)[:SHOWN]
     ]  # fmt: skip
     output.table(["link", "port", "to", "port", "rate", "delay"], rows)
+    if len(topology.nodes) > SHOWN or len(topology.links) > SHOWN:
+        output.note(
+            f"the first {SHOWN} of {len(topology.nodes)} nodes and {len(topology.links)} links; --json gives all"
+        )
     if svg is not None:
         write_text(svg, topology_svg(topology))
         output.note(f"wrote {svg}")

@@ -91,7 +91,7 @@ def test_sums_arrive_in_the_callers_array(tmp_path, folder):
         "--flag",
         "a b",
     )
-    assert done == launch_module.Launched(0, None)
+    assert done == launch_module.Launched(0, None, connected=3)
     expected = f"6.0 3 False {0.5 + 1e-6} ['--flag', 'a b']"
     assert sorted(run.lines) == [(rank, "stdout", expected) for rank in range(3)]
     assert [(figure.rank, figure.name, figure.value) for figure in run.rendezvous.figures()] == [
@@ -132,7 +132,11 @@ def test_a_dead_rank_ends_the_run_and_is_named(tmp_path, folder):
         comm.all_reduce(np.ones(4, np.float32))
     """)
     assert done.exit_code == 7
-    assert done.failure == "rank 2 ended with exit code 7; its last lines were:\n    cannot read the data"
+    assert (done.failure, done.last_lines, done.failed) == (
+        "rank 2 ended with exit code 7",
+        ("cannot read the data",),
+        2,
+    )
 
 
 def test_a_killed_rank_is_named_by_its_signal(tmp_path, folder):
@@ -155,7 +159,7 @@ def test_a_rank_that_ends_early_is_missed_by_name(tmp_path, folder):
     """)
     assert done.exit_code == 1
     assert "rank 0 ended with exit code 1" in done.failure
-    assert "rank 0 waits for rank 1, which left the group" in done.failure
+    assert "rank 0 waits for rank 1, which left the group" in "\n".join(done.last_lines)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_errors_cross_the_socket(tmp_path, folder, body, message):
     run = Run(tmp_path, 1)
     done = run(body)
     assert done.exit_code == 1
-    assert message in done.failure
+    assert message in "\n".join(done.last_lines)
 
 
 def test_an_error_keeps_its_class_and_the_group_goes_on(tmp_path, folder):
@@ -261,7 +265,7 @@ def test_a_failing_network_reaches_the_ranks(tmp_path, folder):
 
     done = Run(tmp_path, 2, carrier=fail)("comm.all_reduce(np.ones(4, np.float32))")
     assert done.exit_code == 1
-    assert "CollectiveError: slot 17 waits for worker 1 at leaf1" in done.failure
+    assert "CollectiveError: slot 17 waits for worker 1 at leaf1" in "\n".join(done.last_lines)
 
 
 def test_what_cannot_be_started(tmp_path, folder):

@@ -155,7 +155,7 @@ def test_doctor_fails_without_what_is_needed(monkeypatch):
         (["run", "--topology", "star:hosts=33", "--plan", "steiner"], "bitmap holds 32"),
         (["run", "--collective", "push", "--topology", "star:hosts=2"], "push needs a topology with a server"),
         (["compare", "--plans", ","], "--plans: expected a list"),
-        (["sweep", "--seeds", "x"], "--seeds: expected whole numbers"),
+        (["sweep", "--seeds", "x"], "--seeds: 'x' is no number of things"),
         (["topo", "show", "nonsense"], "'nonsense' is no topology"),
         (["plan", "show", "--plan", "ps", "--topology", "star:hosts=2"], "needs a server"),
         (["report", "/nowhere/result.json"], "/nowhere/result.json: No such file"),

@@ -87,7 +87,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_lists():
     assert texts("a, b,,a", "--x") == ["a", "b"]
-    assert integers("3,0..2,1k,2M", "--x") == [3, 0, 1, 2, 1000, 2_000_000]
+    assert integers("3,0..2,1k,2M,1.5k,1Ki", "--x") == [3, 0, 1, 2, 1000, 2_000_000, 1500, 1024]
     assert floats("0,0.5,1e-3", "--x") == [0.0, 0.5, 0.001]
 
 
@@ -106,3 +106,32 @@ def test_lists():
 def test_wrong_lists_name_the_flag(parse, text):
     with pytest.raises(BadInput, match=r"^--these: "):
         parse(text, "--these")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("262144", 262144), ("64k", 64_000), ("1.5M", 1_500_000), ("2Mi", 2 << 20), (" 3 G ", 3 * 10**9)],
+)
+def test_sizes_have_one_syntax(text, count):
+    assert Settings(None, {"elements": text}).experiment().elements == count
+    assert integers(text, "--elements") == [count]
+
+
+@pytest.mark.parametrize("text", ["1.5", "k", "1e6", "-1", "9" * 30, "1Ti", "1 000"])
+def test_wrong_sizes_are_named(text):
+    with pytest.raises(BadInput, match="--elements: "):
+        Settings(None, {"elements": text}).experiment()
+
+
+def test_a_rate_without_a_unit_is_asked_about():
+    with pytest.raises(BadInput, match=r"--rate: rate '10' is 10 bit/s; write '10G'"):
+        Settings(None, {"rate": "10"}).experiment()
+    assert Settings(None, {"rate": "10bit/s"}).experiment().rate == "10bit/s"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "flag"), [("plan", "x", "--plans"), ("rate", "x", "--rates"), ("faults__loss", 2.0, "--losses")]
+)
+def test_a_list_is_blamed_by_its_own_flag(field, value, flag):
+    with pytest.raises(BadInput, match=f"^{flag}: "):
+        Settings(None, {}).experiment(**{field: value})

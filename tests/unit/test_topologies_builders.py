@@ -9,6 +9,7 @@ from p4reduce.topologies import (
     TopologyError,
     fat_tree,
     leaf_spine,
+    load,
     star,
     wan,
 )
@@ -184,7 +185,7 @@ def test_names_are_checked():
 
 def test_ports_end_at_509():
     assert len(star(509).hosts) == 509
-    with pytest.raises(TopologyError, match="'s1' has 510 links; a switch has at most 509 ports"):
+    with pytest.raises(TopologyError, match="'s1' has over 509 links; a switch has at most 509 ports"):
         star(510)
 
 
@@ -209,3 +210,24 @@ def test_ports_and_indices_cannot_be_made_up():
         Topology("t", (Node("h1", "host", 0, capable=True), nodes[1]), ())
     with pytest.raises(TopologyError, match="cannot have the role"):
         Topology("t", (Node("h1", "host", 0, role="switch"), nodes[1]), ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("star:hosts=99999999", "'s1' has over"),
+        ("fat-tree:k=1000000", "one switch too many"),
+        ("leaf-spine:leaves=1000000000,spines=1,hosts=1", "one switch too many"),
+        ("leaf-spine:leaves=2,spines=1,hosts=1000000000", "has over"),
+        ("wan:graph=nobel-us,hosts=1000000000", "has over"),
+        ("star:hosts=2,servers=1000000000", "has over"),
+    ],
+)
+def test_what_no_network_may_have_is_refused_before_it_is_built(spec, message):
+    with pytest.raises(TopologyError, match=message):
+        load(spec)
+
+
+def test_a_device_is_no_file():
+    with pytest.raises(TopologyError, match="/dev/null: is a device or a pipe"):
+        load("/dev/null")

@@ -10,7 +10,7 @@ from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_ra
         ("2.5G", 2_500_000_000),
         ("400M", 4 * 10**8),
         ("100 Mb/s", 10**8),
-        ("7", 7),
+        ("7bit/s", 7),
         (12, 12),
         ("1k", 1000),
     ],
