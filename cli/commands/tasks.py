@@ -51,7 +51,8 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
     """Queue the tasks of files, all of them or none.
 
     A YAML file has a list 'tasks', a CSV file a line for each task: name, server, workers (in CSV separated by
-    spaces), elements; if wanted rounds, training, demand, arrival, deadline, priority ('20us', '1G').
+    spaces), elements; if wanted rounds, training, demand, arrival, deadline, priority ('20us', '1G'), and select, which
+    has part of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
     """
     from p4reduce.control_plane.orchestrator import read_trace  # noqa: PLC0415  (slow to import)
 
@@ -139,6 +140,7 @@ def task_data(row: "TaskRow") -> dict[str, Any]:
         "waits": row.waits,
         "server": row.task.server,
         "workers": list(row.task.workers),
+        "candidates": list(row.candidates),
         "elements": row.task.elements,
         "rounds": row.task.rounds,
         "arrival_ps": row.task.arrival_ps,

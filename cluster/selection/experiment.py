@@ -9,8 +9,8 @@ import numpy as np
 from p4reduce.cluster.poster.packets import TaskNetwork
 from p4reduce.cluster.poster.settings import Scenario
 from p4reduce.cluster.programs import bundled
-from p4reduce.cluster.selection.choosers import CHOOSERS, Budget
 from p4reduce.cluster.selection.local_models import LAYERS, LocalModel, LocalTraining, skewed_shards
+from p4reduce.control_plane.scheduling.choosers import CHOOSERS, Budget
 from p4reduce.control_plane.scheduling.consumption import consumed
 from p4reduce.control_plane.scheduling.policy import Decision, policy_named
 from p4reduce.control_plane.scheduling.state import NetworkState

@@ -15,11 +15,13 @@ from p4reduce.control_plane.orchestrator.options import Options
 from p4reduce.control_plane.orchestrator.recovery import Recovery, order_of
 from p4reduce.control_plane.orchestrator.rescheduling import Rescheduler
 from p4reduce.control_plane.orchestrator.rows import TaskRow
+from p4reduce.control_plane.orchestrator.selecting import Choice, Selector
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
 from p4reduce.control_plane.scheduling.policy import Policy, check_served
 from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import format_delay
 
@@ -81,6 +83,7 @@ class Orchestrator:
         self.installer = Installer(store, controller, executor, checkpoint, options)
         self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.fail)
         self._policy = policy
+        self._selector = Selector(policy, self.computing, options.lanes)
         self._name = name
         self._checkpoint = checkpoint
         self._hosts = {host.name for host in controller.topology.hosts}
@@ -285,13 +288,17 @@ class Orchestrator:
     def _schedule(self, row: TaskRow) -> bool:
         """Try to give a queued task its trees; whether it waits no longer. What is wrong with it ends it alone."""
         unknown = sorted({row.task.server, *row.task.workers} - self._hosts)
-        if row.fault or unknown:
-            self._reject(row, row.fault or f"{unknown[0]!r} is no host of the topology")
+        fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
+        if fault := fault or self._selector.fault(row.task):
+            self._reject(row, fault)
             return True
         state = self.state()
         try:
-            self.computing.place(row.task)
-            proposals = self.installer.propose(self._policy(row.task, state, lanes=self.options.lanes))
+            choice = self._select(row.task, state)
+            decision = choice.decision if choice else self._policy(row.task, state, lanes=self.options.lanes)
+            task = choice.task if choice else row.task
+            self.computing.place(task)
+            proposals = self.installer.propose(decision)
         except PlanError as error:
             self.computing.release(row.name)
             return self._does_not_fit(row, one_line(error))
@@ -303,9 +310,9 @@ class Orchestrator:
             return True
         plans = {proposal.role: proposal.plan for proposal in proposals}
         try:
-            order = order_of(row.task, plans, self.computing)
+            order = order_of(task, plans, self.computing)
             why = {
-                "round_bytes": sum(round_bytes(row.task, role, plan) for role, plan in plans.items()),
+                "round_bytes": sum(round_bytes(task, role, plan) for role, plan in plans.items()),
                 "training_ps": max(order.training_ps.values()),
                 "aggregation_ps": order.aggregation_ps,
             }
@@ -315,7 +322,7 @@ class Orchestrator:
             self._reject(row, f"it cannot be run: {type(error).__name__}: {one_line(error)}")
             return True
         try:
-            self.installer.install_first(row.name, proposals, self._name, why)
+            self.installer.install_first(row.name, proposals, self._name, why, choice)
         except InstallError as error:
             self._end(row.name, TaskState.FAILED, self.executor.now(), f"its trees could not be installed: {error}")
             return True
@@ -324,6 +331,10 @@ class Orchestrator:
         except RefusedError as error:
             self.fail(row.name, f"its hosts cannot run it: {one_line(error)}")
         return True
+
+    def _select(self, task: Task, state: NetworkState) -> Choice | None:
+        """The workers of a task that select them, and their trees; None for a task of all its workers."""
+        return None if task.select is None else self._selector.choose(task, task.select, state)
 
     def _reject(self, row: TaskRow, reason: str) -> None:
         with self.store.transaction():

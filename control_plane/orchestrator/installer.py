@@ -13,6 +13,7 @@ from p4reduce.control_plane.orchestrator.inventory import Inventory
 from p4reduce.control_plane.orchestrator.options import Options
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
 from p4reduce.control_plane.orchestrator.rows import PlanRow
+from p4reduce.control_plane.orchestrator.selecting import Choice
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff
@@ -156,8 +157,15 @@ class Installer:
 
     # --- a task's first trees
 
-    def install_first(self, task: str, proposals: Sequence[Proposal], policy: str, why: Mapping[str, Any]) -> None:
-        """Install the trees of a queued task, which is scheduled then.
+    def install_first(
+        self,
+        task: str,
+        proposals: Sequence[Proposal],
+        policy: str,
+        why: Mapping[str, Any],
+        choice: Choice | None = None,
+    ) -> None:
+        """Install the trees of a queued task, which is scheduled then; ``choice``: for those of its workers.
 
         `InstallError`: they are to be removed again, and the task is still scheduled.
         """
@@ -165,6 +173,9 @@ class Installer:
         with self.store.transaction():
             self.store.change(task, TaskState.SCHEDULED, now)
             self._intend(task, proposals, now)
+            if choice is not None:
+                self.store.choose(task, choice.task.workers)
+                self.store.history.add_decision(now, task, "select", policy, choice.why)
             self.store.history.add_decision(now, task, "schedule", policy, why)
         self.checkpoint("intended")
         self._install(proposals)

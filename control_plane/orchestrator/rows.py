@@ -3,12 +3,14 @@
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
+from p4reduce.control_plane.scheduling.selection import selection_from_data
 from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.safe_yaml import one_line
@@ -21,6 +23,8 @@ UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
 class TaskRow:
     """A task and where it stands. Times are virtual picoseconds.
 
+    ``task`` has those workers that take part: of one that selects them all candidates as long as nothing is chosen,
+    then the chosen ones, and no selection any more. ``candidates`` are the workers that it was submitted with.
     ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
     why a queued task did not fit when it was last tried; None before that.
     """
@@ -37,6 +41,7 @@ class TaskRow:
     digest: str | None
     waits: str | None = None
     fault: str = ""
+    candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,9 @@ def task_row(row: sqlite3.Row) -> TaskRow:
     task, fault = _task(row["spec"])
     if not fault and task.name != row["name"]:
         task, fault = UNREADABLE, f"its specification is that of {one_line(task.name, 60)!r}"
+    candidates = task.workers
+    if not fault and row["chosen"] is not None:
+        task, fault = _chosen(task, row["chosen"])
     return TaskRow(
         number=row["number"],
         name=row["name"],
@@ -71,6 +79,7 @@ def task_row(row: sqlite3.Row) -> TaskRow:
         digest=row["digest"],
         waits=row["waits"],
         fault=fault,
+        candidates=candidates,
     )
 
 
@@ -81,6 +90,20 @@ def _task(spec: str) -> tuple[Task, str]:
         return task_from_data(json.loads(spec)), ""
     except Exception as error:  # whatever somebody wrote there is that task's fault
         return UNREADABLE, f"its specification in the database cannot be used: {one_line(error)}"
+
+
+def _chosen(task: Task, text: str) -> tuple[Task, str]:
+    """The task with the workers that were chosen for it, and what is wrong with them."""
+    try:
+        return replace(task, workers=_subset(json.loads(text), task.workers), select=None), ""
+    except (ValueError, TypeError, RecursionError, PlanError) as error:
+        return UNREADABLE, f"its choice of workers in the database cannot be used: {one_line(error)}"
+
+
+def _subset(chosen: Any, workers: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(chosen, list) or not set(chosen) <= set(workers):
+        raise ValueError("it is no list of its workers")
+    return tuple(chosen)
 
 
 def plan_row(row: sqlite3.Row) -> PlanRow:
@@ -107,4 +130,6 @@ def _demand(text: str) -> Mapping[Hop, int]:
 
 def task_from_data(data: Mapping[str, Any]) -> Task:
     """A task from plain data, as ``dataclasses.asdict`` and JSON make it."""
-    return Task(**{**data, "workers": tuple(data["workers"])})
+    select = data.get("select")
+    more = {} if select is None else {"select": selection_from_data(select)}
+    return Task(**{**data, "workers": tuple(data["workers"]), **more})

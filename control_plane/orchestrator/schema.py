@@ -6,7 +6,7 @@ from typing import Final
 
 from p4reduce.control_plane.orchestrator.errors import StoreError
 
-VERSION: Final = 2
+VERSION: Final = 3
 """of the tables; a newer one is refused, an older one is converted by `UPGRADES`"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
@@ -29,7 +29,8 @@ CREATE TABLE tasks (
     finished_ps INTEGER,
     digest TEXT,
     deadline_ps INTEGER,
-    waits TEXT
+    waits TEXT,
+    chosen TEXT
 ) STRICT;
 
 CREATE TABLE changes (
@@ -134,6 +135,7 @@ UPDATE tasks SET deadline_ps = json_extract(spec, '$.deadline_ps')
     WHERE json_valid(spec) AND json_type(spec, '$.deadline_ps') = 'integer';
 """
     + INDICES,
+    2: "ALTER TABLE tasks ADD COLUMN chosen TEXT;",
 }
 """from each version to the next"""
 

@@ -227,6 +227,13 @@ class Store:
             (name, at_ps, before, after, reason),
         )
 
+    def choose(self, name: str, workers: Sequence[str]) -> None:
+        """Which of a task's workers take part; that never changes again."""
+        with self.transaction():
+            self._connection.execute(
+                "UPDATE tasks SET chosen = ? WHERE name = ? AND chosen IS NULL", (json.dumps(list(workers)), name)
+            )
+
     def request_cancel(self, name: str) -> None:
         """Ask the orchestrator to give a task up; `TaskError` when it has ended."""
         with self.transaction():

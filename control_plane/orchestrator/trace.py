@@ -1,14 +1,16 @@
 """Task traces: files that list tasks, as YAML or CSV."""
 
 import csv
+import json
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import TaskError
+from p4reduce.control_plane.scheduling.selection import How, Selection
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
@@ -24,9 +26,12 @@ COLUMNS: Final = (
     "arrival",
     "deadline",
     "priority",
+    "select",
 )
 """fields of a task in a file; those from 'rounds' on may be left out"""
 MAX_TRACE_BYTES: Final = 64 << 20
+_MAX_CELL: Final = 1 << 16
+"""characters of a mapping in CSV"""
 MAX_YAML: Final = 8 << 20
 """characters: some 50,000 tasks take a minute to read; CSV is quicker"""
 
@@ -39,7 +44,27 @@ def _names(value: Any) -> Any:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
+def _mapping(value: Any) -> Any:
+    """A mapping, in CSV as the text of one."""
+    return read_yaml(value, limit=_MAX_CELL) if isinstance(value, str) else value
+
+
 Delay = Annotated[int, BeforeValidator(parse_delay)]
+
+
+class SelectLine(BaseModel):
+    """How a task of a file selects its local models."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    how: str
+    budget: Annotated[float | None, Field(strict=True)] = None
+    seed: Annotated[int, Field(strict=True)] = 0
+    utilities: dict[str, Annotated[float, Field(strict=True)]] = Field(default_factory=dict)
+
+    def selection(self) -> Selection:
+        """As tasks have it; `PlanError` when its fields do not fit each other."""
+        return Selection(cast(How, self.how), self.budget, self.seed, tuple(self.utilities.items()))
 
 
 class TaskLine(BaseModel):
@@ -58,6 +83,8 @@ class TaskLine(BaseModel):
     arrival: Delay = 0
     deadline: Delay | None = None
     priority: Annotated[int | None, Field(ge=0, le=7)] = None
+    select: Annotated[SelectLine | None, BeforeValidator(_mapping)] = None
+    """in CSV as text, '{how: random, budget: 0.4}'"""
 
     def task(self) -> Task:
         """As the policies see it; `PlanError` when its fields do not fit each other."""
@@ -72,6 +99,7 @@ class TaskLine(BaseModel):
             arrival_ps=self.arrival,
             deadline_ps=self.deadline,
             priority=self.priority,
+            select=None if self.select is None else self.select.selection(),
         )
 
 
@@ -141,9 +169,15 @@ def write_trace(path: Path, tasks: list[Task]) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\r\n")
             writer.writeheader()
-            writer.writerows({**entry, "workers": " ".join(entry["workers"])} for entry in entries)
+            writer.writerows(map(_cells, entries))
     else:
         path.write_text(yaml.safe_dump({"tasks": entries}, sort_keys=False), "utf-8")
+
+
+def _cells(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry as cells of CSV."""
+    select = {"select": json.dumps(entry["select"])} if "select" in entry else {}
+    return {**entry, "workers": " ".join(entry["workers"]), **select}
 
 
 def _entry(task: Task) -> dict[str, Any]:
@@ -158,5 +192,16 @@ def _entry(task: Task) -> dict[str, Any]:
         "arrival": format_delay(task.arrival_ps),
         "deadline": None if task.deadline_ps is None else format_delay(task.deadline_ps),
         "priority": task.priority,
+        "select": None if task.select is None else _select(task.select),
+    }
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+def _select(selection: Selection) -> dict[str, Any]:
+    entry = {
+        "how": selection.how,
+        "budget": selection.budget,
+        "seed": selection.seed or None,
+        "utilities": dict(selection.utilities) or None,
     }
     return {name: value for name, value in entry.items() if value is not None}

@@ -14,6 +14,7 @@ from p4reduce.control_plane.scheduling.policy import (
     register_policy,
 )
 from p4reduce.control_plane.scheduling.requests import plan_requests
+from p4reduce.control_plane.scheduling.selection import Selection
 from p4reduce.control_plane.scheduling.soar import choose_capable, choose_capable_for
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
 from p4reduce.control_plane.scheduling.task import Task
@@ -26,6 +27,7 @@ __all__ = [
     "NetworkState",
     "Policy",
     "Rejection",
+    "Selection",
     "Task",
     "Weights",
     "choose_capable",

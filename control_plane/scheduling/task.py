@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import Any, Final, Literal
 
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.scheduling.selection import Selection
 from p4reduce.safe_yaml import short
 
 MAX_ELEMENTS: Final = 1 << 40
@@ -51,6 +52,9 @@ class Task:
         Who may add up; None: whoever the policy chooses. (The hosts of a running task cannot change between the two.)
     reservation : 'peak' or 'mean'
         Whether links keep the demand for it all the time, or its mean use (:attr:`reserved_bps`).
+    select : Selection or None
+        Which of the workers take part is still to be chosen, and how; None: all of them. Policies are asked for
+        trees of those that do, without it.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Task:
     priority: int | None = None
     aggregation: Aggregation | None = None
     reservation: Reservation = "peak"
+    select: Selection | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -105,6 +110,11 @@ class Task:
             )
         if self.reservation not in ("peak", "mean"):
             raise PlanError(f"task {self.name}: reservation: {short(self.reservation)} is neither 'peak' nor 'mean'")
+        if self.select is not None:
+            try:
+                self.select.check_workers(self.workers)
+            except PlanError as error:
+                raise PlanError(f"task {self.name}: {error}") from None
 
     @property
     def reserved_bps(self) -> int:

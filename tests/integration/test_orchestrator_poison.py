@@ -169,7 +169,9 @@ def test_another_task_of_the_same_name_is_refused_by_the_hosts(tmp_path):
 def test_a_database_of_the_first_version_goes_on(tmp_path):
     path = tmp_path / "old.sqlite"
     connection = sqlite3.connect(path)
-    tables = TABLES.replace("    deadline_ps INTEGER,\n    waits TEXT\n", "").replace("digest TEXT,", "digest TEXT")
+    tables = TABLES.replace("    deadline_ps INTEGER,\n    waits TEXT,\n    chosen TEXT\n", "").replace(
+        "digest TEXT,", "digest TEXT"
+    )
     connection.executescript(tables + "PRAGMA application_id = 1345606212; PRAGMA user_version = 1;")
     for name, spec in (("a", {**SPEC, "name": "a", "deadline_ps": 10**9}), ("bad", "no json")):
         text = spec if isinstance(spec, str) else json.dumps(spec)

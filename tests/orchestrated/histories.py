@@ -29,7 +29,7 @@ from p4reduce.control_plane.orchestrator.inventory import Inventory
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.scheduling import Task, policy_named
+from p4reduce.control_plane.scheduling import Selection, Task, policy_named
 from p4reduce.topologies import leaf_spine
 
 LANES = 64
@@ -75,6 +75,14 @@ def _ends(a, b):
     return ((a, TOPOLOGY.port(a, b)), (b, TOPOLOGY.port(b, a)))
 
 
+SELECTIONS = (
+    Selection("random", 0.6, seed=1),
+    Selection("cheapest", 0.7),
+    Selection("useful", 1.0),  # nobody knows how useful they are: rejected
+    Selection("all"),
+)
+
+
 @st.composite
 def tasks(draw):
     """Fields of a task; most of them can run."""
@@ -88,6 +96,7 @@ def tasks(draw):
         "training_ps": draw(st.sampled_from([0, 20 * PS_PER_US])),
         "demand_bps": draw(st.sampled_from([0, RATE // 10, RATE // 2 + 1, 2 * RATE])),
         "priority": draw(st.sampled_from([None, None, 3, 7])),
+        "select": draw(st.sampled_from([None, None, *SELECTIONS])),
     }
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     poison = draw(st.sampled_from(["", "", "", "", "server", "worker", "switch"]))
@@ -260,6 +269,10 @@ class Histories(RuleBasedStateMachine):
         if self.orchestrator is None:
             return
         at_work = {row.name for row in self.user.tasks(AT_WORK)}
+        for row in self.user.plans((Phase.INSTALLED, Phase.ACTIVE)):
+            task = self.user.task(row.task)
+            if not task.fault:
+                assert list(task.task.workers) == json.loads(row.plan)["workers"]
         active = {(row.job, row.epoch) for row in self.user.plans((Phase.ACTIVE,))}
         for name, run in self.hosts.runs.items():
             if not run.ended:
@@ -294,6 +307,10 @@ class Histories(RuleBasedStateMachine):
         for row in self.user.tasks():
             assert row.state in ENDED, row
             assert row.state is TaskState.FINISHED or row.reason, row
+            if not row.fault and row.state is TaskState.FINISHED:
+                assert row.task.select is None
+                assert set(row.task.workers) <= set(row.candidates)
+                STATISTICS["tasks of some of their workers"] += row.task.workers != row.candidates
             if row.state is TaskState.FINISHED:
                 rounds = [one["round"] for one in self.user.history.rounds(row.name)]
                 assert rounds == list(range(row.task.rounds))

@@ -3,11 +3,14 @@
 import pytest
 
 from p4reduce.control_plane.orchestrator import TaskError, read_trace, write_trace
-from p4reduce.control_plane.scheduling import Task
+from p4reduce.control_plane.scheduling import Selection, Task
 
 TASKS = [
     Task("a", "h1", ("h2", "h3"), 61_706, 3, 5_000_000, 10**9, 7, 10**12, 5),
     Task("b", "h4", ("h2",), 1),
+    Task("c", "h4", ("h2", "h3"), 1, select=Selection("useful", 0.4, utilities=(("h3", 2.5), ("h2", 1)))),
+    Task("d", "h4", ("h2", "h3"), 1, select=Selection("random", 1, seed=7)),
+    Task("e", "h4", ("h2", "h3"), 1, select=Selection("all")),
 ]
 
 
@@ -24,6 +27,7 @@ def test_units_are_those_of_topologies(tmp_path):
     assert (task.training_ps, task.demand_bps) == (1_500_000_000, 2_500_000_000)
 
 
+SELECTING = "{name: a, server: h1, workers: [h2], elements: 9, select:"
 GOOD = "{name: a, server: h1, workers: [h2], elements: 9}"
 
 
@@ -40,6 +44,28 @@ GOOD = "{name: a, server: h1, workers: [h2], elements: 9}"
         ("t.yaml", "tasks: [{name: a, server: h1, workers: [h2], elements: 1, speed: 2}]", "task 1: speed: Extra"),
         ("t.yaml", "tasks: [{name: a, server: h1, workers: [h2], elements: 1, training: 5}]", "task 1: training: 5 is"),
         ("t.yaml", "tasks: [{name: a, server: h1, elements: 1}]", "task 1: workers: Field required"),
+        ("t.yaml", f"tasks: [{SELECTING} 5}}]", "task 1: select: Input should be"),
+        ("t.yaml", f"tasks: [{SELECTING} {{}}}}]", "task 1: select.how: Field required"),
+        (
+            "t.yaml",
+            f"tasks: [{SELECTING} {{how: best, budget: 0.4}}}}]",
+            "task 1: select.how: 'best' is none of all, ra",
+        ),
+        ("t.yaml", f"tasks: [{SELECTING} {{how: useful}}}}]", "task 1: select.budget: None is no number above 0"),
+        ("t.yaml", f"tasks: [{SELECTING} {{how: useful, budget: '0.4'}}}}]", "task 1: select.budget: Input should be"),
+        (
+            "t.yaml",
+            f"tasks: [{SELECTING} {{how: useful, budget: 40}}}}]",
+            "task 1: select.budget: 40.0 is no number abo",
+        ),
+        ("t.yaml", f"tasks: [{SELECTING} {{how: useful, budget: 1, x: 1}}}}]", "task 1: select.x: Extra inputs"),
+        (
+            "t.yaml",
+            f"tasks: [{SELECTING} {{how: useful, budget: 1, utilities: {{h9: 1}}}}}}]",
+            "task a: select.utilities: 'h9' is no worker of the task",
+        ),
+        ("t.csv", "name,server,workers,elements,select\na,h1,h2,9,useful\n", "line 2: select: Input should be"),
+        ("t.csv", 'name,server,workers,elements,select\na,h1,h2,9,"{a: &x 1, b: *x}"\n', "line 2: select: is not YAML"),
         ("t.csv", "name,server,workers,elements\na,h1,h2\n", "line 2: has another number of cells"),
         ("t.csv", "name,server,workers,elements\na,h1,h2,9\nb,h1,h2,x\n", "line 3: elements: Input should be"),
         ("t.csv", "name,server,workers,elements,priority\na,h1,h2,9,8\n", "line 2: priority: Input should be"),

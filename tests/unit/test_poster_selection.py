@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from p4reduce.cluster.poster.settings import Scenario
-from p4reduce.cluster.selection.choosers import CHOOSERS, Budget
 from p4reduce.cluster.selection.experiment import SelectionUnit, run_selection
 from p4reduce.cluster.selection.local_models import LocalModel, LocalTraining, skewed_shards
+from p4reduce.control_plane.scheduling.choosers import CHOOSERS, Budget
 from p4reduce.workers.training.digits import Dataset
 from p4reduce.workers.training.model import Mlp
 

@@ -2,11 +2,24 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from p4reduce.cluster.selection.local_models import LocalModel
 
+class Candidate(Protocol):
+    """A local model that may take part."""
+
+    @property
+    def host(self) -> str:
+        """Where it is."""
+
+    @property
+    def usefulness(self) -> float:
+        """Of its data to the global model; any unit, the same for all."""
+
+
+_C = TypeVar("_C", bound=Candidate)
 Cost = Callable[[Sequence[str]], int]
 """copies of a frame on links, of the trees of these hosts' local models and the global one"""
 
@@ -23,27 +36,31 @@ class Budget:
         return self.cost(hosts) <= self.copies
 
 
-Chooser = Callable[[Sequence[LocalModel], Budget, np.random.Generator], list[LocalModel]]
+class Chooser(Protocol):
+    """Those of the candidates that take part."""
+
+    def __call__(self, models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
+        """Choose."""
 
 
-def everyone(models: Sequence[LocalModel], budget: Budget, random: np.random.Generator) -> list[LocalModel]:
+def everyone(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
     """All of them, whatever it costs: the reference."""
     del budget, random
     return list(models)
 
 
-def at_random(models: Sequence[LocalModel], budget: Budget, random: np.random.Generator) -> list[LocalModel]:
+def at_random(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
     """In a random order, as long as they fit."""
     return _fill([models[place] for place in random.permutation(len(models))], budget)
 
 
-def cheapest(models: Sequence[LocalModel], budget: Budget, random: np.random.Generator) -> list[LocalModel]:
+def cheapest(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
     """As many as fit: each time the one that costs the least beside those chosen."""
     del random
     return _greedy(models, budget, lambda _model, extra: -float(extra))
 
 
-def useful(models: Sequence[LocalModel], budget: Budget, random: np.random.Generator) -> list[LocalModel]:
+def useful(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
     """Most useful for what they cost: each time the largest usefulness for each extra copy of a frame on links."""
     del random
     return _greedy(models, budget, lambda model, extra: model.usefulness / max(1, extra))
@@ -52,18 +69,16 @@ def useful(models: Sequence[LocalModel], budget: Budget, random: np.random.Gener
 CHOOSERS: dict[str, Chooser] = {"all": everyone, "random": at_random, "cheapest": cheapest, "useful": useful}
 
 
-def _fill(order: Sequence[LocalModel], budget: Budget) -> list[LocalModel]:
-    chosen: list[LocalModel] = []
+def _fill(order: Sequence[_C], budget: Budget) -> list[_C]:
+    chosen: list[_C] = []
     for model in order:
         if budget.allows([*(one.host for one in chosen), model.host]):
             chosen.append(model)
     return chosen
 
 
-def _greedy(
-    models: Sequence[LocalModel], budget: Budget, score: Callable[[LocalModel, int], float]
-) -> list[LocalModel]:
-    chosen: list[LocalModel] = []
+def _greedy(models: Sequence[_C], budget: Budget, score: Callable[[_C, int], float]) -> list[_C]:
+    chosen: list[_C] = []
     left = list(models)
     while left:
         hosts = [one.host for one in chosen]
