@@ -49,8 +49,6 @@ MIN_FRAME: Final = 14
 _SLICE: Final = 200_000
 """events after which the loop lets Python show progress and take Ctrl-C: about a tenth of a second"""
 
-_SHORTER: Final = "use shorter delays, higher rates, or less to do"
-
 
 class Stop(Enum):
     """Why `VirtualNetwork.run` returned."""
@@ -223,7 +221,7 @@ class VirtualNetwork:
                 self._memory.make_space()
             elif reason != ENOUGH_EVENTS or self.events >= last:
                 if reason == REACHED_TIME and (until_ps is None or until_ps > NO_LIMIT):
-                    raise FabricError(f"virtual time has reached its end, {NO_LIMIT} ps (53 days): {_SHORTER}")
+                    raise FabricError(f"virtual time has reached its end, {NO_LIMIT} ps (53 days): use shorter delays")
                 return Stop(reason)
             if progress is not None:
                 progress(self.now)

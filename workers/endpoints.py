@@ -1,6 +1,5 @@
 """The endpoints of all hosts of a fabric: made here, posted to here, driven by ``endpoint.py``."""
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,13 @@ from numpy.typing import NDArray
 
 from p4reduce.workers import endpoint, wire
 from p4reduce.workers.congestion import set_up
-from p4reduce.workers.frames import TEMPLATE_BYTES
 from p4reduce.workers.memory import address_of
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Operation, check, exponents_of
 from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
 from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
 from p4reduce.workers.status import EndpointStatus, read_status
+from p4reduce.workers.templates import templates_to
 
 _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
 MAX_RING_WINDOW = 32768
@@ -24,30 +23,6 @@ _DEFAULT_TIMING = Timing()
 
 def _power_of_two(at_least: int) -> int:
     return 1 << max(0, at_least - 1).bit_length()
-
-
-@lru_cache(maxsize=1 << 16)
-def _template(link: HostAddress, peer: HostAddress, lanes: int) -> bytes:
-    """Headers to a peer, 64 bytes each: without lanes, then with."""
-    made = np.zeros((2, TEMPLATE_BYTES), np.uint8)
-    for variant, content in enumerate((None, np.zeros((1, lanes), np.int32))):
-        values = wire.headers(
-            1,
-            ethernet_src=link.mac,
-            ethernet_dst=peer.mac,
-            ipv4_src=link.ip,
-            ipv4_dst=peer.ip,
-            udp_src_port=link.udp,
-            udp_dst_port=peer.udp,
-        )
-        made[variant, : wire.HEADER_BYTES] = wire.pack(values, content)[0, : wire.HEADER_BYTES]
-    return made.tobytes()
-
-
-def _templates(link: HostAddress, peers: list[HostAddress], lanes: int) -> NDArray[np.uint8]:
-    """Headers to each peer: peer 0 without lanes, peer 0 with, peer 1 without ..."""
-    made = b"".join(_template(link, peer, lanes) for peer in peers)
-    return np.frombuffer(made, np.uint8).reshape(-1, TEMPLATE_BYTES).copy()
 
 
 class Endpoints:
@@ -280,7 +255,7 @@ class Endpoints:
         templates, senders, ranks = self._memory[index][:3]
         keys = np.array([peer.key for peer in peers], np.int64)
         order = np.argsort(keys) if record["kind"] == Kind.SERVER else np.arange(len(keys))
-        templates[:], senders[:], ranks[:] = _templates(link, peers, int(record["lanes"])), keys[order], order
+        templates[:], senders[:], ranks[:] = templates_to(link, peers, int(record["lanes"])), keys[order], order
 
     def retire(self, index: int, link: HostAddress) -> None:
         """An endpoint of this address hears and says nothing more, and its memory is freed.
@@ -325,7 +300,7 @@ class Endpoints:
         record["kind"], record["lanes"], record["job"], record["epoch"] = kind, lanes, job, epoch
         record["mac"], record["ip"], record["udp"] = link.mac, link.ip, link.udp
         record["peers"] = len(peers)
-        record["templates"] = self._keep(index, _templates(link, peers, lanes))
+        record["templates"] = self._keep(index, templates_to(link, peers, lanes))
         record["senders"] = self._keep(index, np.ascontiguousarray(keys[order]))
         record["ranks"] = self._keep(index, np.ascontiguousarray(order.astype(np.int64)))
         for name in ("first", "start", "end", "low", "next", "fresh", "epoch_base"):
