@@ -91,7 +91,7 @@ def test_lanes_of_a_cell_are_in_network_order_of_lanes_and_host_order_of_bytes()
 def test_indices_out_of_range_are_errors() -> None:
     state = DeviceState(load_program(COMPILED / "p4reduce-64.json"))
     counter = state.counters["IncIngress.refuse.refused"]
-    for index in (-1, 16):
+    for index in (-1, len(counter.cells)):
         with pytest.raises(IndexError, match="refused"):
             counter.read(index)
     for index in (-1, 4096):
