@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=100_000, help="batches of P4Runtime updates (default 100,000)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    total = Counter[str]()
+    total, stopped = Counter[str](), 0
     try:
         for happened in _all(options.frames, options.requests, options.seed):
             total += happened
@@ -26,11 +26,13 @@ def main() -> int:
     except AssertionError:
         traceback.print_exc()
         return 1
+    except KeyboardInterrupt:
+        stopped = 130
     print()
     for what, count in sorted(total.items()):
         print(f"{count:>12,} {what}")
     print("none did harm: every frame as the golden model, no internal error, no half of a write")
-    return 0
+    return stopped
 
 
 def _all(frame_count: int, request_count: int, seed: int) -> Iterator[Counter[str]]:
