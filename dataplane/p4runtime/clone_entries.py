@@ -38,11 +38,11 @@ class CloneEntries:
             sessions.delete(session)
             self._written.pop(session, None)
             return
-        replicas = decode_replicas(entry.replicas, what)
         if entry.class_of_service != 0:
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: class_of_service is not supported")
         if entry.packet_length_bytes != 0:
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: BMv2 does not truncate clones (packet_length_bytes)")
+        replicas = decode_replicas(entry.replicas, what)
         with state_errors():
             sessions.set(session, replicas)
         kept = p4r.CloneSessionEntry()

@@ -26,8 +26,9 @@ class MeterEntries:
         info = self._meter(entry.meter_id)
         what = f"meter {info.name!r}"
         check_modify_only(kind, what)
+        indices = self._indices(info, entry)
         config = meter_config(entry.config, what) if entry.HasField("config") else None
-        for index in self._indices(info, entry):
+        for index in indices:
             self._device.meters[info.name].write(index, config)
 
     def read(self, wanted: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
@@ -77,9 +78,10 @@ class DirectMeterEntries:
         info = self._table(entry)
         what = f"direct meter of table {info.name!r}"
         check_modify_only(kind, what)
-        config = meter_config(entry.config, what) if entry.HasField("config") else None
+        key, table = self._key(info, entry.table_entry), self._device.tables[info.name]
         with state_errors():
-            self._device.tables[info.name].write_meter(self._key(info, entry.table_entry), config)
+            table.get(key)
+            table.write_meter(key, meter_config(entry.config, what) if entry.HasField("config") else None)
 
     def read(self, wanted: p4r.DirectMeterEntry) -> Iterator[p4r.DirectMeterEntry]:
         """The meter of an entry, of all entries of a table, or of all tables. Raises P4RuntimeError."""

@@ -26,10 +26,10 @@ class MulticastEntries:
         """Creates, replaces or deletes a group. Raises P4RuntimeError."""
         group, multicast = entry.multicast_group_id, self._device.multicast
         what = f"multicast group {group}"
-        check_update_type(kind, what)
         if group == 0:
             raise invalid("multicast group 0 means no multicast; groups start from 1")
         _check_group(group)
+        check_update_type(kind, what)
         exists = group in multicast.groups()
         if kind == p4r.Update.INSERT and exists:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} exists already")

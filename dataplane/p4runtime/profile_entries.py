@@ -38,6 +38,7 @@ class ProfileEntries:
     def write_member(self, kind: p4r.Update.Type.ValueType, entry: p4r.ActionProfileMember) -> None:
         """Creates, changes or deletes a member. Raises P4RuntimeError."""
         info, profile = self._profile(entry.action_profile_id)
+        _check_no_sets(profile)
         check_update_type(kind, f"action profile {info.name!r}")
         with state_errors():
             if kind == p4r.Update.DELETE:
@@ -48,13 +49,10 @@ class ProfileEntries:
             write(entry.member_id, action.name, arguments)
 
     def read_members(self, wanted: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
-        """One member, those of a profile, or all, as they are now. Raises P4RuntimeError."""
+        """The member with an id, if there is one, those of a profile, or all, as now. Raises P4RuntimeError."""
         found: list[tuple[ProfileInfo, int, str, tuple[int, ...]]] = []
-        for info, profile in self._selected(wanted.action_profile_id, wanted.member_id):
-            if wanted.member_id:
-                with state_errors():
-                    profile.member(wanted.member_id)
-            idents = [wanted.member_id] if wanted.member_id else profile.members
+        for info, profile in self._selected(wanted.action_profile_id):
+            idents = {wanted.member_id} & profile.members.keys() if wanted.member_id else profile.members
             members = ((ident, profile.members[ident]) for ident in idents if ident < FIRST_HIDDEN)
             found += [(info, ident, member.action, member.arguments) for ident, member in members]
         return (
@@ -70,14 +68,19 @@ class ProfileEntries:
         """Creates, changes or deletes a group. Raises P4RuntimeError."""
         info, profile = self._profile(entry.action_profile_id)
         what = f"action profile {info.name!r}, group {entry.group_id}"
+        _check_no_sets(profile)
         check_update_type(kind, what)
         with state_errors():
             if kind == p4r.Update.DELETE:
                 profile.delete_group(entry.group_id)
                 self._groups.pop((info.id, entry.group_id), None)
                 return
+            if kind == p4r.Update.MODIFY:
+                profile.group(entry.group_id)
+            if profile.spec.selector is None:
+                raise invalid(f"{what}: the profile has no selector, so it has no groups")
             members = tuple((member.member_id, member.weight) for member in entry.members)
-            self._check_size(info, kind, entry, sum(weight for _, weight in members))
+            self._check_size(info, kind, entry, [weight for _, weight in members])
             if any(m.watch or m.watch_port for m in entry.members):
                 raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: watch ports are not supported")
             (profile.insert_group if kind == p4r.Update.INSERT else profile.modify_group)(entry.group_id, members)
@@ -88,26 +91,25 @@ class ProfileEntries:
         self._groups[info.id, entry.group_id] = kept
 
     def _check_size(
-        self, info: ProfileInfo, kind: p4r.Update.Type.ValueType, entry: p4r.ActionProfileGroup, weights: int
+        self, info: ProfileInfo, kind: p4r.Update.Type.ValueType, entry: p4r.ActionProfileGroup, weights: list[int]
     ) -> None:
         what, before = f"action profile {info.name!r}", self._groups.get((info.id, entry.group_id))
         if entry.max_size < 0 or (info.max_group_size and entry.max_size > info.max_group_size):
             raise invalid(f"{what}: group size {entry.max_size} is not in 0..{info.max_group_size}")
         if kind == p4r.Update.MODIFY and before is not None and entry.max_size not in (0, before.max_size):
             raise invalid(f"{what}: max_size of group {entry.group_id} cannot be changed")
+        if any(weight < 1 for weight in weights):
+            raise invalid(f"{what}: a weight in group {entry.group_id} is not positive")
         most = entry.max_size or (before.max_size if before is not None else 0) or info.max_group_size
-        if most and weights > most:
+        if most and sum(weights) > most:
             raise P4RuntimeError(
                 Code.RESOURCE_EXHAUSTED, f"{what}: the weights of group {entry.group_id} sum up to more than {most}"
             )
 
     def read_groups(self, wanted: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
-        """One group, those of a profile, or all, as they are now. Raises P4RuntimeError."""
+        """The group with an id, if there is one, those of a profile, or all, as now. Raises P4RuntimeError."""
         found: list[p4r.ActionProfileGroup] = []
-        for info, profile in self._selected(wanted.action_profile_id, wanted.group_id):
-            if wanted.group_id:
-                with state_errors():
-                    profile.group(wanted.group_id)
+        for info, _ in self._selected(wanted.action_profile_id):
             found += [
                 group
                 for (owner, ident), group in self._groups.items()
@@ -166,6 +168,8 @@ class ProfileEntries:
         profile, what = self._device.profiles[info.name], f"action profile {info.name!r}, action set"
         if profile.spec.selector is None:
             raise invalid(f"{what}: the profile has no selector")
+        if _first(profile) < FIRST_HIDDEN:
+            raise invalid(f"{what}: the profile has members or groups of its own; action sets do not mix with them")
         parsed = []
         for item in actions.action_profile_actions:
             if item.weight < 1:
@@ -201,11 +205,9 @@ class ProfileEntries:
             raise invalid(f"there is no action profile with id {ident}")
         return info, self._device.profiles[info.name]
 
-    def _selected(self, ident: int, inner: int) -> list[tuple[ProfileInfo, Profile]]:
+    def _selected(self, ident: int) -> list[tuple[ProfileInfo, Profile]]:
         if ident != 0:
             return [self._profile(ident)]
-        if inner:
-            raise invalid("action_profile_id is 0: members or groups of all profiles cannot be selected by id")
         return [self._profile(known) for known in self._externs.profiles]
 
     def _action(self, info: ProfileInfo, action: p4r.Action) -> tuple[ActionInfo, tuple[int, ...]]:
@@ -223,6 +225,17 @@ class ProfileEntries:
             for parameter, value in zip(action.parameters, arguments, strict=True):
                 message.params.add(param_id=parameter.id, value=encode(value))
         return message
+
+
+def _first(profile: Profile) -> int:
+    """The id of some member or group; FIRST_HIDDEN where there is none."""
+    return next(iter(profile.members), next(iter(profile.groups), FIRST_HIDDEN))
+
+
+def _check_no_sets(profile: Profile) -> None:
+    """Refuses to mix members and groups with action sets (P4Runtime specification, "One Shot ... Programming")."""
+    if _first(profile) >= FIRST_HIDDEN and (profile.members or profile.groups):
+        raise invalid(f"action profile {profile.name!r}: its entries have action sets; members and groups do not mix")
 
 
 def put_choice(sets: ActionSets, message: p4r.TableAction, member: int | None, group: int | None) -> None:

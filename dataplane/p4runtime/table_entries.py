@@ -91,11 +91,14 @@ class TableEntries:
         """
         info, table = self.table(entry.table_id)
         check_update_type(kind, f"table {info.name!r}")
+        if entry.HasField("time_since_last_hit") and kind != p4r.Update.DELETE:
+            raise invalid(f"table {info.name!r}: time_since_last_hit must not be set in a write")
         if entry.is_default_action:
             self._write_default(kind, info, table, entry)
             return
         key = self.key(info, entry)
         if kind == p4r.Update.DELETE:
+            _check_keyed(info)
             with state_errors():
                 before, row = table.get(key), table.row(key)
                 table.delete(key)
@@ -136,6 +139,8 @@ class TableEntries:
         profile = self._profiles.profile_of(info)
         if profile is None:
             found, arguments = self._action(info, action, default=False)
+            if kind == p4r.Update.MODIFY:
+                _check_keyed(info)
             self._store(kind, table, TableEntry(key.match, found.name, arguments, key.priority))
             return
         before = None
@@ -177,13 +182,13 @@ class TableEntries:
             raise invalid(f"{what}: it always exists and can only be modified")
         if entry.match or entry.priority != 0:
             raise invalid(f"{what}: match and priority must be unset")
+        if self._profiles.profile_of(info) is not None:
+            raise invalid(f"{what}: the table has an action profile, so what a miss does is fixed")
         if info.const_default:
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"{what}: the program declares it const")
         self._check_unused(info, entry)
         if entry.idle_timeout_ns != 0:
             raise invalid(f"{what}: it has no idle time-out, idle_timeout_ns must be 0")
-        if self._profiles.profile_of(info) is not None and entry.HasField("action"):
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: tables with an action profile have none in BMv2")
         if entry.HasField("meter_config"):
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: a miss runs no direct meter")
         if entry.HasField("counter_data"):
@@ -200,8 +205,6 @@ class TableEntries:
     def _check_unused(self, info: TableInfo, entry: p4r.TableEntry) -> None:
         """Refuses fields that a write must leave alone or that the table has no use for."""
         what = f"table {info.name!r}"
-        if entry.HasField("time_since_last_hit"):
-            raise invalid(f"{what}: time_since_last_hit must not be set in a write")
         if entry.is_const:
             raise invalid(f"{what}: is_const must not be set in a write")
         metered = info.id in self._metered
@@ -379,6 +382,12 @@ class TableEntries:
         message.action.action.action_id = action.id
         for parameter, value in zip(action.parameters, arguments, strict=True):
             message.action.action.params.add(param_id=parameter.id, value=encode(value))
+
+
+def _check_keyed(info: TableInfo) -> None:
+    """Raises NOT_FOUND where only a default entry can be."""
+    if not info.fields:
+        raise P4RuntimeError(Code.NOT_FOUND, f"table {info.name!r} has no key, so it has its default entry only")
 
 
 def _put_notes(message: p4r.TableEntry, notes: _Notes) -> None:

@@ -25,7 +25,7 @@ class ValueSetEntries:
         check_modify_only(kind, what)
         members = [_decode(info, member, what) for member in entry.members]
         if len(set(members)) != len(members):
-            raise invalid(f"{what}: a member is given twice")
+            raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what}: a member is given twice")
         value_set = self._device.value_sets[info.name]
         if len(members) > value_set.spec.max_size:
             most = value_set.spec.max_size

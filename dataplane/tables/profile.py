@@ -149,9 +149,10 @@ class Profile:
         if self.spec.selector is None:
             raise InvalidEntry(f"{what}: the profile has no selector, so it has no groups")
         for member, weight in given:
-            self.member(member)
             if weight < 1:
                 raise InvalidEntry(f"{what}: member {member} has weight {weight}")
+        for member, _ in given:
+            self.member(member)
         if len({member for member, _ in given}) != len(given):
             raise InvalidEntry(f"{what}: a member is given twice; use weights")
         return given

@@ -204,7 +204,7 @@ def main() -> int:
     with running(binaries, PROGRAM) as process:
         stream = PacketStream(process.channel, DEVICE_ID)
         recorded = {
-            "bmv2": version_of(binaries),
+            "bmv2": version_of(binaries.switch),
             "program_sha256": sha256(PROGRAM),
             "meters": [asdict(one) for one in _meters(process, stream, rng)],
             "registers": _registers(stream, rng),

@@ -13,12 +13,19 @@ TIMEOUT = 20.0
 
 
 class RawClient:
-    """Calls of one controller to one device."""
+    """Calls of one controller to one device. Its stream ends after ``stream_s`` seconds, whatever happens."""
 
-    def __init__(self, address: str, device_id: int = 1, election_id: int | None = 1, role: str = "") -> None:
+    def __init__(
+        self,
+        address: str,
+        device_id: int = 1,
+        election_id: int | None = 1,
+        role: str = "",
+        stream_s: float | None = TIMEOUT,
+    ) -> None:
         self.channel = grpc.insecure_channel(address, options=(("grpc.max_metadata_size", 1 << 20),))
         self.stub = p4r_grpc.P4RuntimeStub(self.channel)
-        self.device_id, self.election_id, self.role = device_id, election_id, role
+        self.device_id, self.election_id, self.role, self._stream_s = device_id, election_id, role, stream_s
         self._outgoing: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
         self._stream: Iterator[p4r.StreamMessageResponse] | None = None
 
@@ -34,7 +41,7 @@ class RawClient:
     def send(self, message: p4r.StreamMessageRequest) -> None:
         """Sends a message, opening the stream where it is not open."""
         if self._stream is None:
-            self._stream = self.stub.StreamChannel(iter(self._outgoing.get, None), timeout=TIMEOUT)
+            self._stream = self.stub.StreamChannel(iter(self._outgoing.get, None), timeout=self._stream_s)
         self._outgoing.put(message)
 
     def receive(self) -> p4r.StreamMessageResponse:

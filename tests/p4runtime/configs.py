@@ -19,7 +19,11 @@ COMPILED = Path(__file__).parents[2] / "p4src" / "compiled"
 
 def p4info_path(name: str) -> Path:
     """The P4Info of a program by its name."""
-    return next(p for p in (DATA / f"{name}.p4info.txt", COMPILED / f"{name}.p4info.txt") if p.exists())
+    return next(
+        p
+        for p in (DATA / f"{name}.p4info.txt", DATA / f"bmv2/{name}.p4info.txt", COMPILED / f"{name}.p4info.txt")
+        if p.exists()
+    )
 
 
 def json_path(name: str) -> Path:

@@ -196,6 +196,31 @@ def test_one_shot_action_sets_have_members_of_their_own(device):
     assert device.device.profiles[SELECTOR].groups == {}
 
 
+def test_action_sets_do_not_mix_with_members_and_groups(device):
+    assert write(device, INSERT, one_shot(1, 5)) is Code.OK
+    for message in (member(1), group(9)):
+        assert write(device, INSERT, message) is Code.INVALID_ARGUMENT
+        assert write(device, DELETE, message) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, member(1, profile=PROFILE)) is Code.OK
+    assert write(device, DELETE, one_shot(1, 5)) is Code.OK
+    assert write(device, INSERT, group(9)) is Code.OK
+    assert write(device, INSERT, one_shot(1, 5)) is Code.INVALID_ARGUMENT
+    assert read(device, fy.P4TableEntry("choose")) == []
+    assert write(device, DELETE, group(9)) is Code.OK
+    assert write(device, INSERT, one_shot(1, 5)) is Code.OK
+
+
+def test_members_and_groups_that_are_not_there_are_read_as_nothing(device):
+    assert write(device, INSERT, member(1), group(9)) is Code.OK
+    for profile in (SCHEMA.action_profiles[SELECTOR].id, 0):
+        for ident, found in ((1, [entity(member(1))]), (2, [])):
+            wanted = p4r.ActionProfileMember(action_profile_id=profile, member_id=ident)
+            assert read(device, p4r.Entity(action_profile_member=wanted)) == found
+        for ident, found in ((9, [entity(group(9))]), (8, [])):
+            of_group = p4r.ActionProfileGroup(action_profile_id=profile, group_id=ident)
+            assert read(device, p4r.Entity(action_profile_group=of_group)) == found
+
+
 def test_a_one_shot_that_does_not_fit_leaves_nothing(device):
     assert write(device, INSERT, one_shot(1, *range(1, 18))) is Code.RESOURCE_EXHAUSTED
     assert device.device.profiles[SELECTOR].members == {}
@@ -203,7 +228,9 @@ def test_a_one_shot_that_does_not_fit_leaves_nothing(device):
 
 def test_a_table_with_a_profile_has_no_default_action(device):
     entry = fy.P4TableEntry("choose", action=fy.P4IndirectAction(member_id=1), is_default_action=True)
-    assert write(device, MODIFY, entry) is Code.UNIMPLEMENTED
+    assert write(device, MODIFY, entry) is Code.INVALID_ARGUMENT
+    entry = fy.P4TableEntry("choose", is_default_action=True)
+    assert write(device, MODIFY, entry) is Code.INVALID_ARGUMENT
 
 
 # --- clone sessions
@@ -247,7 +274,7 @@ def test_value_sets(device):
     assert read(device, fy.P4ValueSetEntry("pairs", members=[])) == [entity(value_set((0xF, 0x00F), (1, 0x234)))]
     assert write(device, MODIFY, value_set((1, 1), (2, 2), (3, 3))) is Code.RESOURCE_EXHAUSTED
     assert write(device, INSERT, value_set((1, 1))) is Code.INVALID_ARGUMENT
-    assert write(device, MODIFY, value_set((1, 1), (1, 1))) is Code.INVALID_ARGUMENT
+    assert write(device, MODIFY, value_set((1, 1), (1, 1))) is Code.ALREADY_EXISTS
     incomplete = entity(value_set((1, 1)))
     del incomplete.value_set_entry.members[0].match[1]
     assert write(device, MODIFY, incomplete) is Code.INVALID_ARGUMENT
@@ -348,8 +375,15 @@ def test_digests_of_other_learn_lists_are_not_taken_for_one_another():
 # --- carrying state over
 
 
-def test_a_snapshot_holds_it_all(device):
-    assert write(device, INSERT, member(1, 21, 1), group(9, (1, 2)), choose(1, group_id=9), one_shot(2, 5)) is Code.OK
+CHOSEN = {
+    "a group": [member(1, 21, 1), group(9, (1, 2)), choose(1, group_id=9)],
+    "an action set": [one_shot(2, 5)],
+}
+
+
+@pytest.mark.parametrize("chosen", CHOSEN.values(), ids=CHOSEN)
+def test_a_snapshot_holds_it_all(device, chosen):
+    assert write(device, INSERT, *chosen) is Code.OK
     assert write(device, INSERT, direct(1, meter_config=CONFIG), fy.P4CloneSessionEntry(7, replicas=[1])) is Code.OK
     assert write(device, INSERT, fy.P4DigestEntry("report_t", max_list_size=3)) is Code.OK
     assert write(device, MODIFY, value_set((1, 1)), fy.P4MeterEntry("octets", index=1, config=CONFIG)) is Code.OK
@@ -357,4 +391,4 @@ def test_a_snapshot_holds_it_all(device):
     other = forwarding("control")
     assert [error for error in other.write([*configured, *volatile]) if error is not None] == []
     assert other.snapshot() == (configured, volatile)
-    assert len(configured) == 9
+    assert len(configured) == 5 + len(chosen)

@@ -43,7 +43,7 @@ def _options() -> argparse.Namespace:
 
 
 def _fuzz(options: argparse.Namespace, binaries: Bmv2Binaries, names: list[str]) -> int:
-    print(f"BMv2 {version_of(binaries)}, seed {options.seed}")
+    print(f"BMv2 {version_of(binaries.switch)}, seed {options.seed}")
     executors = (options.executor,) if options.executor else EXECUTORS
     total = Tally()
     for name in names:
@@ -65,7 +65,7 @@ def _fuzz(options: argparse.Namespace, binaries: Bmv2Binaries, names: list[str])
 
 
 def _record(options: argparse.Namespace, binaries: Bmv2Binaries, names: list[str]) -> int:
-    version = version_of(binaries)
+    version = version_of(binaries.switch)
     for name in names:
         suite = SUITES[name]
         cases = []

@@ -26,25 +26,31 @@ ATTEMPTS: Final = 5
 
 @dataclass(frozen=True)
 class Bmv2Binaries:
-    """Paths of the two programs."""
+    """Paths of the two programs; the second one where frames and Thrift are needed, too."""
 
     switch: str
-    command_line: str
+    command_line: str | None = None
+
+
+def find_switch() -> str | None:
+    """$SIMPLE_SWITCH_GRPC or the one on PATH; None if it is missing."""
+    switch = os.environ.get("SIMPLE_SWITCH_GRPC") or shutil.which("simple_switch_grpc")
+    return switch if switch is not None and Path(switch).is_file() else None
 
 
 def find_binaries() -> Bmv2Binaries | None:
-    """$SIMPLE_SWITCH_GRPC or the one on PATH, and simple_switch_CLI beside it or on PATH; None if one is missing."""
-    switch = os.environ.get("SIMPLE_SWITCH_GRPC") or shutil.which("simple_switch_grpc")
-    if switch is None or not Path(switch).is_file():
+    """The switch, and simple_switch_CLI beside it or on PATH; None if one is missing."""
+    switch = find_switch()
+    if switch is None:
         return None
     beside = Path(switch).with_name("simple_switch_CLI")
     command_line = str(beside) if beside.is_file() else shutil.which("simple_switch_CLI")
     return Bmv2Binaries(switch, command_line) if command_line is not None else None
 
 
-def version_of(binaries: Bmv2Binaries) -> str:
+def version_of(switch: str) -> str:
     """What BMv2 says of itself."""
-    done = subprocess.run([binaries.switch, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([switch, "--version"], capture_output=True, text=True, timeout=60, check=False)
     return (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
@@ -54,9 +60,16 @@ class Bmv2Process:
 
     process: subprocess.Popen[bytes]
     channel: grpc.Channel
-    command_line: CommandLine
+    thrift: CommandLine | None
     p4runtime: str
     """address of its P4Runtime server"""
+
+    @property
+    def command_line(self) -> CommandLine:
+        """The way over Thrift. Raises RuntimeError where it was not asked for."""
+        if self.thrift is None:
+            raise RuntimeError("BMv2 runs without simple_switch_CLI")
+        return self.thrift
 
 
 @contextlib.contextmanager
@@ -78,8 +91,9 @@ def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]
         try:
             yield started
         finally:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                started.command_line.close()
+            if started.thrift is not None:
+                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                    started.thrift.close()
             started.channel.close()
             stop([started.process])
 
@@ -93,8 +107,8 @@ def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: P
     channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
     try:
         _wait_ready(process, channel, log)
-        command_line = _connect(binaries, thrift, process, log)
-        return Bmv2Process(process, channel, command_line, f"127.0.0.1:{runtime}")
+        line = None if binaries.command_line is None else _connect(binaries.command_line, thrift, process, log)
+        return Bmv2Process(process, channel, line, f"127.0.0.1:{runtime}")
     except BaseException:
         channel.close()
         stop([process])
@@ -114,12 +128,12 @@ def _wait_ready(process: subprocess.Popen[bytes], channel: grpc.Channel, log: Pa
                 raise RuntimeError(f"BMv2 did not start:\n{last_lines(log)}") from None
 
 
-def _connect(binaries: Bmv2Binaries, thrift: int, process: subprocess.Popen[bytes], log: Path) -> CommandLine:
+def _connect(command_line: str, thrift: int, process: subprocess.Popen[bytes], log: Path) -> CommandLine:
     """The Thrift server comes up after the gRPC server: try again until it answers."""
     deadline = time.monotonic() + START_DEADLINE_S
     while True:
         try:
-            return CommandLine(binaries.command_line, thrift)
+            return CommandLine(command_line, thrift)
         except CommandFailed as error:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"BMv2 does not answer on Thrift: {error}\n{last_lines(log)}") from None
