@@ -1,17 +1,20 @@
 """Whatever tasks come and go: no link, in no direction, and no switch is ever promised more than it has."""
 
 from collections import Counter
+from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.plans import StarLayout, make_plan, release_plan
+from p4reduce.control_plane.plans import RingLayout, StarLayout, make_plan, release_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
 from p4reduce.topologies import TopologyBuilder
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
+ALL = (*NAMES, "overlay-mst-mean", "ring", "spff-mean", "steiner-mean")
 GIGA = 10**9
 RATE = 10 * GIGA
 
@@ -46,12 +49,26 @@ def tasks(draw, topology):
     """A name is given later."""
     names = draw(st.permutations([host.name for host in topology.hosts]))
     workers = tuple(names[1 : 1 + draw(st.integers(1, len(names) - 1))])
-    return Task("t", names[0], workers, 1000, demand_bps=draw(st.integers(0, 40)) * GIGA // 10)
+    demand, training = draw(st.integers(0, 40)) * GIGA // 10, draw(st.sampled_from([0, 10**6, 10**8]))
+    return Task("t", names[0], workers, 1000, demand_bps=demand, training_ps=training)
+
+
+def kept(decision):
+    """What links keep for a copy: the demand, or its mean over training and sending 32,000 bits."""
+    demand = decision.task.demand_bps
+    if not demand or not decision.policy.endswith("-mean"):
+        return demand
+    sending = Fraction(32_000 * 10**12, demand)
+    return ceil(demand * sending / (decision.task.training_ps + sending))
 
 
 def carried(task, layout, direction, topology):
     """Copies of a frame of one direction on every directed link, along the layout's paths."""
     found = Counter()
+    if isinstance(layout, RingLayout):  # every stream carries what is reduced, then what is gathered
+        for pair in zip(layout.order, (*layout.order[1:], layout.order[0]), strict=True):
+            found.update((a, topology.port(a, b)) for a, b in pairwise(layout.paths[pair]))
+        return found
     for (source, destination), path in layout.paths.items():
         if isinstance(layout, StarLayout):
             if (destination == task.server) != (direction == "up"):
@@ -74,7 +91,7 @@ def test_no_residual_is_ever_negative(data, network):
         if running and data.draw(st.integers(0, 3)) == 0:
             decision = running.pop(data.draw(st.integers(0, len(running) - 1)))
             state.release(decision.demand_bps, decision.slots)
-        task, name = data.draw(tasks(topology)), data.draw(st.sampled_from(NAMES))
+        task, name = data.draw(tasks(topology)), data.draw(st.sampled_from(ALL))
         try:
             decision = policy_named(name)(task, state)
         except Rejection:
@@ -86,7 +103,7 @@ def test_no_residual_is_ever_negative(data, network):
         for one in running:
             for layout, direction in ((one.upload, "up"), (one.broadcast, "down")):
                 for at, times in carried(one.task, layout, direction, topology).items():
-                    load[at] += times * one.task.demand_bps
+                    load[at] += times * kept(one)
             taken.update(one.slots)
         for at, bps in load.items():
             assert bps <= topology.link_at(*at).rate_bps
@@ -111,7 +128,7 @@ def test_plans_of_what_was_admitted_have_slots_for_its_demand(data, network, siz
                 release_plan(plan, resources)
         free = {switch.name: resources.largest(switch.name) for switch in topology.switches if switch.capable}
         state = NetworkState(topology, background_bps=used, slots=free)
-        task, name = data.draw(tasks(topology)), data.draw(st.sampled_from(NAMES))
+        task, name = data.draw(tasks(topology)), data.draw(st.sampled_from(ALL))
         try:
             decision = policy_named(name)(task, state)
         except Rejection:
