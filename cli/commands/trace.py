@@ -87,7 +87,9 @@ def _program(path: Path | None, bundled: str | None, source: Path | None) -> "tu
     from p4reduce.dataplane.model import load_program  # noqa: PLC0415  (slow to import)
 
     if (path is None) == (bundled is None):
-        raise BadInput("give a program (prog.p4 or prog.json) or --program 64 or --program 256, one of them")
+        raise BadInput(
+            "give a compiled program (prog.json), P4 source (prog.p4) or --program 64 or --program 256, one of them"
+        )
     if bundled is not None and bundled not in BUNDLED:
         raise BadInput(f"--program {bundled}: choose one of {', '.join(BUNDLED)} (lanes)")
     if path is None:

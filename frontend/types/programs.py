@@ -156,6 +156,8 @@ class Checker(TableChecker):
             if not is_header(bare):
                 self.error(field.at, f"{name} is {kind}; a header union is made of headers")
             return
+        if isinstance(bare, Bits | Varbits) and bare.width == 0:
+            self.error(field.at, f"{name} has no bits: the target has no field of width 0", "Leave it out.")
         if self.describes_instance(kind) or kind in (VOID, STRING, MATCH_KIND, INTEGER):
             self.error(field.at, f"{name} cannot be {kind}", "Give it a width: bit<8>." if kind is INTEGER else "")
         elif item.kind == "header":

@@ -103,7 +103,7 @@ def test_p4info_must_belong_to_the_program():
         ([PROGRAM, "-p", FRAME, "--port", "512"], "is not in 0..511"),
         ([PROGRAM, "-p", FRAME, "-e", "nix.yaml"], "nix.yaml: No such file"),
         (["nix.json", "-p", FRAME], "nix.json: No such file"),
-        ([DATA / "entities.p4", "-p", FRAME], "is not JSON"),
+        ([DATA / "entities.p4info.txt", "-p", FRAME], "is not JSON"),
         ([PROGRAM, "-p", FRAME, "--p4info", DATA / "entities.p4"], "is not P4Info"),
         ([PROGRAM, "-p", FRAME, "--p4info", "nix.txt"], "nix.txt: No such file"),
     ],
