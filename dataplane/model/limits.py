@@ -18,8 +18,11 @@ MAX_STATE_BYTES: Final = 1 << 34
 MAX_INDEX: Final = (1 << 32) - 1
 """Cells of an array: an index has 32 bits."""
 
-MAX_DEPTH: Final = 100
-"""Operators inside each other."""
+MAX_DEPTH: Final = 250
+"""Operators inside each other; public exercises have up to 129."""
+
+FRAMES: Final = 20 * MAX_DEPTH
+"""Python frames that walks over the deepest expression need beyond those of their callers."""
 
 MAX_WEIGHT: Final = 1 << 13
 """Operands and operators of an expression, counted as often as they are written out: choices among the elements of

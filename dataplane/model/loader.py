@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from p4reduce.dataplane.model.errors import ProgramError, UnsupportedConstruct
-from p4reduce.dataplane.model.limits import MAX_DEPTH
+from p4reduce.dataplane.model.limits import FRAMES, MAX_DEPTH
 from p4reduce.dataplane.model.load_actions import Externs, load_actions
 from p4reduce.dataplane.model.load_control import ControlLoader
 from p4reduce.dataplane.model.load_externs import load_calculations, load_checksums, load_counters, load_registers
@@ -39,6 +40,8 @@ def load_program(program: str | Path | Mapping[str, Any]) -> Program:
         root, name = _read(Path(program)), Path(program).stem
     else:
         root, name = program, str(program.get("program", "program"))
+    # Whoever compiles or interprets the program later, in whatever thread, walks over its expressions.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + FRAMES))
     try:
         loaded = _load(root, name)
         validate(loaded)
