@@ -102,7 +102,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["p4reduce.cli.main", "typer", "p4reduce.cli.commands.trace"])
+@pytest.mark.parametrize("module", ["p4reduce.cli.main", "typer", "p4reduce.cli.commands.doctor"])
 def test_ctrl_c_while_the_command_is_still_being_imported(module):
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True, check=False, env=dict(os.environ)
