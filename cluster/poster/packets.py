@@ -345,8 +345,9 @@ class TaskNetwork:
         job, weights = one.jobs[step], one.weights
         _, operation = one.carried[step]
         if operation is Operation.ALL_REDUCE:
-            # G's host is the last of the ring, and adds nothing.
-            given = [*one.inputs, np.zeros_like(one.inputs[0])]
+            given = list(one.inputs)
+            if len(given) < len(job.members):  # G's host is the last of the ring, and adds nothing
+                given.append(np.zeros_like(given[0]))
             for worker, own, result in zip(job.plan.workers, given, one.targets, strict=True):
                 self._endpoints.post(job.members[worker], Post(Collective.ALL_REDUCE, own, result))
             for index in job.endpoints:

@@ -27,9 +27,12 @@ class Round:
     jobs: list[Job]
     """one that pushes and pulls, or one that pushes and one that pulls; or a ring"""
     inputs: Sequence[FloatArray]
+    """of the local models; of a ring, perhaps of its last host too"""
     expected: ExpectedSum
     targets: FloatArray
     """float32, a row for each local model and the last one for the global model"""
+    pulls: bool = False
+    """its only job carries the last row of ``targets`` to the others"""
 
     @property
     def weights(self) -> FloatArray:
@@ -42,12 +45,14 @@ class Round:
         """What its plans carry."""
         if self.jobs[0].plan.ring:
             return [(self.jobs[0].plan, Operation.ALL_REDUCE)]
+        if self.pulls:
+            return [(self.jobs[0].plan, Operation.PULL)]
         operations = [Operation.PUSH_PULL] if len(self.jobs) == 1 else [Operation.PUSH, Operation.PULL]
         return [(job.plan, operation) for job, operation in zip(self.jobs, operations, strict=True)]
 
     def total(self) -> FloatArray:
         """The sum that the global model got: with both in one job its weights 0 became 0 - n * sum / n."""
-        negative = len(self.jobs) == 1 and not self.jobs[0].plan.ring
+        negative = self.carried[0][1] is Operation.PUSH_PULL
         return -self.weights if negative else self.weights.copy()
 
     def check(self) -> None:
