@@ -140,18 +140,22 @@ def test_pipelines_that_do_not_match(owner):
             owner.set_pipeline(message)
 
 
-def test_registers_without_end_are_an_error_not_a_crash(owner):
+@pytest.mark.parametrize(
+    ("bits", "said"),
+    [(1 << 20, "bits of a cell"), (1 << 16, "bytes of registers, counters, meters and value sets")],
+)
+def test_registers_without_end_are_an_error_not_a_crash(owner, bits, said):
     """Both sides agree on registers that no machine has room for."""
 
     def endless(program, p4info):
         for array in program["register_arrays"]:
-            array["size"], array["bitwidth"] = (1 << 31) - 1, 1 << 20
+            array["size"], array["bitwidth"] = (1 << 31) - 1, bits
         for register in p4info.registers:
             register.size = (1 << 31) - 1
-            register.type_spec.bitstring.bit.bitwidth = 1 << 20
+            register.type_spec.bitstring.bit.bitwidth = bits
 
     for action in ("VERIFY_AND_COMMIT", "VERIFY_AND_SAVE", "RECONCILE_AND_COMMIT"):
-        with refused(Code.RESOURCE_EXHAUSTED, "memory"):
+        with refused(Code.INVALID_ARGUMENT, said):
             owner.set_pipeline(damaged(endless), action)
 
 
