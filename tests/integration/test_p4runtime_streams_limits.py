@@ -184,6 +184,9 @@ from p4reduce.dataplane.p4runtime import P4RuntimeServer
 
 def left():
     gc.collect()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(30)  # gRPC's own threads of a client end a little after it was closed
     return len(os.listdir("/proc/self/fd")), sorted(thread.name for thread in threading.enumerate())
 
 def serve():
