@@ -6,7 +6,7 @@
     python scripts/poster.py --dask tcp://scheduler:8786            over the machines of a Dask cluster
 
 Writes runs.csv (a row for each task), points.csv, sensitivity.csv, weights.csv, selection.csv, swaps.csv,
-overlapping.csv, result.json, figures/ and report.html. The
+overlapping.csv, rings.csv, result.json, figures/ and report.html. The
 exit code is 1 when something that must hold does not.
 """
 
@@ -23,7 +23,13 @@ from p4reduce.cli.failures import BadInput
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
-from p4reduce.cli.report.poster import HEADLINE_COLUMNS, headline_rows, write_poster_report
+from p4reduce.cli.report.poster import (
+    HEADLINE_COLUMNS,
+    RING_COLUMNS,
+    headline_rows,
+    ring_rows,
+    write_poster_report,
+)
 from p4reduce.cli.report.poster_sensitivity import (
     SENSITIVITY_COLUMNS,
     WEIGHT_COLUMNS,
@@ -83,6 +89,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--swap-detours", help="by how much the first tree is larger than the best: 0.05,0.2")
     made.add_argument("--swap-rounds", help="rounds of a task whose tree may be swapped in its second: 3,10")
     made.add_argument("--swap-thresholds", help="a swap must save so many times its cost: 0,0.5,1")
+    made.add_argument("--ring-networks", help="where rings are run beside spff, overlay-mst and steiner")
+    made.add_argument("--ring-tasks", type=int, help="how many tasks; 0: none")
     made.add_argument("--reference", help="network in which the training time is calibrated")
     made.add_argument("--target-ms", type=float, help="total latency of spff there")
     made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
@@ -125,6 +133,7 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
             "flow_factor",
             "selection_seeds",
             "swap_seeds",
+            "ring_tasks",
             "reference",
             "target_ms",
         )
@@ -148,6 +157,8 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
             changes[field] = tuple(kind(text, flag))
     if given.swap_networks:
         changes["swap_networks"] = tuple(_lossy(text) for text in texts(given.swap_networks, "--swap-networks"))
+    if given.ring_networks:
+        changes["ring_networks"] = tuple(texts(given.ring_networks, "--ring-networks"))
     if given.share_choosers:
         changes["share_choosers"] = tuple(texts(given.share_choosers, "--share-choosers"))
     for field, some in (("shares", floats), ("lambdas", floats), ("access_rates", texts), ("delays", texts)):
@@ -186,6 +197,8 @@ def show(result: PosterResult, output: Output) -> None:
         output.note(text)
     if result.weights:
         output.table(list(WEIGHT_COLUMNS), [list(row) for row in weight_rows(result)])
+    if result.rings:
+        output.table(list(RING_COLUMNS), [list(row) for row in ring_rows(result)])
     for model in result.flow:
         output.note(
             f"flow-level model, {model.policy}: factor {model.factor:.4f}; error against packets of "

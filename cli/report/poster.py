@@ -16,6 +16,7 @@ from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
 from p4reduce.cli.report.svg import Markup, element, join, void
 from p4reduce.cluster.poster.experiment import PosterResult
 from p4reduce.cluster.poster.overlapping import overlap_points
+from p4reduce.cluster.poster.rings import ring_points
 from p4reduce.cluster.poster.settings import POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, SPFF
 from p4reduce.cluster.poster.statistics import Point
 
@@ -73,6 +74,7 @@ def poster_page(result: PosterResult, figures: Mapping[str, Path]) -> str:
         *_sensitivity(result),
         *_swaps(result),
         *_overlapping(result),
+        *_rings(result),
         *_background(result),
         element("h2", "Every point"),
         _table(POINT_COLUMNS, [point_cells(point) for point in result.points]),
@@ -248,6 +250,33 @@ def _overlapping(result: PosterResult) -> list[Markup]:
     ]
     columns = ("network", "policy", "tasks", "alone, ms", "at once, ms", "slowest at once, ms")
     return [element("h2", "Tasks that communicate at the same time"), _table(columns, rows)] if rows else []
+
+
+RING_COLUMNS: Final = ("network", "policy", "tasks", "rejected", "communication, ms", "bound, ms", "MB on links")
+
+
+def ring_rows(result: PosterResult) -> list[tuple[str, ...]]:
+    """Rings beside the schedulers, in the order of ``RING_COLUMNS``."""
+    return [
+        (
+            point.scenario,
+            point.policy,
+            str(point.tasks),
+            str(point.rejected),
+            f"{point.communication_ms:.4f}",
+            f"{point.bound_ms:.4f}",
+            f"{point.megabytes:.2f}",
+        )
+        for point in ring_points(result.rings)
+    ]
+
+
+def _rings(result: PosterResult) -> list[Markup]:
+    rows = ring_rows(result)
+    says = "In no claim: the bound of rings is not tight. Phases of a hierarchical ring are not pipelined."
+    if not rows:
+        return []
+    return [element("h2", "Rings as baselines"), element("p", says, class_="soft"), _table(RING_COLUMNS, rows)]
 
 
 def _sensitivity(result: PosterResult) -> list[Markup]:

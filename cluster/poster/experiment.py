@@ -17,6 +17,7 @@ from p4reduce.cluster.poster.overlapping import (
     run_overlapping,
 )
 from p4reduce.cluster.poster.parallel import Progress, in_parallel, rarely_collecting
+from p4reduce.cluster.poster.rings import RingResult, RingRow, RingUnit, ring_units, run_rings
 from p4reduce.cluster.poster.sensitivity import SensitivityPoint, sensitivity_points, variations
 from p4reduce.cluster.poster.settings import SPFF, PosterSettings
 from p4reduce.cluster.poster.statistics import Point, calibrate, points
@@ -28,8 +29,8 @@ from p4reduce.cluster.programs import bundled
 from p4reduce.cluster.provenance import provenance
 from p4reduce.cluster.selection.experiment import SelectionPoint, SelectionResult, SelectionUnit, run_selection
 
-Piece = Unit | SelectionUnit | SwapUnit | OverlapUnit | WeightUnit
-Found = UnitResult | SelectionResult | SwapResult | OverlapResult | WeightResult
+Piece = Unit | SelectionUnit | SwapUnit | OverlapUnit | WeightUnit | RingUnit
+Found = UnitResult | SelectionResult | SwapResult | OverlapResult | WeightResult | RingResult
 SHARED_POLICIES = ("overlay-mst", "steiner")
 """whose trees change with the share of capable switches"""
 FLOW_POLICIES = (SPFF, "overlay-mst", "steiner")
@@ -66,6 +67,8 @@ class PosterResult:
     """trees of running tasks, swapped or not"""
     overlapping: tuple[OverlapRow, ...]
     """tasks that communicate at the same time"""
+    rings: tuple[RingRow, ...]
+    """rings beside the schedulers"""
     background: dict[str, dict[str, float]]
     """measured background traffic by scenario: mean and largest share of a link's rate, over links between switches"""
     differences: tuple[str, ...]
@@ -95,6 +98,7 @@ def run_poster(
         "large": _flow_units(settings),
         "shared": _share_units(settings),
         "overlapping": overlap_units(settings),
+        "rings": ring_units(settings),
         "selection": chosen,
     }
     pieces = [piece for group in groups.values() for piece in group]
@@ -102,7 +106,7 @@ def run_poster(
     found: dict[str, list[Any]] = {name: list(islice(answers, len(group))) for name, group in groups.items()}
     differences = [
         text
-        for name in ("main", "varied", "large", "shared", "weights", "swaps", "overlapping")
+        for name in ("main", "varied", "large", "shared", "weights", "swaps", "overlapping", "rings")
         for one in found[name]
         for text in one.differences
     ]
@@ -124,6 +128,7 @@ def run_poster(
         selection=tuple(point for one in found["selection"] for point in one.points),
         swaps=tuple(row for one in found["swaps"] for row in one.rows),
         overlapping=tuple(row for one in found["overlapping"] for row in one.rows),
+        rings=tuple(row for one in found["rings"] for row in one.rows),
         background=_background(main, found["main"]),
         differences=tuple(differences),
         claims=tuple(claims(settings, rows, summary, differences, share_rows=share_rows, sensitivity=sensitivity)),
@@ -136,6 +141,8 @@ def _run(piece: Piece) -> Found:
             return run_swaps(piece)
         if isinstance(piece, WeightUnit):
             return run_weights(piece)
+        if isinstance(piece, RingUnit):
+            return run_rings(piece)
         if isinstance(piece, OverlapUnit):
             return run_overlapping(piece)
         return run_selection(piece) if isinstance(piece, SelectionUnit) else run_unit(piece)

@@ -10,6 +10,7 @@ from typing import Any
 from p4reduce.cluster.poster.experiment import PosterResult
 from p4reduce.cluster.poster.figures import draw_all
 from p4reduce.cluster.poster.overlapping import OverlapRow
+from p4reduce.cluster.poster.rings import RingRow
 from p4reduce.cluster.poster.sensitivity import SensitivityPoint
 from p4reduce.cluster.poster.statistics import Point
 from p4reduce.cluster.poster.swaps import SwapRow
@@ -38,6 +39,8 @@ def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[st
         tables.append(_table(folder / "swaps.csv", SwapRow, result.swaps))
     if result.overlapping:
         tables.append(_table(folder / "overlapping.csv", OverlapRow, result.overlapping))
+    if result.rings:
+        tables.append(_table(folder / "rings.csv", RingRow, result.rings))
     data = folder / "result.json"
     data.write_text(json.dumps(result.as_data(), indent=1, sort_keys=True, default=str) + "\n", "utf-8")
     drawn = draw_all(result, folder / "figures")

@@ -151,6 +151,10 @@ class PosterSettings:
         Rounds of a task whose tree may be swapped in its second round.
     swap_thresholds : tuple of float
         A swap must save so many times what it is expected to cost.
+    ring_networks : tuple of str
+        Names of scenarios in which rings are run beside spff, overlay-mst and steiner.
+    ring_tasks : int
+        The first so many tasks of the first seed are; 0: not done.
     reference : str
         Scenario in which the training time is calibrated.
     target_ms : float
@@ -188,6 +192,8 @@ class PosterSettings:
     swap_detours: tuple[float, ...] = (0.05, 0.2)
     swap_rounds: tuple[int, ...] = (3, 10)
     swap_thresholds: tuple[float, ...] = (0.0, 0.5, 1.0, 2.5)
+    ring_networks: tuple[str, ...] = ("leaf-spine", "germany50")
+    ring_tasks: int = 3
     reference: str = "germany50"
     target_ms: float = POSTER_SPFF_MS
 
@@ -221,6 +227,8 @@ class PosterSettings:
             raise ClusterError(f"share_choosers: {unknown[0]!r} is none of {', '.join(CHOOSERS)}")
         if self.overlap_tasks < 1:
             raise ClusterError(f"overlap_tasks: {self.overlap_tasks}: need at least 1")
+        if self.ring_tasks < 0:
+            raise ClusterError(f"ring_tasks: {self.ring_tasks}: must be at least 0")
         if self.tasks < 1 or min(self.sizes) < 1:
             raise ClusterError(f"tasks: {self.tasks}, sizes: {self.sizes}: need at least 1")
         for name, loss in self.swap_networks:
@@ -263,5 +271,7 @@ QUICK: Final = PosterSettings(
     swap_detours=(0.2,),
     swap_rounds=(4,),
     swap_thresholds=(0.0, 1.0),
+    ring_networks=("fat-tree",),
+    ring_tasks=1,
 )
 """`make poster-quick`: the same on a sample."""

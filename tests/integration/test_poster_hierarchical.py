@@ -1,12 +1,15 @@
 """Hierarchical rings: what each phase is, what is reserved, and every byte and sum on packets."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from p4reduce.cluster.poster.hierarchical import HierarchicalNetwork, hierarchical_ring
+from p4reduce.cluster.poster.rings import ring_points, ring_units, run_rings
+from p4reduce.cluster.poster.settings import PosterSettings, Scenario
 from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, policy_named
 from p4reduce.topologies import load
@@ -98,3 +101,30 @@ def test_bytes_of_full_frames_counted_by_hand():
     with HierarchicalNetwork(topology, bundled(LANES), elements=ELEMENTS, lanes=LANES) as carried:
         _, measured, _ = carried.run_phases(found, [np.ones(ELEMENTS, np.float32)] * 3)
     assert payload < measured.first_bytes < 1.45 * payload  # headers of full frames, and empty ones the other way
+
+
+def test_rings_are_a_piece_of_the_experiment_beside_the_schedulers():
+    settings = PosterSettings(
+        scenarios=(Scenario("racks", RACKS, load=0.2), Scenario("other", RACKS)),
+        sizes=(2, 7),
+        tasks=3,
+        seeds=(4,),
+        elements=ELEMENTS,
+        lanes=LANES,
+        demand_bps=10**7,
+        ring_networks=("racks",),
+        ring_tasks=2,
+    )
+    assert ring_units(replace(settings, ring_tasks=0)) == []
+    (unit,) = ring_units(settings)
+    found = run_rings(unit)
+    assert found.differences == ()
+    by_policy = {point.policy: point for point in ring_points(found.rows)}
+    assert list(by_policy) == ["spff", "overlay-mst", "steiner", "ring", "hierarchical-ring"]
+    assert {(point.tasks, point.rejected) for point in by_policy.values()} == {(2, 0)}
+    assert by_policy["hierarchical-ring"].megabytes != by_policy["ring"].megabytes
+    assert all(row.first_bytes == row.predicted_bytes > 0 for row in found.rows)
+    full = run_rings(replace(unit, settings=replace(settings, demand_bps=4 * 10**9)))
+    hierarchical = [row for row in full.rows if row.policy == "hierarchical-ring"]
+    assert {row.status for row in hierarchical} == {"rejected"}
+    assert all("are needed" in row.reason for row in hierarchical)
