@@ -3,17 +3,16 @@
 import os
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from p4reduce.cluster.errors import ClusterError
 from p4reduce.cluster.jobs import Job, add_endpoints, host_address, pace_of
+from p4reduce.cluster.orchestrated.open_swap import OpenSwap
 from p4reduce.cluster.orchestrated.task_run import TaskRun
 from p4reduce.cluster.programs import P4Files
 from p4reduce.cluster.switches import ServedSwitches
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import (
-    Interruption,
     Order,
     Report,
     ReportKind,
@@ -37,19 +36,6 @@ _CUT: Final = Faults(loss=1.0)
 _WHOLE: Final = Faults()
 _EVENTS: Final = 1_000_000
 """of the network, after which it is asked whether somebody waits: about a second"""
-
-
-@dataclass
-class _Open:
-    """A swap whose job has not caught up: the report it will make, and what was counted when it began."""
-
-    run: TaskRun
-    role: Role
-    at_ps: int
-    in_flight: int
-    frontier: int
-    resent: tuple[int, int]
-    late: int
 
 
 class World:
@@ -103,7 +89,7 @@ class World:
         self._runs: dict[str, TaskRun] = {}
         self._ended: dict[str, Running] = {}
         self._leaving: list[TaskRun] = []  # they have ended, their endpoints are still there
-        self._open: list[_Open] = []
+        self._open: list[OpenSwap] = []
         self._reports: list[Report] = []  # from `_forgotten` + 1 on
         self._forgotten = 0
         self.news = 0
@@ -293,9 +279,9 @@ class World:
         for run in list(self._runs.values()):
             self._step(run)
         for one in list(self._open):
-            if one.run.ended or self._caught_up(one):
+            if one.run.ended or one.caught_up():
                 self._open.remove(one)
-                self._report("resumed", one.run, self._interruption(one).as_data())
+                self._report("resumed", one.run, one.interruption(self.now()).as_data())
         for run in list(self._leaving):
             if not any(self._endpoints.records["lingering"][job.endpoints].any() for job in run.jobs.values()):
                 self._leaving.remove(run)
@@ -372,21 +358,11 @@ class World:
     def _change_endpoints(self, run: TaskRun, role: Role, plan: Plan) -> None:
         job = run.jobs[role]
         records = self._endpoints.records
-        workers = list(job.members.values())
-        restart = min(self._endpoints.oldest_missing(index) for index in workers)
-        one = _Open(
-            run,
-            role,
-            at_ps=self.now(),
-            in_flight=sum(int(records[index]["next"]) - restart for index in workers),
-            frontier=max(int(records[index]["next"]) for index in workers),
-            resent=self._resent(job),
-            late=self._late(job),
-        )
+        one = OpenSwap(self._endpoints, run, role, self.now())
         pace = pace_of(plan)
         for worker, index in job.members.items():
             self._endpoints.change_peers(index, self._link(worker), [host_address(plan.up(worker))])
-            self._endpoints.change_epoch(index, plan.epoch, restart)
+            self._endpoints.change_epoch(index, plan.epoch, one.restart)
             records["pace"][index] = pace
         if job.server is not None and plan.server is not None:
             below = [plan.root] if plan.in_network else list(plan.workers)
@@ -401,31 +377,6 @@ class World:
     def _link(self, host: str) -> HostAddress:
         node = self.topology.node(host)
         return HostAddress(node.mac, node.ip)
-
-    def _caught_up(self, one: _Open) -> bool:
-        job = one.run.jobs[one.role]
-        return all(self._endpoints.oldest_missing(index) >= one.frontier for index in job.members.values())
-
-    def _interruption(self, one: _Open) -> Interruption:
-        job = one.run.jobs[one.role]
-        frames, octets = self._resent(job)
-        return Interruption(
-            role=one.role,
-            job=job.plan.job,
-            epoch=job.plan.epoch,
-            in_flight=one.in_flight,
-            resent_frames=frames - one.resent[0],
-            resent_bytes=octets - one.resent[1],
-            late_frames=self._late(job) - one.late,
-            duration_ps=self.now() - one.at_ps,
-        )
-
-    def _resent(self, job: Job) -> tuple[int, int]:
-        statuses = [self._endpoints.status(index) for index in job.members.values()]
-        return sum(status.resends for status in statuses), sum(status.resend_bytes for status in statuses)
-
-    def _late(self, job: Job) -> int:
-        return sum(self._endpoints.status(index).refused["epoch"] for index in job.endpoints)
 
     def _report(self, kind: ReportKind, run: TaskRun | None, data: Mapping[str, Any]) -> None:
         name = None if run is None else run.order.task.name

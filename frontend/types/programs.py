@@ -21,6 +21,7 @@ from p4reduce.frontend.syntax.declarations import (
     Variable,
 )
 from p4reduce.frontend.syntax.tree import ListOf, Transition
+from p4reduce.frontend.types.endings import always_returns, comes_to_an_end
 from p4reduce.frontend.types.kinds import (
     BOOL,
     ERROR,
@@ -342,7 +343,7 @@ class Checker(TableChecker):
                     self._transition(state.transition, names)
             self.context = ""
 
-        if "start" in names and not _ends(names):
+        if "start" in names and not comes_to_an_end(names):
             self.error(
                 item.at, f"the parser {item.name!r} never comes to 'accept' or 'reject'", "End a state with one."
             )
@@ -391,37 +392,3 @@ class Checker(TableChecker):
     def _state_name(self, name: str, at: int, names: dict[str, State]) -> None:
         if name not in names and name not in ("accept", "reject"):
             self.error(at, f"there is no state {name!r}", near(name, [*names, "accept", "reject"]))
-
-
-def _ends(states: dict[str, State]) -> bool:
-    """Whether some way from ``start`` comes to an end."""
-    seen: set[str] = set()
-    stack = ["start"]
-    while stack:
-        name = stack.pop()
-        state = states.get(name)
-        if state is None or state.transition is None:
-            return True
-        if name not in seen:
-            seen.add(name)
-            stack += [case.state for case in state.transition.cases]
-            stack += [state.transition.target] if state.transition.target is not None else []
-    return False
-
-
-def always_returns(node: Any) -> bool:
-    """Whether a statement never ends without ``return`` or ``exit``."""
-    from p4reduce.frontend.syntax.tree import Block, Default, Exit, If, Return, Switch  # noqa: PLC0415
-
-    match node:
-        case Return() | Exit():
-            return True
-        case Block():
-            return any(always_returns(item) for item in node.items)
-        case If():
-            return node.no is not None and always_returns(node.yes) and always_returns(node.no)
-        case Switch():
-            bodies = [case.body for case in node.cases if case.body is not None]
-            has_default = any(isinstance(case.label, Default) for case in node.cases)
-            return has_default and bool(bodies) and all(always_returns(body) for body in bodies)
-    return False
