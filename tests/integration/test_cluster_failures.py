@@ -147,6 +147,8 @@ def test_what_cannot_be_run_says_why_and_leaves_nothing(settings, error, message
     with pytest.raises(error, match=message):
         run_experiment(Experiment(**{"elements": 100, **settings}))
     for thread in set(threading.enumerate()) - before:
+        if "_poll_wrapper" in thread.name:
+            continue  # gRPC's own, one a process: it stays as long as anything of its asyncio interface is in memory
         thread.join(timeout=10)
         assert not thread.is_alive()
 
