@@ -1,5 +1,6 @@
 """One orchestrator after the other: the newer term gives orders, whatever the older one does."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -56,8 +57,10 @@ def test_a_stopped_orchestrator_is_displaced_and_ends_when_it_goes_on(folder, ne
         second = orchestrator(database, network)
         _, errors = second.communicate(timeout=PATIENCE_S)
         assert second.returncode == 0, errors
+        before = _dump(database)
         first.send_signal(signal.SIGCONT)
         _, errors = first.communicate(timeout=PATIENCE_S)
+        assert _dump(database) == before  # who was displaced writes nothing
         # One that was stopped between two looks at the database may find on its return that all is done.
         assert first.returncode == 0 or "taken over" in errors or "another controller" in errors, errors
     finally:
@@ -68,6 +71,11 @@ def test_a_stopped_orchestrator_is_displaced_and_ends_when_it_goes_on(folder, ne
         assert digests(store) == expected
     with RemoteExecutor(network) as executor:
         executor.end()
+
+
+def _dump(database):
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return list(connection.iterdump())
 
 
 def _is_locked(database):
