@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from p4reduce import __version__
-from p4reduce.cli.examples import epilog, help_of
+from p4reduce.cli.examples import epilog, group_epilog, help_of
+from p4reduce.cli.usage_errors import OneLineGroup
 
 COMMANDS: Final = {
     "demo": "Train a model through P4 switches, once for each plan, and write a report.",
@@ -35,6 +36,12 @@ GROUPS: Final = frozenset({"p4", "topo", "plan", "net", "tasks", "lab"})
 """Those that have commands of their own; Typer lists them behind the others."""
 PASS_ON: Final[dict[str, Any]] = {"launch": {"context_settings": {"allow_interspersed_args": False}}}
 """After the script's name everything belongs to the script."""
+EXAMPLES: Final = (
+    "p4reduce demo                            # trains through P4 switches, writes out/demo/report.html",
+    "p4reduce run --elements 1M --loss 0.01   # one sum, with packets lost on the way",
+    "p4reduce launch -n 8 train.py            # a script of yours",
+    "p4reduce topo list                       # the networks there are",
+)
 
 
 def _show_version(value: bool) -> None:
@@ -57,12 +64,13 @@ def build(wanted: str | None = None) -> typer.Typer:
     """The command. With ``wanted`` only that one of its commands can run; of the others the list of commands tells."""
     app = typer.Typer(
         name="p4reduce",
+        cls=OneLineGroup,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(help=help_of(_main))(_main)
+    app.callback(help=help_of(_main), epilog=epilog(*EXAMPLES))(_main)
     for name, text in COMMANDS.items():
         if wanted in {None, name}:
             _add(app, name)
@@ -81,7 +89,7 @@ def first_word(arguments: Sequence[str]) -> str:
 def _add(app: typer.Typer, name: str) -> None:
     module: Any = importlib.import_module(f"p4reduce.cli.commands.{name}")
     if hasattr(module, "app"):
-        app.add_typer(module.app, name=name)
+        app.add_typer(module.app, name=name, epilog=group_epilog(module.app))
         return
     command: Callable[..., None] = getattr(module, name)
     options = PASS_ON.get(name, {})

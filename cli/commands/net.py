@@ -57,6 +57,9 @@ PCAP_EXAMPLES: Final = (
     "p4reduce net pcap s1 2 --out s1-2.pcap",
     "p4reduce net pcap h1 1 --out - | wireshark -k -i -",
 )
+SHELL_EXAMPLES: Final = ("p4reduce net shell s1",)
+LIST_EXAMPLES: Final = ("p4reduce net list", "p4reduce net list --json | jq -r '.[].switches[].address'")
+DOWN_EXAMPLES: Final = ("p4reduce net down", "p4reduce net down lab3", "p4reduce net down --all")
 PASS_ON: Final[dict[str, Any]] = {"allow_interspersed_args": False}
 """After the node's name everything belongs to the program."""
 
@@ -133,7 +136,7 @@ def pcap(node: Node, port: Port, *, out: Out = None, count: Count = 0, name: Nam
     standing.join(run, net, [sys.executable, "-m", "p4reduce.cli.net.capture", interface, file, str(count)], {})
 
 
-@app.command("shell")
+@app.command("shell", epilog=epilog(*SHELL_EXAMPLES))
 @guarded
 def shell(switch: Switch, name: Name = None) -> None:
     """Open p4runtime-shell on a switch: tables, counters, packets by hand.
@@ -151,7 +154,7 @@ def shell(switch: Switch, name: Name = None) -> None:
     standing.join(run, net, command(own["address"], own["device_id"]), variables)
 
 
-@app.command("list")
+@app.command("list", epilog=epilog(*LIST_EXAMPLES))
 @guarded
 def list_networks(as_json: Json = False) -> None:
     """List the networks that stand, and those that were killed and wait for 'p4reduce clean'."""
@@ -166,7 +169,7 @@ def list_networks(as_json: Json = False) -> None:
         _show(output, run)
 
 
-@app.command("down")
+@app.command("down", epilog=epilog(*DOWN_EXAMPLES))
 @guarded
 def down(which: Which = None, *, every: All = False, as_json: Json = False) -> None:
     """Take a network down, with all that runs in it."""

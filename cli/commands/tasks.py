@@ -27,6 +27,10 @@ EXAMPLES: Final = (
     "p4reduce tasks list --json",
     "p4reduce tasks show task1",
 )
+LIST_EXAMPLES: Final = ("p4reduce tasks list", "p4reduce tasks list --json | jq -r '.[] | [.name, .state] | @tsv'")
+SHOW_EXAMPLES: Final = ("p4reduce tasks show task1", "p4reduce tasks show task1 --json | jq .decisions")
+SWAPS_EXAMPLES: Final = ("p4reduce tasks swaps", "p4reduce tasks swaps -d other.sqlite --json")
+CANCEL_EXAMPLES: Final = ("p4reduce tasks cancel task1",)
 
 
 @contextmanager
@@ -64,7 +68,7 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
     output.note(f"{len(tasks)} tasks queued in {database}; 'p4reduce orchestrate --topology …' runs them")
 
 
-@app.command("list")
+@app.command("list", epilog=epilog(*LIST_EXAMPLES))
 @guarded
 def list_tasks(database: Database = DATABASE, as_json: Json = False) -> None:
     """List all tasks with their states."""
@@ -75,7 +79,7 @@ def list_tasks(database: Database = DATABASE, as_json: Json = False) -> None:
     task_table(output, rows)
 
 
-@app.command("show")
+@app.command("show", epilog=epilog(*SHOW_EXAMPLES))
 @guarded
 def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> None:
     """Show a task: the states it went through, its rounds, its plans, and every decision with its reasons."""
@@ -102,7 +106,7 @@ def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> No
     )
 
 
-@app.command("swaps")
+@app.command("swaps", epilog=epilog(*SWAPS_EXAMPLES))
 @guarded
 def swaps(database: Database = DATABASE, as_json: Json = False) -> None:
     """List every swap of a running task's tree: what it saved, and what the interruption cost."""
@@ -122,7 +126,7 @@ def swaps(database: Database = DATABASE, as_json: Json = False) -> None:
     output.table(["at", *(field.replace("_", " ") for field in fields), "duration"], cells)
 
 
-@app.command("cancel")
+@app.command("cancel", epilog=epilog(*CANCEL_EXAMPLES))
 @guarded
 def cancel(name: Name, database: Database = DATABASE) -> None:
     """Ask the orchestrator to give a task up."""

@@ -27,6 +27,7 @@ BUILDERS = (
 )
 Count = Annotated[int, typer.Option("--count", "-n", help="How many switches may aggregate.", min=1)]
 Tasks = Annotated[Path, typer.Option("--tasks", help="File of tasks, as of 'tasks submit'.", show_default=False)]
+LIST_EXAMPLES: Final = ("p4reduce topo list", "p4reduce topo list --json | jq -r '.bundled[].name'")
 CAPABLE_EXAMPLES: Final = (
     "p4reduce topo capable germany50 --count 3 --tasks tasks.yaml",
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
@@ -40,7 +41,7 @@ EXAMPLES: Final = (
 )
 
 
-@app.command("list")
+@app.command("list", epilog=epilog(*LIST_EXAMPLES))
 @guarded
 def list_topologies(as_json: Json = False) -> None:
     """List the topologies that come with the package, and the builders."""

@@ -38,6 +38,7 @@ def test_a_misspelt_command_is_guessed():
     result = CliRunner().invoke(main.build("sweap"), ["sweap"])
     assert result.exit_code == 2
     assert "sweep" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
