@@ -74,13 +74,13 @@ def _pairs(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def compile_sample(p4c: str, sample: Sample, cache: Path) -> Compiled:
-    """Compiles once for each compiler, source and set of options; the JSON stays in ``cache``."""
+    """Compiles once for each compiler, source and set of options; the JSON stays in ``cache``.
+
+    A failure does not: it may be the include path's, which can be mended.
+    """
     output = cache / f"{_key(p4c, sample)}.json"
-    log = output.with_suffix(".log")
     if output.is_file():
         return Compiled(output)
-    if log.is_file():
-        return Compiled(None, log.read_text())
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         made = Path(folder) / "out.json"
         done = subprocess.run(
@@ -92,7 +92,6 @@ def compile_sample(p4c: str, sample: Sample, cache: Path) -> Compiled:
             check=False,
         )
         if done.returncode != 0 or not made.is_file():
-            log.write_text(done.stderr)
             return Compiled(None, done.stderr)
         made.replace(output)
     return Compiled(output)
