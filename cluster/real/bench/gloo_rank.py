@@ -20,7 +20,7 @@ def main() -> None:
     """Join the group, sum ones, check the sums, print the times."""
     rank, size, master, interface, elements, repeat = sys.argv[1:]
     os.environ["GLOO_SOCKET_IFNAME"] = interface
-    import torch  # type: ignore[import-not-found]  # noqa: PLC0415  (the extra; only who runs this has it)
+    import torch  # noqa: PLC0415  (the extra; only who runs this has it)
 
     torch.set_num_threads(1)
     group = torch.distributed
