@@ -16,7 +16,7 @@ MUTANTS ?= 100000
 SEED ?= 1
 CASES ?= 50
 HISTORIES ?= 10000
-PACKAGES := cli cluster control_plane dataplane fabric frontend labs p4src topologies workers
+PACKAGES := cli comm control_plane dataplane experiments fabric frontend jobs labs orchestrated p4src runs topologies workers
 INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
@@ -98,7 +98,7 @@ else
 endif
 
 bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES='64 256' LOSS= GLOO_PYTHON=
-	@$(BIN)/python -m p4reduce.cluster.real.bench --topology '$(TOPO)' --loss $(LOSS) \
+	@$(BIN)/python -m p4reduce.runs.real.bench --topology '$(TOPO)' --loss $(LOSS) \
 	  --plan $(if $(filter command% environment%,$(origin PLAN)),'$(PLAN)',steiner) \
 	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64 256) \
 	  $(if $(WORKERS),--workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
@@ -159,11 +159,11 @@ $(INSTALLED): pyproject.toml
 
 # Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
 $(WARM_VIRTUAL): $(INSTALLED)
-	@$(BIN)/python -m p4reduce.cluster.warm virtual
+	@$(BIN)/python -m p4reduce.runs.warm virtual
 	@touch $@
 
 $(WARM): $(WARM_VIRTUAL)
-	@$(BIN)/python -m p4reduce.cluster.warm real planners
+	@$(BIN)/python -m p4reduce.runs.warm real planners
 	@touch $@
 
 # Git with core.symlinks=false leaves small files with the target's name in place of symbolic links, a source

@@ -57,13 +57,13 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 def exit_code(error: Exception) -> int | None:
     """The exit code for an error that a user can cause; None for a bug."""
     # Imported here: this runs only when something went wrong, and p4reduce --help should be quick.
-    from p4reduce.cluster.errors import ClusterError  # noqa: PLC0415
-    from p4reduce.cluster.experiment import ExperimentError  # noqa: PLC0415
+    from p4reduce.comm.errors import ClusterError  # noqa: PLC0415
     from p4reduce.control_plane.errors import ControllerError, PlanError  # noqa: PLC0415
     from p4reduce.dataplane.model.errors import ProgramError  # noqa: PLC0415
     from p4reduce.fabric.errors import FabricError  # noqa: PLC0415
     from p4reduce.fabric.real.errors import RealError  # noqa: PLC0415
     from p4reduce.frontend.diagnostics import P4Error  # noqa: PLC0415
+    from p4reduce.runs.experiment import ExperimentError  # noqa: PLC0415
     from p4reduce.topologies.model import TopologyError  # noqa: PLC0415
     from p4reduce.workers.training.digits import DataError  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.summary import summarize
-from p4reduce.cluster.result import RunResult
+from p4reduce.runs.result import RunResult
 from p4reduce.written import whole, write_text
 
 RESULT: Final = "result.json"

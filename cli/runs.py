@@ -8,8 +8,8 @@ from p4reduce.cli.files import write_results
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.summary import faults_of, print_real, print_table
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.result import RunResult
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import RunResult
 from p4reduce.written import together
 
 
@@ -29,10 +29,10 @@ def run_all(
 def _runner(experiment: Experiment) -> Callable[..., RunResult]:
     """What runs it; imported when it does, since both take long to import."""
     if experiment.time == "real":
-        from p4reduce.cluster.real.run import run_real  # noqa: PLC0415
+        from p4reduce.runs.real.run import run_real  # noqa: PLC0415
 
         return run_real
-    from p4reduce.cluster.runner import run_experiment  # noqa: PLC0415
+    from p4reduce.runs.runner import run_experiment  # noqa: PLC0415
 
     return run_experiment
 

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from p4reduce.cli.failures import BadInput
-from p4reduce.cluster.experiment import REAL_TIME_FIELDS, Experiment
+from p4reduce.runs.experiment import REAL_TIME_FIELDS, Experiment
 from p4reduce.safe_yaml import YamlError, read_yaml
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from p4reduce.cli.output import Output
 from p4reduce.cli.units import PS_PER_US, bytes_text, rate_text, share_text, small_text, time_text
-from p4reduce.cluster.result import RunResult, TrainingResult
+from p4reduce.runs.result import RunResult, TrainingResult
 
 
 def largest_error(result: RunResult) -> tuple[float | None, float | None]:

@@ -37,13 +37,13 @@ from p4reduce.cli.report.poster_sensitivity import (
     sensitivity_rows,
     weight_rows,
 )
-from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.poster.experiment import PosterResult, run_poster
-from p4reduce.cluster.poster.files import write_files
-from p4reduce.cluster.poster.policies import POLICIES
-from p4reduce.cluster.poster.settings import EXPLAINING, QUICK, SCENARIOS, PosterSettings, Scenario
-from p4reduce.cluster.signals import handling, raise_exit
+from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.experiments.poster.experiment import PosterResult, run_poster
+from p4reduce.experiments.poster.files import write_files
+from p4reduce.experiments.poster.policies import POLICIES
+from p4reduce.experiments.poster.settings import EXPLAINING, QUICK, SCENARIOS, PosterSettings, Scenario
+from p4reduce.signals import handling, raise_exit
 from p4reduce.topologies import TopologyError
 
 

@@ -14,8 +14,8 @@ from p4reduce.cli.runs import run_all
 from p4reduce.cli.settings import Settings, experiment_options
 from p4reduce.cli.summary import faults_of, summarize
 from p4reduce.cli.units import rate_text, share_text, time_text
-from p4reduce.cluster.experiment import FaultOptions
-from p4reduce.cluster.result import RunResult
+from p4reduce.runs.experiment import FaultOptions
+from p4reduce.runs.result import RunResult
 
 Plans = Annotated[str, typer.Option("--plans", "-p", help="Plans, separated by commas.")]
 Targets = Annotated[str, typer.Option("--targets", help="Real targets to confirm it on: embedded, bmv2 or both.")]

@@ -49,10 +49,10 @@ def launch(
     comm.all_reduce(array) ... Flags of p4reduce stand before the script, all that follows belongs to it. Lines are
     shown with the rank that printed them. When a rank fails all are ended, and its exit code is passed on.
     """
-    from p4reduce.cluster.cluster import Cluster  # noqa: PLC0415  (slow to import)
-    from p4reduce.cluster.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
-    from p4reduce.cluster.launch import launch as start  # noqa: PLC0415
-    from p4reduce.cluster.runner import result_of  # noqa: PLC0415
+    from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
+    from p4reduce.comm.launch import launch as start  # noqa: PLC0415
+    from p4reduce.runs.runner import result_of  # noqa: PLC0415
+    from p4reduce.runs.virtual.cluster import Cluster  # noqa: PLC0415  (slow to import)
 
     output = Output(as_json=as_json)
     if command[0].endswith(".py") and not Path(command[0]).is_file():

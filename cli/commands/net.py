@@ -89,7 +89,7 @@ def up(
     """
     from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
     from p4reduce.cli.net.wanted import Wanted  # noqa: PLC0415
-    from p4reduce.cluster.signals import handling, raise_exit  # noqa: PLC0415
+    from p4reduce.signals import handling, raise_exit  # noqa: PLC0415
     from p4reduce.topologies import load  # noqa: PLC0415
 
     output = Output(as_json=as_json)

@@ -16,9 +16,9 @@ from p4reduce.cli.units import time_text
 from p4reduce.topologies import load, parse_delay, to_yaml
 
 if TYPE_CHECKING:
-    from p4reduce.cluster.orchestrated.client import RemoteExecutor
     from p4reduce.control_plane.orchestrator import HostsFile, Orchestrator, Store
     from p4reduce.fabric.background import Background
+    from p4reduce.orchestrated.client import RemoteExecutor
 
 Topo = Annotated[
     str | None, typer.Option("--topology", "-t", help="File, bundled name or builder; not needed where it runs.")
@@ -90,10 +90,10 @@ def orchestrate(
     (time to add one element of one model that arrives, as in '400ps') and utility (of its data, for tasks that select
     their local models). 'p4reduce tasks show' has the times that follow from them.
     """
-    from p4reduce.cluster.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
     from p4reduce.control_plane.scheduling.policy import check_served  # noqa: PLC0415
+    from p4reduce.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
 
     output = Output(as_json=as_json)
     policy_named(policy)
@@ -132,7 +132,7 @@ def orchestrate(
 
 def _end(executor: "RemoteExecutor") -> None:
     """End the network, unless another orchestrator has it by now, or it has ended."""
-    from p4reduce.cluster.errors import ClusterError  # noqa: PLC0415  (slow to import)
+    from p4reduce.comm.errors import ClusterError  # noqa: PLC0415  (slow to import)
 
     try:
         executor.end()
@@ -173,10 +173,10 @@ def _traffic(text: str | None, topology: str | None) -> "Background | None":
 
 def _network(socket: Path, topology: str | None, lanes: int, traffic: "Background | None") -> "RemoteExecutor":
     """The network's process, started if there is none."""
-    from p4reduce.cluster.errors import ClusterError  # noqa: PLC0415  (slow to import)
-    from p4reduce.cluster.orchestrated.client import RemoteExecutor  # noqa: PLC0415
-    from p4reduce.cluster.orchestrated.process import start_network  # noqa: PLC0415
-    from p4reduce.cluster.programs import bundled  # noqa: PLC0415
+    from p4reduce.comm.errors import ClusterError  # noqa: PLC0415  (slow to import)
+    from p4reduce.jobs.programs import bundled  # noqa: PLC0415
+    from p4reduce.orchestrated.client import RemoteExecutor  # noqa: PLC0415
+    from p4reduce.orchestrated.process import start_network  # noqa: PLC0415
 
     try:
         executor = RemoteExecutor(socket)
@@ -208,10 +208,10 @@ def _run(
     profiles: "HostsFile | None",
     output: Output,
 ) -> None:
-    from p4reduce.cluster.programs import bundled  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.controller import Controller  # noqa: PLC0415
     from p4reduce.control_plane.orchestrator import ComputingManager, Orchestrator  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
+    from p4reduce.jobs.programs import bundled  # noqa: PLC0415  (slow to import)
 
     program = bundled(options.lanes)
     computing = ComputingManager(executor.topology, None if profiles is None else profiles.of(executor.topology))

@@ -11,7 +11,7 @@ from p4reduce.cli.output import Output
 from p4reduce.cli.report.network import Drawing, draw
 from p4reduce.cli.settings import Settings, experiment_options
 from p4reduce.cli.units import bytes_text, rate_text, time_text
-from p4reduce.cluster.experiment import Experiment
+from p4reduce.runs.experiment import Experiment
 from p4reduce.written import write_text
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def show(settings: Settings, entries: Entries = False, as_json: Json = False, sv
 
 def plan_for(experiment: Experiment) -> "Plan":
     """The plan of an experiment's all-reduce, or with its server for a collective that needs one."""
-    from p4reduce.cluster.cluster import build_topology, worker_hosts  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.plans import PlanRequest, make_plan  # noqa: PLC0415
     from p4reduce.control_plane.resources import Resources  # noqa: PLC0415
+    from p4reduce.runs.virtual.cluster import build_topology, worker_hosts  # noqa: PLC0415  (slow to import)
 
     topology = build_topology(experiment)
     workers = worker_hosts(topology, experiment.workers)

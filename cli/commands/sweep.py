@@ -17,7 +17,7 @@ from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.settings import Settings, experiment_options
 from p4reduce.cli.summary import COLUMNS, faults_of, summarize
-from p4reduce.cluster.experiment import Experiment
+from p4reduce.runs.experiment import Experiment
 
 PANEL: Final = "Lists to combine"
 Elements = Annotated[
@@ -101,7 +101,7 @@ def _run(experiments: list[Experiment], output: Output, out: Path) -> list[dict[
 
 def _row(experiment: Experiment) -> dict[str, Any]:
     """The row of one run; with empty figures and the error when it failed."""
-    from p4reduce.cluster.runner import run_experiment  # noqa: PLC0415  (slow to import)
+    from p4reduce.runs.runner import run_experiment  # noqa: PLC0415  (slow to import)
 
     settings = experiment.model_dump(mode="json")
     asked = {name: settings["faults"][name] if name == "loss" else settings[name] for name in SHOWN}

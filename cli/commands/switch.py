@@ -13,8 +13,8 @@ import typer
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.switch.addresses import check_address, device_ids, device_port, port_file, port_spec
-from p4reduce.cluster.signals import SEEN_S
 from p4reduce.dataplane.abi import MAX_PORT
+from p4reduce.signals import SEEN_S
 
 if TYPE_CHECKING:
     from finsy.proto import p4r

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from p4reduce.cli.net.wanted import Wanted
-from p4reduce.cluster.programs import bundled
-from p4reduce.cluster.real.wires import RELAYED_FROM_PS
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.fabric.errors import FabricError
@@ -27,6 +25,8 @@ from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net import RealNetwork
 from p4reduce.fabric.real.net.state import RunFolder
 from p4reduce.fabric.real.relay import Relays
+from p4reduce.jobs.programs import bundled
+from p4reduce.runs.real.wires import RELAYED_FROM_PS
 from p4reduce.topologies import Topology, load
 
 CONTROL_DEADLINE_S: Final = 60.0

@@ -10,7 +10,7 @@ from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
 from p4reduce.cli.report.svg import Markup, element, join, void
 from p4reduce.cli.summary import faults_of, table_of
 from p4reduce.cli.units import bytes_text, time_text
-from p4reduce.cluster.result import RunResult
+from p4reduce.runs.result import RunResult
 from p4reduce.workers.training.loops import ACCURACY, LOSS
 from p4reduce.written import write_text
 

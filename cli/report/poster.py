@@ -14,11 +14,11 @@ from p4reduce.cli.report.poster_sensitivity import (
 )
 from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
 from p4reduce.cli.report.svg import Markup, element, join, void
-from p4reduce.cluster.poster.experiment import PosterResult
-from p4reduce.cluster.poster.overlapping import overlap_points
-from p4reduce.cluster.poster.rings import ring_points
-from p4reduce.cluster.poster.settings import POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, SPFF
-from p4reduce.cluster.poster.statistics import Point
+from p4reduce.experiments.poster.experiment import PosterResult
+from p4reduce.experiments.poster.overlapping import overlap_points
+from p4reduce.experiments.poster.rings import ring_points
+from p4reduce.experiments.poster.settings import POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, SPFF
+from p4reduce.experiments.poster.statistics import Point
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 TITLE: Final = "Flexible scheduling of AI tasks: the poster on packets"

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from p4reduce.cluster.poster.experiment import PosterResult
-from p4reduce.cluster.poster.sensitivity import SensitivityPoint, failing_rate_bps
-from p4reduce.cluster.poster.settings import POSTER_SAVING
-from p4reduce.cluster.poster.weighing import WeightRow
+from p4reduce.experiments.poster.experiment import PosterResult
+from p4reduce.experiments.poster.sensitivity import SensitivityPoint, failing_rate_bps
+from p4reduce.experiments.poster.settings import POSTER_SAVING
+from p4reduce.experiments.poster.weighing import WeightRow
 
 SENSITIVITY_COLUMNS: Final = (
     "study",

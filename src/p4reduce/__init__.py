@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from p4reduce.cluster.communicator import Communicator
+    from p4reduce.comm.communicator import Communicator
 
 __version__: Final = "0.1.0"
 __all__ = ["__version__", "connect"]
@@ -11,6 +11,6 @@ __all__ = ["__version__", "connect"]
 
 def connect() -> "Communicator":
     """The communicator of a process that ``p4reduce launch`` started; see docs/usage.md."""
-    from p4reduce.cluster.remote import connect as connect_remote  # noqa: PLC0415  (keeps `import p4reduce` light)
+    from p4reduce.comm.remote import connect as connect_remote  # noqa: PLC0415  (keeps `import p4reduce` light)
 
     return connect_remote()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from p4reduce.cluster.cluster import Cluster
-from p4reduce.cluster.experiment import Experiment, FaultOptions
-from p4reduce.cluster.runner import result_of, run_experiment, tensor
+from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.runner import result_of, run_experiment, tensor
+from p4reduce.runs.virtual.cluster import Cluster
 
 PLANS = ("steiner", "mst", "spt", "ring", "ps")
 IN_NETWORK = ("steiner", "mst", "spt")

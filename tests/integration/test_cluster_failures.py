@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from p4reduce.cluster import carrier
-from p4reduce.cluster.cluster import Cluster
-from p4reduce.cluster.errors import ClusterError, CollectiveError
-from p4reduce.cluster.experiment import Experiment, ExperimentError, FaultOptions
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.fabric import Faults
+from p4reduce.runs.experiment import Experiment, ExperimentError, FaultOptions
+from p4reduce.runs.runner import run_experiment
+from p4reduce.runs.virtual import carrier
+from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies import TopologyError
 
 SMALL = Experiment(topology="star:hosts=3", lanes=64, elements=1000)

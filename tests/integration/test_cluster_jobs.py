@@ -9,15 +9,15 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from p4reduce.cluster.jobs import Job, add_endpoints
-from p4reduce.cluster.programs import bundled
-from p4reduce.cluster.runner import tensor
-from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.entries import Settings
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.fabric import Endpoints as FabricEndpoints
 from p4reduce.fabric import Faults, VirtualNetwork
 from p4reduce.fabric.endpoint_calls import worker_endpoints
+from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.runs.runner import tensor
 from p4reduce.topologies import load
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from p4reduce.cluster.experiment import Experiment, FaultOptions
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.runner import run_experiment
 
 FAULTS = FaultOptions(loss=0.02, duplicate=0.02, reorder=0.05, corrupt=0.01)
 SCRIPT = """
-from p4reduce.cluster.experiment import Experiment, FaultOptions
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.runner import run_experiment
 import sys
 experiment = Experiment.model_validate_json(sys.argv[1])
 sys.stdout.write(run_experiment(experiment).to_json())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from p4reduce.cluster.experiment import Experiment, ExperimentError, FaultOptions
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.runs.experiment import Experiment, ExperimentError, FaultOptions
+from p4reduce.runs.runner import run_experiment
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn (pip install 'p4reduce[demo]')")
 FAULTY = FaultOptions(loss=0.01, duplicate=0.01, reorder=0.01)

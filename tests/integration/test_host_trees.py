@@ -7,9 +7,6 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from p4reduce.cluster.jobs import Job, add_endpoints
-from p4reduce.cluster.programs import bundled
-from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.plans import make_plan
 from p4reduce.control_plane.predict import Operation, Traffic, add, predict
 from p4reduce.control_plane.resources import Resources
@@ -18,6 +15,9 @@ from p4reduce.control_plane.scheduling.host_trees import overlay_mst_hosts
 from p4reduce.fabric import Endpoints as FabricEndpoints
 from p4reduce.fabric import Stop, VirtualNetwork
 from p4reduce.fabric.endpoint_calls import worker_endpoints
+from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import load
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.operation import Operation as Post

@@ -8,9 +8,9 @@ import threading
 import numpy as np
 import pytest
 
-from p4reduce.cluster import framing, remote
-from p4reduce.cluster.errors import ClusterError, CollectiveError
-from p4reduce.cluster.rendezvous import Rendezvous
+from p4reduce.comm import framing, remote
+from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.rendezvous import Rendezvous
 
 
 @pytest.fixture

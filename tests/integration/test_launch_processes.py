@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p4reduce.cluster import launch as launch_module
-from p4reduce.cluster.errors import ClusterError, CollectiveError
-from p4reduce.cluster.launch import launch
-from p4reduce.cluster.rendezvous import Rendezvous
+from p4reduce.comm import launch as launch_module
+from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.launch import launch
+from p4reduce.comm.rendezvous import Rendezvous
 from p4reduce.fabric.real.net.state import all_runs, remove_stale
 
-PRELUDE = "import sys, os, time, numpy as np\nfrom p4reduce.cluster.remote import connect\ncomm = connect()\n"
+PRELUDE = "import sys, os, time, numpy as np\nfrom p4reduce.comm.remote import connect\ncomm = connect()\n"
 
 
 def sum_in_memory(calls):
@@ -183,7 +183,7 @@ def test_errors_cross_the_socket(tmp_path, folder, body, message):
 def test_an_error_keeps_its_class_and_the_group_goes_on(tmp_path, folder):
     run = Run(tmp_path, 2)
     done = run("""
-        from p4reduce.cluster.errors import CollectiveError
+        from p4reduce.comm.errors import CollectiveError
         try:
             comm.broadcast(np.ones(2, np.float32), root=5)
         except ValueError as error:
@@ -289,8 +289,8 @@ def test_a_program_that_is_no_python(tmp_path, folder):
 
 COORDINATOR = """
 import sys, tempfile
-from p4reduce.cluster.launch import launch
-from p4reduce.cluster.rendezvous import Rendezvous
+from p4reduce.comm.launch import launch
+from p4reduce.comm.rendezvous import Rendezvous
 tempfile.tempdir = sys.argv[1]
 seats = Rendezvous(2, server=False, carrier=None, start_ps=0).backend
 try:

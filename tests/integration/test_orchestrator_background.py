@@ -14,10 +14,10 @@ from tests.orchestrated.bench import (
     two_spines,
 )
 
-from p4reduce.cluster.orchestrated.world import World
 from p4reduce.control_plane.orchestrator import Phase, TaskRow, TaskState
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.fabric.background import parse_background
+from p4reduce.orchestrated.world import World
 
 ARRIVAL_PS = 2 * PS_PER_MS
 LOADED = parse_background("gravity:load=0.3,seed=3")

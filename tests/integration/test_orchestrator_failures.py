@@ -22,12 +22,12 @@ from tests.orchestrated.bench import (
 )
 from tests.p4runtime.client import RawClient
 
-from p4reduce.cluster.orchestrated.world import World
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import plan_entries
 from p4reduce.control_plane.orchestrator import Phase, Store, TaskState
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.scheduling import Task
+from p4reduce.orchestrated.world import World
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from tests.orchestrated.bench import (
     undisturbed,
 )
 
-from p4reduce.cluster.orchestrated.world import World
 from p4reduce.control_plane.orchestrator import Phase, TaskState
 from p4reduce.control_plane.orchestrator.inventory import Inventory
+from p4reduce.orchestrated.world import World
 
 STEPS = {
     "read switches": 1,

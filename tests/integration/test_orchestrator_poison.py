@@ -6,11 +6,11 @@ import sqlite3
 import pytest
 from tests.orchestrated.bench import PROGRAM, PS_PER_US, check_end, open_store, orchestrating, two_spines
 
-from p4reduce.cluster.orchestrated.world import World
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import Order, Phase, RefusedError, TaskState
 from p4reduce.control_plane.orchestrator.schema import INDICES, TABLES
 from p4reduce.control_plane.scheduling import Task, policy_named
+from p4reduce.orchestrated.world import World
 
 GOOD = Task("good", "h6", ("h4", "h2"), 2000, 2, 20 * PS_PER_US)
 SPEC = {"name": "bad", "server": "h1", "workers": ["h2"], "elements": 5}

@@ -14,10 +14,10 @@ from tests.orchestrated.bench import PS_PER_US, digests, open_store, rounds_of, 
 from typer.testing import CliRunner
 
 from p4reduce.cli.commands import orchestrate, tasks
-from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.orchestrated.client import RemoteExecutor
-from p4reduce.cluster.orchestrated.process import start_network
+from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator import Phase, TaskState, write_trace
+from p4reduce.orchestrated.client import RemoteExecutor
+from p4reduce.orchestrated.process import start_network
 from p4reduce.topologies import save
 
 ROOT = Path(__file__).resolve().parents[2]

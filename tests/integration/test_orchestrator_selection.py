@@ -18,10 +18,10 @@ from tests.orchestrated.bench import (
     undisturbed,
 )
 
-from p4reduce.cluster.orchestrated.world import World
 from p4reduce.control_plane.orchestrator import TaskState
 from p4reduce.control_plane.orchestrator.schema import TABLES
 from p4reduce.control_plane.scheduling import Selection, Task
+from p4reduce.orchestrated.world import World
 
 WORKERS = ("h5", "h1", "h3", "h2")
 UTILITIES = (("h5", 1.0), ("h1", 1.0), ("h3", 50.0), ("h2", 1.0))

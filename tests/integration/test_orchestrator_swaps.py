@@ -20,10 +20,10 @@ from tests.orchestrated.bench import (
     undisturbed,
 )
 
-from p4reduce.cluster.orchestrated.world import World
 from p4reduce.control_plane.orchestrator import TaskState
 from p4reduce.control_plane.scheduling import Decision, Rejection, policy_named
 from p4reduce.fabric import Faults
+from p4reduce.orchestrated.world import World
 
 TASKS = {"first": 3, "second": 3}
 

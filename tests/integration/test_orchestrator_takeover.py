@@ -22,14 +22,14 @@ from tests.orchestrated.bench import (
     undisturbed,
 )
 
-from p4reduce.cluster import framing
-from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.orchestrated.client import RemoteExecutor
-from p4reduce.cluster.orchestrated.service import MOST_PEERS
+from p4reduce.comm import framing
+from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import Order, RefusedError, TaskState
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.scheduling import Task
+from p4reduce.orchestrated.client import RemoteExecutor
+from p4reduce.orchestrated.service import MOST_PEERS
 
 
 def orchestrator(database, path):

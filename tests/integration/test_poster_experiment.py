@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.poster.experiment import run_poster
-from p4reduce.cluster.poster.settings import PosterSettings, Scenario
+from p4reduce.comm.errors import ClusterError
+from p4reduce.experiments.poster.experiment import run_poster
+from p4reduce.experiments.poster.settings import PosterSettings, Scenario
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "poster.py"
 RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")

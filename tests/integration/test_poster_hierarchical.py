@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from p4reduce.cluster.poster.hierarchical import HierarchicalNetwork, hierarchical_ring
-from p4reduce.cluster.poster.rings import ring_points, ring_units, run_rings
-from p4reduce.cluster.poster.settings import PosterSettings, Scenario
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, policy_named
+from p4reduce.experiments.poster.hierarchical import HierarchicalNetwork, hierarchical_ring
+from p4reduce.experiments.poster.rings import ring_points, ring_units, run_rings
+from p4reduce.experiments.poster.settings import PosterSettings, Scenario
+from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import load
 
 RACKS = "leaf-spine:leaves=3,spines=2,hosts=4,rate=10G"

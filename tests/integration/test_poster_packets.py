@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.cluster.poster.overlapping import OverlapResult, OverlapUnit, overlap_points, run_overlapping
-from p4reduce.cluster.poster.packets import TaskNetwork
-from p4reduce.cluster.poster.policies import POLICIES
-from p4reduce.cluster.poster.settings import PosterSettings, Scenario
-from p4reduce.cluster.poster.tasks import draw_tasks
-from p4reduce.cluster.poster.units import FINISHED, Unit, decide_all, run_unit
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.mst import mst
 from p4reduce.control_plane.scheduling.deciding import decide_trees
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.view import View
 from p4reduce.control_plane.scheduling.weights import Weights
+from p4reduce.experiments.poster.overlapping import OverlapResult, OverlapUnit, overlap_points, run_overlapping
+from p4reduce.experiments.poster.packets import TaskNetwork
+from p4reduce.experiments.poster.policies import POLICIES
+from p4reduce.experiments.poster.settings import PosterSettings, Scenario
+from p4reduce.experiments.poster.tasks import draw_tasks
+from p4reduce.experiments.poster.units import FINISHED, Unit, decide_all, run_unit
+from p4reduce.jobs.programs import bundled
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
 LOADED = Scenario("loaded", RACKS.topology, load=0.3)

@@ -6,8 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from p4reduce.cluster.poster.packets import TaskNetwork
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import Orchestrator
 from p4reduce.control_plane.plans import RingLayout
@@ -19,6 +17,8 @@ from p4reduce.control_plane.scheduling import (
     plan_requests,
     policy_named,
 )
+from p4reduce.experiments.poster.packets import TaskNetwork
+from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import load
 
 RACKS = "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G"

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.poster import swaps
-from p4reduce.cluster.poster.settings import PosterSettings, Scenario
-from p4reduce.cluster.poster.swap_figure import draw_swaps
-from p4reduce.cluster.poster.swaps import SwapUnit, run_swaps, swap_units
+from p4reduce.comm.errors import ClusterError
+from p4reduce.experiments.poster import swaps
+from p4reduce.experiments.poster.settings import PosterSettings, Scenario
+from p4reduce.experiments.poster.swap_figure import draw_swaps
+from p4reduce.experiments.poster.swaps import SwapUnit, run_swaps, swap_units
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=3,hosts=2,rate=10G")
 SETTINGS = PosterSettings(

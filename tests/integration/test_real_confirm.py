@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from p4reduce.cli.commands.confirm import compare
 from p4reduce.cli.main import app
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.result import RealRun
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import RealRun
+from p4reduce.runs.runner import run_experiment
 
 REAL = RealRun("embedded", "udp", "none", 1.0, 1.0, {"workers": 0.0, "switches": 0.0, "session": 0.0}, 0, 0, {})
 

@@ -35,9 +35,9 @@ def run_entered(case: str) -> None:
 
 
 def switches_take_a_program() -> None:
-    from p4reduce.cluster.programs import bundled
     from p4reduce.control_plane.connection import Target
     from p4reduce.control_plane.controller import Controller
+    from p4reduce.jobs.programs import bundled
 
     topology, program = load(STAR), bundled(64)
     with tempfile.TemporaryDirectory() as folder, RealNetwork(topology, name="test") as network:

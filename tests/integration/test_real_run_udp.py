@@ -8,13 +8,13 @@ import sys
 import pytest
 from tests.real import leftovers, same
 
-from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.experiment import Experiment, ExperimentError
-from p4reduce.cluster.real.carry import RealCluster
-from p4reduce.cluster.real.collect import result
-from p4reduce.cluster.real.work import carry_out
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.comm.errors import ClusterError
 from p4reduce.fabric.real.net.state import all_runs, remove_stale
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.real.carry import RealCluster
+from p4reduce.runs.real.collect import result
+from p4reduce.runs.real.work import carry_out
+from p4reduce.runs.runner import run_experiment
 
 TOPOLOGY = "star:hosts=2"
 SERVED = "star:hosts=2,servers=1"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tests.real_workers.group import Group
 
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.real.spec import WorkerSpec
-from p4reduce.cluster.real.worker import main
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.spec import WorkerSpec
+from p4reduce.runs.real.worker import main
+from p4reduce.runs.runner import run_experiment
 from p4reduce.workers.settings import Congestion
 from p4reduce.workers.udp.libc import SUPPORTED
 

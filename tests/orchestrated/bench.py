@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from p4reduce.cluster.orchestrated.world import World
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import Executor, Options, Orchestrator, Phase, Store, TaskState
 from p4reduce.control_plane.orchestrator.inventory import Inventory
 from p4reduce.control_plane.orchestrator.states import ENDED
 from p4reduce.control_plane.scheduling import Policy, Task, policy_named
+from p4reduce.jobs.programs import bundled
+from p4reduce.orchestrated.world import World
 from p4reduce.topologies import Topology, leaf_spine
 
 PS_PER_US = 10**6

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tests.orchestrated.instant import PS_PER_US, Fuse, InstantController, InstantHosts, Switch
 
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
+from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import leaf_spine
 
 LANES = 64

@@ -22,7 +22,6 @@ from tests.orchestrated.instant import (
     restarted,
 )
 
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.inventory import Inventory
@@ -30,6 +29,7 @@ from p4reduce.control_plane.orchestrator.plan_json import plan_from_json
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Selection, Task, policy_named
+from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import leaf_spine
 
 LANES = 64

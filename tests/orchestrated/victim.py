@@ -6,11 +6,11 @@ It prints a line after every step that it takes.
 import sys
 from pathlib import Path
 
-from p4reduce.cluster.orchestrated.client import RemoteExecutor
-from p4reduce.cluster.programs import bundled
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store
 from p4reduce.control_plane.scheduling import policy_named
+from p4reduce.jobs.programs import bundled
+from p4reduce.orchestrated.client import RemoteExecutor
 
 LANES = 64
 PS_PER_US = 10**6

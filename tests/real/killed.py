@@ -6,8 +6,8 @@ import sys
 
 from tests.real import leftovers
 
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.real.run import run_real
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.run import run_real
 
 PHASES = ("links", "switches", "workers", "all_reduce")
 """In the order in which a run comes to them."""

@@ -1,6 +1,6 @@
 """What must be the same in real and in virtual time."""
 
-from p4reduce.cluster.result import NetworkResult, TrainingResult
+from p4reduce.runs.result import NetworkResult, TrainingResult
 
 
 def first_sent(network: NetworkResult) -> dict[tuple[str, int], tuple[int, int]]:

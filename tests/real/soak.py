@@ -18,10 +18,10 @@ from pathlib import Path
 from tests.real import leftovers
 from tests.real.killed import PHASES
 
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.real.run import run_real
-from p4reduce.cluster.runner import run_experiment
 from p4reduce.fabric.real.net.state import remove_stale
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.run import run_real
+from p4reduce.runs.runner import run_experiment
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 LATE_S = 0.5

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from p4reduce.cluster.programs import P4Files, bundled
-from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.plans import Plan, PlanRequest
@@ -26,6 +24,8 @@ from p4reduce.fabric.real.io.ports import Veth
 from p4reduce.fabric.real.net import RealNetwork
 from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.fabric.real.switches import RealSwitches
+from p4reduce.jobs.programs import P4Files, bundled
+from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Node, Topology, load
 from p4reduce.workers import wire
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.real_workers.reflector import Reflector
 
-from p4reduce.cluster.cluster import build_topology, program_of, worker_hosts
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.jobs import Job
-from p4reduce.cluster.real.spec import SocketSpec, WorkerSpec, endpoint_specs
-from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.spec import SocketSpec, WorkerSpec, endpoint_specs
+from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.settings import FIXED, Congestion
 
@@ -83,7 +83,7 @@ class Group:
         self._reflector.start()
         for spec in self.specs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "p4reduce.cluster.real.worker"],
+                [sys.executable, "-m", "p4reduce.runs.real.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from p4reduce.cluster.programs import bundled
-from p4reduce.cluster.switches import EmbeddedSwitches
 from p4reduce.fabric import Endpoints, FabricError, Stop, VirtualNetwork
 from p4reduce.fabric.background import (
     BackgroundEndpoints,
@@ -16,6 +14,8 @@ from p4reduce.fabric.background import (
     sndlib,
 )
 from p4reduce.fabric.synthetic import route_all
+from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import leaf_spine, wan
 
 US = 1_000_000

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from p4reduce.cli import failures
 from p4reduce.cli.main import app
-from p4reduce.cluster import runner as runner_module
-from p4reduce.cluster.errors import CollectiveError
-from p4reduce.cluster.result import RunResult
+from p4reduce.comm.errors import CollectiveError
+from p4reduce.runs import runner as runner_module
+from p4reduce.runs.result import RunResult
 
 SMALL = ("--topology", "star:hosts=3,servers=1", "--elements", "2000", "--lanes", "64")
 

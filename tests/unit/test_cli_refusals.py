@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from p4reduce.cli import failures
 from p4reduce.cli.commands.launch import _Emitter
 from p4reduce.cli.main import app
-from p4reduce.cluster import runner as runner_module
+from p4reduce.runs import runner as runner_module
 
 COMPILED = files("p4reduce.p4src").joinpath("compiled")
 SMALL = ("--topology", "star:hosts=2", "--elements", "64")

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.settings import BY_FIELD, FLAGS, Settings
-from p4reduce.cluster.experiment import Experiment
+from p4reduce.runs.experiment import Experiment
 
 
 def fields(model, prefix=""):

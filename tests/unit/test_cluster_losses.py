@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.cluster.cluster import Cluster
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.runner import move_tensors
-from p4reduce.cluster.summary import Observed, result_of
 from p4reduce.control_plane.predict import Traffic
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import move_tensors
+from p4reduce.runs.summary import Observed, result_of
+from p4reduce.runs.virtual.cluster import Cluster
 
 SWITCH, PORT = "s1", 1
 """to the first host: where a switch itself sends results for the first time"""

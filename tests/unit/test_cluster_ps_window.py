@@ -2,11 +2,11 @@
 
 import pytest
 
-from p4reduce.cluster.jobs import Job, add_endpoints, ps_window
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.window import with_margin
 from p4reduce.control_plane.resources import Resources
+from p4reduce.jobs.job import Job, add_endpoints, ps_window
 from p4reduce.topologies import load
 from p4reduce.workers.endpoints import MAX_RING_WINDOW, Endpoints
 

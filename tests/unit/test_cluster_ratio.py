@@ -2,9 +2,9 @@
 
 import pytest
 
-from p4reduce.cluster.cluster import Cluster
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.runner import result_of, tensor
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import result_of, tensor
+from p4reduce.runs.virtual.cluster import Cluster
 
 
 @pytest.mark.parametrize("plan", ["steiner", "ring", "ps"])

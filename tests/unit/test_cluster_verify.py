@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from p4reduce.cluster.runner import tensor
-from p4reduce.cluster.verify import expect_sum
+from p4reduce.jobs.verify import expect_sum
+from p4reduce.runs.runner import tensor
 from p4reduce.workers.numbers import BlockFloat, FixedScale, local_exponent
 
 LANES = 64

@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from p4reduce.cluster.experiment import Experiment
 from p4reduce.fabric import FabricError, VirtualNetwork
 from p4reduce.fabric.records import NO_LIMIT
 from p4reduce.fabric.synthetic import route_all, senders
+from p4reduce.runs.experiment import Experiment
 from p4reduce.topologies import Topology, TopologyBuilder
 
 

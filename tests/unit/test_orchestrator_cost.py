@@ -6,12 +6,12 @@ import pytest
 from tests.orchestrated.bench import open_store, two_spines
 from tests.orchestrated.cost import cost
 
-from p4reduce.cluster.jobs import Job, add_endpoints
 from p4reduce.control_plane.orchestrator import history
 from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
+from p4reduce.jobs.job import Job, add_endpoints
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.settings import HostAddress

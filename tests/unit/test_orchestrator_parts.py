@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from p4reduce.cluster.orchestrated import wire
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, Order, Report, Running
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
@@ -13,6 +12,7 @@ from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Task
+from p4reduce.orchestrated import wire
 from p4reduce.topologies import leaf_spine
 
 TOPOLOGY = leaf_spine(leaves=3, spines=2, hosts=2, servers=1)

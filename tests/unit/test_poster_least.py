@@ -2,9 +2,9 @@
 
 import pytest
 
-from p4reduce.cluster.poster.least import least_bytes
 from p4reduce.control_plane.frames import chunks, frame_bytes
 from p4reduce.control_plane.scheduling import NetworkState, Task, consumed, policy_named
+from p4reduce.experiments.poster.least import least_bytes
 from p4reduce.topologies import leaf_spine, load, with_capable
 
 COPY = chunks(1000, 64) * frame_bytes(64)

@@ -2,9 +2,9 @@
 
 from random import Random
 
-from p4reduce.cluster.poster.policies import POLICIES
 from p4reduce.control_plane.plans import StarLayout
 from p4reduce.control_plane.scheduling import NetworkState, Task
+from p4reduce.experiments.poster.policies import POLICIES
 from p4reduce.topologies import load, with_capable
 
 

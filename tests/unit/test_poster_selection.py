@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from p4reduce.cluster.poster.settings import Scenario
-from p4reduce.cluster.selection.experiment import SelectionUnit, run_selection
-from p4reduce.cluster.selection.local_models import LocalModel, LocalTraining, skewed_shards
 from p4reduce.control_plane.scheduling.choosers import CHOOSERS, Budget
+from p4reduce.experiments.poster.settings import Scenario
+from p4reduce.experiments.selection.experiment import SelectionUnit, run_selection
+from p4reduce.experiments.selection.local_models import LocalModel, LocalTraining, skewed_shards
 from p4reduce.workers.training.digits import Dataset
 from p4reduce.workers.training.model import Mlp
 

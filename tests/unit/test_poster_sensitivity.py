@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from tests.unit.test_poster_statistics import MS, row
 
-from p4reduce.cluster.poster.capable import with_share
-from p4reduce.cluster.poster.claims import claims
-from p4reduce.cluster.poster.policies import POLICIES
-from p4reduce.cluster.poster.sensitivity import (
+from p4reduce.control_plane.scheduling.consumption import consumed
+from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.experiments.poster.capable import with_share
+from p4reduce.experiments.poster.claims import claims
+from p4reduce.experiments.poster.policies import POLICIES
+from p4reduce.experiments.poster.sensitivity import (
     ACCESS,
     PACKETS,
     failing_rate_bps,
@@ -16,11 +18,9 @@ from p4reduce.cluster.poster.sensitivity import (
     sensitivity_points,
     variations,
 )
-from p4reduce.cluster.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, Scenario
-from p4reduce.cluster.poster.tasks import draw_tasks
-from p4reduce.cluster.poster.weighing import largest_utilisation
-from p4reduce.control_plane.scheduling.consumption import consumed
-from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.experiments.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, Scenario
+from p4reduce.experiments.poster.tasks import draw_tasks
+from p4reduce.experiments.poster.weighing import largest_utilisation
 from p4reduce.topologies import load
 
 SETTINGS = PosterSettings(

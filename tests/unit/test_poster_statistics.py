@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.cluster.errors import ClusterError
-from p4reduce.cluster.poster.claims import claims
-from p4reduce.cluster.poster.flow_model import calibrate_flow
-from p4reduce.cluster.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings
-from p4reduce.cluster.poster.statistics import calibrate, interval, points
-from p4reduce.cluster.poster.tasks import draw_tasks
-from p4reduce.cluster.poster.units import FINISHED, REJECTED, Row, units_of
+from p4reduce.comm.errors import ClusterError
+from p4reduce.experiments.poster.claims import claims
+from p4reduce.experiments.poster.flow_model import calibrate_flow
+from p4reduce.experiments.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings
+from p4reduce.experiments.poster.statistics import calibrate, interval, points
+from p4reduce.experiments.poster.tasks import draw_tasks
+from p4reduce.experiments.poster.units import FINISHED, REJECTED, Row, units_of
 from p4reduce.topologies import leaf_spine
 
 MS = 10**9

@@ -14,9 +14,9 @@ from p4reduce.cli.report.curves import Curve, curves
 from p4reduce.cli.report.network import Drawing, draw, topology_svg
 from p4reduce.cli.report.page import labels, page
 from p4reduce.cli.summary import table_of
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.result import RealRun, RunResult, TrainingPoint, TrainingResult
-from p4reduce.cluster.runner import run_experiment
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import RealRun, RunResult, TrainingPoint, TrainingResult
+from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import bundled, load
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,12 +4,12 @@ import functools
 
 import pytest
 
-from p4reduce.cluster import carrier
-from p4reduce.cluster.cluster import Cluster
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.jobs import add_endpoints
-from p4reduce.cluster.result import NetworkResult
-from p4reduce.cluster.runner import move_tensors, result_of
+from p4reduce.jobs.job import add_endpoints
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import NetworkResult
+from p4reduce.runs.runner import move_tensors, result_of
+from p4reduce.runs.virtual import carrier
+from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.settings import FIXED, MAX_BRAKE, Congestion
 from p4reduce.workers.status import WindowStatus
 

@@ -9,14 +9,14 @@ from tests.loopback.golden import quantized_sum
 from tests.loopback.jobs import Job, random_arrays, same_bytes
 from tests.loopback.network import Faults
 
-from p4reduce.cluster import carrier
-from p4reduce.cluster.cluster import Cluster
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.jobs import add_endpoints, pace_of
-from p4reduce.cluster.result import NetworkResult
-from p4reduce.cluster.runner import move_tensors, result_of
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
+from p4reduce.jobs.job import add_endpoints, pace_of
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import NetworkResult
+from p4reduce.runs.runner import move_tensors, result_of
+from p4reduce.runs.virtual import carrier
+from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies import load
 from p4reduce.workers.congestion import set_up
 from p4reduce.workers.endpoint import deadline, expire, transmit

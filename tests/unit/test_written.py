@@ -13,9 +13,9 @@ import typer
 from p4reduce.cli.failures import guarded
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish
-from p4reduce.cluster.experiment import Experiment
-from p4reduce.cluster.runner import run_experiment
 from p4reduce.fabric.pcap import PcapWriter
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import run_experiment
 from p4reduce.written import together, whole, write_text
 
 

@@ -22,7 +22,7 @@ ACCURACY: Final = "test_accuracy"
 
 
 class Group(Protocol):
-    """What training needs of ``p4reduce.cluster.communicator.Communicator``."""
+    """What training needs of ``p4reduce.comm.communicator.Communicator``."""
 
     @property
     def rank(self) -> int:

@@ -1,0 +1,1 @@
+"""What a training script sees: the Communicator, where its participants meet, and processes that `launch` starts."""

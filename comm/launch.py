@@ -1,0 +1,218 @@
+"""``p4reduce launch``: one coordinator that owns the network, one process for each rank of a user's script."""
+
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from p4reduce.comm import remote
+from p4reduce.comm.communicator import Backend
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.processes import Emit, RankProcess
+from p4reduce.fabric.real.errors import RealError
+from p4reduce.fabric.real.net.state import RunFolder, remove_stale
+from p4reduce.signals import SEEN_S, handling, raise_exit
+
+GRACE_S: Final = 3.0
+"""between asking a process to end and ending it"""
+DEFAULT_TIMEOUT_S: Final = 24 * 3600.0
+_MAX_SOCKET_PATH: Final = 107
+"""bytes that ``sockaddr_un`` has for a path (unix(7)), without the closing zero"""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """How the ranks ended."""
+
+    exit_code: int
+    """0, or that of the first rank that failed (128 + n for signal n)."""
+    failure: str | None
+    """Which rank failed, and how."""
+    last_lines: tuple[str, ...] = ()
+    """Of its standard error."""
+    failed: int | None = None
+    """That rank."""
+    connected: int = 0
+    """Ranks that joined the group."""
+
+
+def script_command(command: Sequence[str]) -> list[str]:
+    """A ``.py`` file runs with this Python; anything else is a program of its own."""
+    if command and command[0].endswith(".py"):
+        if not Path(command[0]).is_file():
+            raise ClusterError(f"{command[0]}: there is no such file")
+        return [sys.executable, *command]
+    return list(command)
+
+
+def launch(
+    command: Sequence[str],
+    seats: Callable[[int], Backend],
+    *,
+    workers: int,
+    server: bool,
+    emit: Emit,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    waiting: Callable[[], str] = str,
+) -> Launched:
+    """Run ``command`` once for each worker and, with ``server``, once for the parameter server (rank ``workers``).
+
+    ``seats(rank)`` gives a rank's place in the group; ``emit(rank, stream, line)`` gets what the ranks print;
+    ``waiting()`` says who waits for whom, for the error when the time runs out. When a
+    rank fails, or at Ctrl-C, all are ended; processes, socket and directory are gone when this returns or raises.
+    Raises ``ClusterError`` when the command cannot be started or ``timeout_s`` ran out, ``KeyboardInterrupt``, and
+    ``SystemExit`` at SIGTERM or SIGHUP.
+    """
+    remove_stale()  # what was left behind by a launch that was killed
+    try:
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="launch") as folder:
+            coordinator = _Coordinator(seats, waiting, folder)
+            try:
+                return coordinator.run(script_command(command), workers, server=server, emit=emit, timeout_s=timeout_s)
+            finally:
+                with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    coordinator.close()
+    except RealError as error:
+        raise ClusterError(str(error)) from error
+
+
+class _Coordinator:
+    """Owns the socket, the processes and the threads of one launch."""
+
+    def __init__(self, seats: Callable[[int], Backend], waiting: Callable[[], str], folder: RunFolder) -> None:
+        self._seats = seats
+        self._waiting = waiting
+        self._events: queue.Queue[tuple[int, int] | ClusterError] = queue.Queue()
+        self._processes: list[RankProcess] = []
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._taken: set[int] = set()
+        self._lock = threading.Lock()
+        self._run = folder
+        self._folder = folder.aside()  # nobody else reaches the socket
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._wake, self._wake_acceptor = socket.socketpair()
+
+    def run(self, command: Sequence[str], workers: int, *, server: bool, emit: Emit, timeout_s: float) -> Launched:
+        """Start the ranks and wait for them."""
+        ranks = range(workers + int(server))
+        for rank in ranks:
+            self._seats(rank)  # raises for a rank that the group has not
+        address = self._listen()
+        for rank in ranks:
+            environment = {**rank_environment(os.environ, address, rank, workers), **self._run.environment}
+            process = RankProcess(rank, command, environment, emit=emit, ended=self._note_end)
+            self._processes.append(process)
+        deadline = time.monotonic() + timeout_s
+        left = {process.rank for process in self._processes}
+        while left:
+            try:
+                event = self._events.get(timeout=SEEN_S)
+            except queue.Empty:
+                if time.monotonic() < deadline:
+                    continue
+                names = ", ".join(map(str, sorted(left)))
+                late = f"the run took longer than {timeout_s:g} s; still running: rank {names}"
+                raise ClusterError("; ".join(filter(None, (late, self._waiting())))) from None
+            if isinstance(event, ClusterError):
+                raise event
+            rank, code = event
+            if code != 0:
+                return self._failed(rank, code)
+            left.remove(rank)
+            self._seats(rank).close()
+        return Launched(0, None, connected=len(self._taken))
+
+    def close(self) -> None:
+        """End and remove everything; whatever still waits in the group is told."""
+        for process in self._processes:
+            process.terminate()
+        deadline = time.monotonic() + GRACE_S
+        for process in self._processes:
+            if not process.join(max(0.0, deadline - time.monotonic())):
+                process.kill()
+        for process in self._processes:
+            process.join(GRACE_S)
+            self._seats(process.rank).close()
+        self._wake_acceptor.close()
+        with self._lock:
+            connections, threads = list(self._connections), list(self._threads)
+        for connection in connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # closed already
+        for thread in threads:
+            thread.join(GRACE_S)
+        for end in (self._listener, self._wake):
+            end.close()
+
+    def _listen(self) -> str:
+        address = str(self._folder / "socket")
+        if len(os.fsencode(address)) > _MAX_SOCKET_PATH:
+            raise ClusterError(f"{self._folder}: too long a path for a socket; set TMPDIR to a shorter one, e.g. /tmp")
+        self._listener.bind(address)
+        self._listener.listen()
+        self._start(self._accept)
+        return address
+
+    def _accept(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._listener, self._wake], [], [])
+            if self._wake in ready:
+                return
+            connection, _ = self._listener.accept()
+            with self._lock:
+                self._connections.append(connection)
+            self._start(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            remote.serve(connection, self._seat)
+        except ClusterError as error:
+            self._events.put(error)
+
+    def _seat(self, rank: int) -> Backend:
+        with self._lock:
+            if rank in self._taken:
+                raise ClusterError(f"rank {rank} is connected already; call connect() once in each process")
+            backend = self._seats(rank)
+            self._taken.add(rank)
+            return backend
+
+    def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        with self._lock:
+            self._threads.append(thread)
+        thread.start()
+
+    def _note_end(self, rank: int, code: int) -> None:
+        self._events.put((rank, code))
+
+    def _failed(self, rank: int, code: int) -> Launched:
+        how = f"exit code {code}" if code > 0 else f"signal {_signal_name(-code)}"
+        lines = tuple(self._processes[rank].last_lines)
+        failure = f"rank {rank} ended with {how}{'' if lines else '; it wrote nothing to standard error'}"
+        return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
+
+
+def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: int) -> dict[str, str]:
+    """The environment of one rank: how to reach the coordinator, and one BLAS thread for each process."""
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in base}
+    ours = {remote.ADDRESS: address, remote.RANK: str(rank), remote.SIZE: str(workers)}
+    return {**base, "PYTHONUNBUFFERED": "1", **threads, **ours}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,268 @@
+"""Where the participants of a group meet: each posts its call and blocks until the network has carried it out.
+
+Virtual time stands still while scripts compute. The network runs when every participant that the
+operation needs has called, so the outcome does not depend on how threads or processes are scheduled.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.errors import ClusterError, CollectiveError
+
+PS_PER_SECOND = 10**12
+SERVED = frozenset({"push", "pull", "push_pull"})
+"""Operations in which the server takes part."""
+OPERATIONS = frozenset({"all_reduce", "broadcast", "barrier"}) | SERVED
+
+
+@dataclass
+class Call:
+    """One participant's part of a collective."""
+
+    rank: int
+    operation: str
+    array: FloatArray
+    root: int
+    learning_rate: float
+    start_ps: int
+    iteration: int
+    done_ps: int = -1
+
+
+@dataclass
+class Figure:
+    """A figure that a training script recorded."""
+
+    rank: int
+    name: str
+    iteration: int
+    time_ps: int
+    value: float
+
+
+@dataclass
+class _Seat:
+    clock_ps: int
+    call: Call | None = None
+    finished: bool = False
+    left: bool = False
+    iteration: int = 0
+    figures: list[Figure] = field(default_factory=list)
+
+
+Carrier = Callable[[list[Call]], None]
+"""Carries one collective out: fills ``done_ps`` of every call; raises ``CollectiveError``."""
+
+
+class Rendezvous:
+    """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``)."""
+
+    def __init__(self, size: int, *, server: bool, carrier: Carrier, start_ps: int, patience_s: float = 600.0) -> None:
+        self._size = size
+        self._server = server
+        self._carrier = carrier
+        self._patience_s = patience_s
+        self._seats = [_Seat(start_ps) for _ in range(size + int(server))]
+        self._changed = threading.Condition()
+        self._failure: ClusterError | None = None
+
+    def backend(self, rank: int) -> "Seat":
+        """The end of participant ``rank``."""
+        if not 0 <= rank < len(self._seats):
+            raise ValueError(f"rank {rank}: this group has ranks 0 to {len(self._seats) - 1}")
+        return Seat(self, rank, self._size)
+
+    def figures(self) -> list[Figure]:
+        """All recorded figures, by rank and in order."""
+        with self._changed:
+            return [figure for seat in self._seats for figure in seat.figures]
+
+    def fail(self, error: ClusterError) -> None:
+        """End the group: everyone who waits, or calls later, gets ``error``."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def waiting(self) -> str:
+        """Who waits for whom, as one line; empty when nobody waits."""
+        with self._changed:
+            calls = [seat.call for seat in self._seats if seat.call is not None and not seat.finished]
+            if not calls:
+                return ""
+            verb = "waits" if len(calls) == 1 else "wait"
+            names = self._names([call.rank for call in calls])
+            return f"{calls[0].operation} #{calls[0].iteration}: {names} {verb} for {self._missing(calls[0].operation)}"
+
+    def post(self, rank: int, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
+        """Post ``rank``'s call and wait for its result."""
+        if operation not in OPERATIONS:
+            raise ValueError(f"unknown operation {operation!r}; known: {', '.join(sorted(OPERATIONS))}")
+        if operation in SERVED and not self._server:
+            raise CollectiveError(f"{operation} needs a parameter server: choose a topology with a server host")
+        if operation not in SERVED and rank == self._size:
+            raise CollectiveError(f"{operation} is for workers; the server takes part in push, pull and push_pull")
+        if not 0 <= root < self._size:
+            raise ValueError(f"root {root}: this group has workers 0 to {self._size - 1}")
+        bad = _first_bad_value(array) if operation in {"all_reduce", "push", "push_pull"} else None
+        if bad is not None:
+            raise ValueError(f"{operation}: rank {rank} gave {array[bad]} at index {bad}; a sum cannot carry it")
+        with self._changed:
+            seat = self._seats[rank]
+            if seat.call is not None:
+                raise CollectiveError(f"rank {rank} calls {operation} while its {seat.call.operation} is under way")
+            self._raise_failure()
+            seat.call = Call(rank, operation, array, root, learning_rate, seat.clock_ps, seat.iteration)
+            seat.finished = False
+            self._carry_if_complete()
+            ready = self._changed.wait_for(lambda: seat.finished or self._failure is not None, self._patience_s)
+            call, seat.call = seat.call, None
+            if seat.finished:
+                seat.clock_ps = call.done_ps
+                seat.iteration += 1
+                return
+            self._raise_failure()
+            assert not ready  # noqa: S101  (wait_for returned without its condition: the patience ran out)
+            missing = self._missing(operation)
+            error = CollectiveError(
+                f"{operation} #{seat.iteration}: rank {rank} waited {self._patience_s:g} s for {missing}"
+            )
+        self.fail(error)
+        raise error
+
+    def leave(self, rank: int) -> None:
+        """``rank`` makes no more calls; whoever waits for it is told."""
+        with self._changed:
+            self._seats[rank].left = True
+            self._check_left()
+
+    def compute(self, rank: int, seconds: float) -> None:
+        """Advance ``rank``'s clock."""
+        with self._changed:
+            self._seats[rank].clock_ps += round(seconds * PS_PER_SECOND)
+
+    def clock_ps(self, rank: int) -> int:
+        """Virtual time of ``rank``."""
+        with self._changed:
+            return self._seats[rank].clock_ps
+
+    def record(self, rank: int, name: str, value: float) -> None:
+        """Keep a figure."""
+        with self._changed:
+            seat = self._seats[rank]
+            seat.figures.append(Figure(rank, name, seat.iteration, seat.clock_ps, value))
+
+    def _carry_if_complete(self) -> None:
+        calls = [seat.call for seat in self._seats if seat.call is not None and not seat.finished]
+        workers = [call for call in calls if call.rank < self._size]
+        if len(workers) < self._size:
+            self._check_left()
+            return
+        operation = workers[0].operation
+        needed = workers
+        if operation in SERVED:
+            needed = calls
+            if len(calls) < len(self._seats):
+                self._check_left()
+                return
+        try:
+            _check_agreement(needed)
+            self._carrier(needed)
+        except ClusterError as error:
+            self._failure = error
+        except BaseException as error:
+            self._failure = ClusterError(f"{operation}: {error}")
+            self._changed.notify_all()
+            raise
+        else:
+            for call in needed:
+                self._seats[call.rank].finished = True
+        self._changed.notify_all()
+
+    def _check_left(self) -> None:
+        gone = [rank for rank, seat in enumerate(self._seats) if seat.left and rank < self._size]
+        waiting = [seat.call for seat in self._seats if seat.call is not None and not seat.finished]
+        served = any(call.operation in SERVED for call in waiting)
+        if self._server and served and self._seats[self._size].left:
+            gone.append(self._size)
+        if gone and waiting:
+            call = waiting[0]
+            self._failure = self._failure or CollectiveError(
+                f"{call.operation} #{call.iteration}: rank {call.rank} waits for {self._names(gone)}, "
+                "which left the group"
+            )
+            self._changed.notify_all()
+
+    def _missing(self, operation: str) -> str:
+        needed = self._seats if operation in SERVED else self._seats[: self._size]
+        return self._names([rank for rank, seat in enumerate(needed) if seat.call is None])
+
+    def _names(self, ranks: list[int]) -> str:
+        return ", ".join("the server" if rank == self._size else f"rank {rank}" for rank in ranks)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(str(self._failure))
+
+
+class Seat:
+    """One participant's end of a ``Rendezvous``; implements ``communicator.Backend``."""
+
+    def __init__(self, rendezvous: Rendezvous, rank: int, size: int) -> None:
+        self._rendezvous = rendezvous
+        self.rank = rank
+        self.size = size
+        self.is_server = rank == size
+
+    def collective(self, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
+        """Post the call and wait."""
+        self._rendezvous.post(self.rank, operation, array, root, learning_rate)
+
+    def compute(self, seconds: float) -> None:
+        """Advance this participant's clock."""
+        self._rendezvous.compute(self.rank, seconds)
+
+    def now(self) -> float:
+        """Virtual time, seconds."""
+        return self._rendezvous.clock_ps(self.rank) / PS_PER_SECOND
+
+    def record(self, name: str, value: float) -> None:
+        """Keep a figure."""
+        self._rendezvous.record(self.rank, name, value)
+
+    def close(self) -> None:
+        """Leave."""
+        self._rendezvous.leave(self.rank)
+
+
+def _check_agreement(calls: list[Call]) -> None:
+    first = calls[0]
+    for call in calls[1:]:
+        if _shape(call) != _shape(first):
+            raise CollectiveError(
+                f"participants disagree: rank {first.rank} called {_describe(first)}, "
+                f"rank {call.rank} {_describe(call)}"
+            )
+
+
+def _shape(call: Call) -> tuple[str, int, int, float]:
+    return (call.operation, call.array.size, call.root, call.learning_rate)
+
+
+def _describe(call: Call) -> str:
+    extra = f", root={call.root}" if call.operation == "broadcast" else ""
+    if call.operation == "push_pull":
+        extra = f", learning_rate={call.learning_rate:g}"
+    return f"{call.operation}({call.array.size} elements{extra})"
+
+
+def _first_bad_value(array: FloatArray) -> int | None:
+    # A dot product is finite only if all is, and costs a tenth of isfinite; overflow alone may lie.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.dot(array, array)):
+            return None
+    bad = np.flatnonzero(~np.isfinite(array))
+    return int(bad[0]) if bad.size else None

@@ -1,0 +1,1 @@
+"""Experiments: many tasks under several policies, on packets, with tables and figures."""

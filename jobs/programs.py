@@ -1,0 +1,115 @@
+"""The P4 program a run uses: p4c's output, carried in the package or the user's own."""
+
+import hashlib
+import importlib.resources
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from finsy.proto import p4i
+from google.protobuf import text_format
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.dataplane.model.errors import ProgramError
+from p4reduce.dataplane.model.loader import load_program
+from p4reduce.dataplane.model.program import Program
+from p4reduce.frontend.compile import compile_file
+from p4reduce.frontend.output import json_text
+
+LANES_HEADER: Final = "lanes"
+"""the header instance that holds the lanes (p4src/headers.p4)"""
+LANE_BITS: Final = 32
+
+
+@dataclass(frozen=True)
+class P4Files:
+    """p4c's two outputs and where they came from."""
+
+    json: bytes
+    """BMv2 JSON."""
+    p4info: bytes
+    """P4Info, protobuf text format."""
+    name: str
+
+    @property
+    def sha256(self) -> str:
+        """Of the JSON, hexadecimal."""
+        return hashlib.sha256(self.json).hexdigest()
+
+
+def bundled(lanes: int) -> P4Files:
+    """The program that the package carries for ``lanes`` lanes (64 or 256)."""
+    folder = importlib.resources.files("p4reduce.p4src").joinpath("compiled")
+    stem = f"p4reduce-{lanes}"
+    try:
+        return P4Files(
+            json=folder.joinpath(f"{stem}.json").read_bytes(),
+            p4info=folder.joinpath(f"{stem}.p4info.txt").read_bytes(),
+            name=f"p4src/compiled/{stem}.json",
+        )
+    except FileNotFoundError as error:
+        raise ClusterError(f"no compiled program for {lanes} lanes: run 'make p4' ({error})") from error
+
+
+def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Files:
+    """The user's own program, for a run with ``lanes`` lanes. Raises ``ProgramError``, which names the file."""
+    program = P4Files(json=_content(p4_json), p4info=_content(p4_info), name=str(p4_json))
+    try:
+        parsed = json.loads(program.json)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProgramError(f"{p4_json}: is not JSON as p4c-bm2-ss writes it: {error}") from None
+    if not isinstance(parsed, dict):
+        raise ProgramError(
+            f"{p4_json}: holds a JSON {type(parsed).__name__}, expected the object that p4c-bm2-ss writes"
+        )
+    try:
+        loaded = load_program(parsed)
+    except ProgramError as error:
+        raise ProgramError(f"{p4_json}: {error}") from None
+    _check_info(p4_info, program.p4info, loaded)
+    _check_lanes(p4_json, loaded, lanes)
+    return program
+
+
+def from_source(path: Path, lanes: int) -> P4Files:
+    """The user's own program, compiled for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``."""
+    if not path.is_file():
+        raise ProgramError(f"{path}: there is no such file")
+    found = compile_file(path, {"LANES": str(lanes)}).require()
+    program = P4Files(json=json_text(found.json or {}).encode(), p4info=found.p4info().encode(), name=str(path))
+    _check_lanes(path, load_program(found.json or {}), lanes)
+    return program
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from None
+
+
+def _check_info(path: Path, text: bytes, program: Program) -> None:
+    """p4c writes both files at once, so they have the same registers, of the same sizes."""
+    try:
+        info = text_format.Parse(text.decode(), p4i.P4Info())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise ProgramError(f"{path}: is not P4Info in text format: {' '.join(str(error).split())}") from None
+    here = {register.preamble.name: register.size for register in info.registers}
+    there = {name: register.size for name, register in program.registers.items()}
+    differing = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+    if differing:
+        raise ProgramError(
+            f"{path}: P4Info and JSON do not belong together (register {differing[0]}: "
+            f"{here.get(differing[0], 'no')} cells here, {there.get(differing[0], 'none')} in the JSON); "
+            "give both from the same run of p4c"
+        )
+
+
+def _check_lanes(path: Path, program: Program, lanes: int) -> None:
+    header = program.headers.get(LANES_HEADER)
+    if header is None:
+        raise ProgramError(f"{path}: has no header {LANES_HEADER!r}: it is not a program like p4src/p4reduce.p4")
+    found = header.type.bits // LANE_BITS
+    if found != lanes:
+        raise ProgramError(f"{path}: adds up {found} lanes, but the run has {lanes}: say --lanes {found}")

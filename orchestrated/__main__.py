@@ -1,0 +1,57 @@
+"""The process that hosts network, switches and workers: ``python -m p4reduce.orchestrated``."""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.fabric import Faults
+from p4reduce.fabric.background import parse_background
+from p4reduce.fabric.errors import FabricError
+from p4reduce.jobs.programs import bundled
+from p4reduce.orchestrated.process import READY
+from p4reduce.orchestrated.service import SILENCE_S, Service
+from p4reduce.orchestrated.world import World
+from p4reduce.signals import handling, raise_exit
+from p4reduce.topologies import TopologyError, load
+
+
+def main() -> int:
+    """Serve until told to end; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m p4reduce.orchestrated", description=__doc__)
+    parser.add_argument("--socket", type=Path, required=True, help="where to listen; must not exist")
+    parser.add_argument("--topology", required=True, help="file, bundled name or builder with parameters")
+    parser.add_argument("--lanes", type=int, default=256, choices=(64, 256))
+    parser.add_argument("--queue-frames", type=int, default=1024)
+    parser.add_argument("--loss", type=float, default=0.0, help="probability that a link loses a frame")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--background", default="", help="traffic of others, as in 'gravity:load=0.3,seed=1'")
+    parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds without an orchestrator")
+    given = parser.parse_args()
+    try:
+        with (
+            handling(raise_exit, signal.SIGTERM, signal.SIGHUP),
+            World(
+                load(given.topology),
+                bundled(given.lanes),
+                queue_frames=given.queue_frames,
+                faults=Faults(loss=given.loss),
+                seed=given.seed,
+                background=parse_background(given.background) if given.background else None,
+            ) as world,
+        ):
+            service = Service(world, given.socket, silence_s=given.silence)
+            sys.stdout.write(READY)
+            sys.stdout.flush()
+            service.serve()
+    except KeyboardInterrupt:
+        return 130
+    except (ClusterError, FabricError, TopologyError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, TopologyError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""A world behind a Unix socket. Several may look at it; the orchestrator of the newest term alone gives orders."""
+
+import os
+import selectors
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.orchestrator.errors import RefusedError
+from p4reduce.orchestrated import wire
+from p4reduce.orchestrated.peer import Peer
+from p4reduce.orchestrated.world import World
+from p4reduce.safe_yaml import one_line
+from p4reduce.topologies import to_yaml
+
+SILENCE_S: Final = 3600.0
+"""without an orchestrator for so long, the network ends"""
+
+MOST_PEERS: Final = 64
+"""connections at one time; beyond that the oldest that is not in charge is closed"""
+ORDERS: Final = frozenset({"start", "swap", "stop", "advance"})
+"""what only the orchestrator in charge may ask"""
+
+Request = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Advance:
+    """Time that somebody asked for and that has not passed yet."""
+
+    peer: Peer
+    until_ps: int
+    after: int | None
+
+
+class Service:
+    """Answers requests; see :class:`~p4reduce.orchestrated.client.RemoteExecutor` for the other end.
+
+    It never waits for one connection: an orchestrator that is stopped, half-way through a message or with an answer
+    that it does not take, is displaced by the next term like any other.
+    """
+
+    def __init__(self, world: World, path: Path, *, silence_s: float = SILENCE_S) -> None:
+        """Listen at ``path``, which must not exist; ``ClusterError`` when that is not possible."""
+        self._world = world
+        self._path = path
+        self._silence_s = silence_s
+        self._ended = False
+        self._peers: list[Peer] = []
+        self._advance: _Advance | None = None
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._answers: dict[str, Callable[[Request], Any]] = {
+            "hello": self._hello,
+            "now": lambda _: world.now(),
+            "start": lambda request: world.start(wire.order_from_data(world.topology, request["order"])),
+            "swap": lambda request: world.swap(
+                str(request["task"]), wire.plans_from_data(world.topology, request["plans"])
+            ),
+            "stop": lambda request: world.stop(str(request["task"])),
+            "reports": lambda request: [wire.report_to_data(one) for one in world.reports(int(request["after"]))],
+            "running": lambda request: wire.running_to_data(world.running(request.get("names"))),
+            "interface_bytes": lambda _: wire.hops_to_data(world.interface_bytes()),
+            "host_bytes": lambda _: wire.hops_to_data(world.host_bytes()),
+            "links_down": lambda _: sorted(world.links_down()),
+            "change_link": self._change_link,
+            "end": self._end,
+        }
+        try:
+            before = os.umask(0o177)  # nobody else reaches the socket
+            try:
+                self._listener.bind(str(path))
+            finally:
+                os.umask(before)
+            self._listener.listen()
+        except OSError as error:
+            self._listener.close()
+            raise ClusterError(f"{path}: cannot listen there: {error.strerror or error}") from None
+
+    def serve(self) -> None:
+        """Serve until one says 'end', or nobody asks for anything for a long time."""
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        try:
+            while not self._ended:
+                idle = self._advance is None and not any(peer.has_more for peer in self._peers)
+                events = self._selector.select(self._silence_s if idle else 0)
+                if idle and not events:
+                    return
+                if any(key.fileobj is self._listener for key, _ in events):
+                    self._accept()
+                for peer in list(self._peers):
+                    self._talk(peer)
+                if self._advance is not None and not self._ended:
+                    self._go_on(self._advance)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Remove the socket, leave all."""
+        for peer in self._peers:
+            peer.connection.close()
+        self._selector.close()
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        if len(self._peers) >= MOST_PEERS:
+            self._drop(next(peer for peer in self._peers if peer.term is None or peer.term < self._world.term))
+        peer = Peer(connection)
+        self._peers.append(peer)
+        self._selector.register(peer, selectors.EVENT_READ)
+
+    def _drop(self, peer: Peer) -> None:
+        """A connection is over; time that only its orchestrator wanted stops."""
+        if self._advance is not None and self._advance.peer is peer:
+            self._advance = None
+        self._peers.remove(peer)
+        self._selector.unregister(peer)
+        peer.connection.close()
+
+    def _talk(self, peer: Peer) -> None:
+        """Take one request of a peer that has its last answer."""
+        peer.flush()
+        if not peer.sending and not self._ended and (request := peer.receive()) is not None:
+            if self._advance is not None and self._advance.peer is peer:
+                peer.closed = True  # it asks again before it has its answer: not one of ours
+            elif (answer := self._answer(peer, request)) is not None:
+                self._send(peer, answer)
+        if peer.closed:
+            self._drop(peer)
+        else:
+            self._selector.modify(peer, selectors.EVENT_WRITE if peer.sending else selectors.EVENT_READ)
+
+    @staticmethod
+    def _send(peer: Peer, answer: Request) -> None:
+        try:
+            peer.send(answer)
+        except ValueError as error:
+            peer.send({"error": one_line(error)})
+
+    def _answer(self, peer: Peer, request: Request) -> Request | None:
+        """The answer to a request, whatever it is; None where it comes later."""
+        what = one_line(request.get("do"), 60)
+        try:
+            if what in ORDERS or (what == "end" and peer.term is not None):
+                self._check_charge(peer)
+            if what == "take_charge":
+                self._take_charge(peer, int(request["term"]), str(request["database"]))
+                return {"answer": None}
+            if what == "advance":
+                after = request["after"]
+                self._advance = _Advance(peer, int(request["until_ps"]), None if after is None else int(after))
+                return None
+            handler = self._answers.get(what)
+            return {"error": f"unknown request {what!r}"} if handler is None else {"answer": handler(request)}
+        except RefusedError as error:
+            return {"error": str(error), "refused": True}
+        except Exception as error:  # no request may end the network
+            return {"error": f"{what}: {type(error).__name__}: {one_line(error)}"}
+
+    def _check_charge(self, peer: Peer) -> None:
+        if peer.term is None:
+            raise ClusterError("nobody gives orders without a term; take charge first")
+        if peer.term < self._world.term:
+            raise ClusterError(_taken_over(self._world.term, peer.term))
+
+    def _take_charge(self, peer: Peer, term: int, database: str) -> None:
+        if any(other is not peer and other.term == term for other in self._peers):
+            raise ClusterError(f"an orchestrator of term {term} is in charge already")
+        self._world.take_charge(term, database)
+        peer.term = term
+        if self._advance is not None:
+            waiting, self._advance = self._advance.peer, None
+            self._send(waiting, {"error": _taken_over(term, waiting.term)})
+
+    def _go_on(self, advance: _Advance) -> None:
+        """Let time pass until all of it has, or somebody else wants something."""
+        answer: Request
+        try:
+            now = self._world.advance(advance.until_ps, after=advance.after, unless=self._is_wanted)
+            answer = {"answer": now}
+            if now < advance.until_ps and (advance.after is None or self._world.news <= advance.after):
+                return
+        except Exception as error:
+            answer = {"error": f"advance: {type(error).__name__}: {one_line(error)}"}
+        self._advance = None
+        self._send(advance.peer, answer)
+
+    def _is_wanted(self) -> bool:
+        return bool(self._selector.select(0))
+
+    def _hello(self, request: Request) -> Request:
+        if request.get("version") != wire.VERSION:
+            raise ClusterError(f"version {request.get('version')!r} of the messages, not {wire.VERSION}")
+        targets = self._world.switches.targets()
+        return {
+            "instance": self._world.instance,
+            "topology": to_yaml(self._world.topology),
+            "program": self._world.program.sha256,
+            "background": "" if self._world.background is None else str(self._world.background),
+            "targets": [(target.name, target.address, target.device_id) for target in targets],
+        }
+
+    def _change_link(self, request: Request) -> None:
+        self._world.change_link(
+            str(request["a"]), str(request["b"]), up=bool(request["up"]), at_ps=request.get("at_ps")
+        )
+
+    def _end(self, _: Request) -> None:
+        self._ended = True
+
+
+def _taken_over(term: int, from_term: int | None) -> str:
+    return f"an orchestrator of term {term} has taken over from that of term {from_term}"

@@ -1,0 +1,395 @@
+"""Where orchestrated tasks run: a virtual network, its switches behind P4Runtime, and the tasks' hosts."""
+
+import os
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.orchestrator.errors import RefusedError
+from p4reduce.control_plane.orchestrator.executor import (
+    Order,
+    Report,
+    ReportKind,
+    Role,
+    Running,
+)
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.fabric import Endpoints as FabricEndpoints
+from p4reduce.fabric import Faults, VirtualNetwork
+from p4reduce.fabric.background import Background, BackgroundEndpoints, background_calls
+from p4reduce.fabric.endpoint_calls import worker_endpoints
+from p4reduce.jobs.job import Job, add_endpoints, host_address, pace_of
+from p4reduce.jobs.programs import P4Files
+from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.orchestrated.open_swap import OpenSwap
+from p4reduce.orchestrated.task_run import TaskRun
+from p4reduce.safe_yaml import one_line
+from p4reduce.topologies import Topology
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.records import State
+from p4reduce.workers.settings import HostAddress
+
+_CUT: Final = Faults(loss=1.0)
+_WHOLE: Final = Faults()
+_EVENTS: Final = 1_000_000
+"""of the network, after which it is asked whether somebody waits: about a second"""
+
+
+class World:
+    """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor`.
+
+    Not thread-safe, but P4Runtime calls may come at any time.
+    The same requests at the same virtual times give the same packets, reports and bytes.
+
+    Parameters
+    ----------
+    topology : Topology
+        The network.
+    program : P4Files
+        What the switches run from the start.
+    queue_frames : int
+        Frames of a port's queue, for each priority.
+    faults, seed
+        Of all links.
+    background : Background or None
+        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
+    most_bytes : int or None
+        Of memory for the models of all tasks together; None: half of the machine's.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        program: P4Files,
+        *,
+        queue_frames: int = 1024,
+        faults: Faults = _WHOLE,
+        seed: int = 0,
+        background: Background | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
+        self.topology = topology
+        self.program = program
+        self.instance: str = secrets.token_hex(8)
+        self._faults = faults
+        self._queue_frames = queue_frames
+        self.background = background
+        self._endpoints = Endpoints() if background is None else background.endpoints(topology)
+        sources = self._endpoints.hosts if isinstance(self._endpoints, BackgroundEndpoints) else []
+        self._calls = background_calls() if sources else worker_endpoints()
+        self._hosts: list[str] = list(sources)
+        self._known = len(sources)  # endpoints that the network has
+        self._most_bytes = _half_of_memory() if most_bytes is None else most_bytes
+        self.term = 0
+        """of the orchestrator in charge"""
+        self._database: str | None = None
+        self._runs: dict[str, TaskRun] = {}
+        self._ended: dict[str, Running] = {}
+        self._leaving: list[TaskRun] = []  # they have ended, their endpoints are still there
+        self._open: list[OpenSwap] = []
+        self._reports: list[Report] = []  # from `_forgotten` + 1 on
+        self._forgotten = 0
+        self.news = 0
+        """number of the last report that is not of a round"""
+        self._down: set[Hop] = set()
+        self._changes: list[tuple[int, str, int, bool]] = []  # of links: when, node, port, up
+        self.switches = ServedSwitches(topology)
+        try:
+            self.switches.load(program)
+            self.network = VirtualNetwork(
+                topology,
+                self.switches.devices(),
+                endpoints=self._fabric_endpoints(),
+                queue_frames=queue_frames,
+                faults=faults,
+                seed=seed,
+            )
+        except BaseException:
+            self.switches.close()
+            raise
+        self.switches.network = self.network
+        for index in range(len(sources)):
+            self.network.start(index)
+
+    def close(self) -> None:
+        """Stop the switches."""
+        self.network.close()
+        self.switches.close()
+
+    def __enter__(self) -> "World":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the executor
+
+    def now(self) -> int:
+        """Virtual time, picoseconds."""
+        return self.network.now
+
+    def take_charge(self, term: int, database: str) -> None:
+        """One orchestrator after the other, all of one database."""
+        if self._database not in (None, database):
+            raise ClusterError(
+                "the network belongs to another database; end it, or give the database that it began with"
+            )
+        if term < self.term:
+            raise ClusterError(f"an orchestrator of term {self.term} has taken over from that of term {term}")
+        self.term, self._database = term, database
+
+    def start(self, order: Order) -> None:
+        """Run a task; nothing when it was started before."""
+        name = order.task.name
+        if name in self._runs or name in self._ended:
+            keys = {role: (plan.job, plan.epoch) for role, plan in order.plans.items()}
+            if self.running([name])[name].keys != keys:
+                raise RefusedError(f"task {name}: another task of that name ran here")
+            return
+        jobs: dict[Role, Job] = {}
+        try:
+            self._check_memory(order)
+            for role, plan in order.plans.items():
+                jobs[role] = Job(plan, BlockFloat() if plan.in_network else None)
+                add_endpoints(jobs[role], self.topology, self._endpoints, self._place, queue_frames=self._queue_frames)
+            run = TaskRun(order, jobs, self._endpoints)
+            run.begin_round(self.now())
+        except Exception as error:  # whatever is wrong with one task, the others go on
+            for job in jobs.values():
+                self._retire(job)
+            raise RefusedError(f"task {name}: {type(error).__name__}: {one_line(error)}") from None
+        finally:
+            if len(self._hosts) > self._known:
+                with self.switches.server.lock:
+                    self.network.replace_endpoints(self._fabric_endpoints())
+                self._known = len(self._hosts)
+        self._runs[name] = run
+        self._step(run)
+
+    def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
+        """Change jobs of a running task to other epochs; nothing for those that have, or when it has ended."""
+        if task in self._ended:
+            return
+        run = self._run(task)
+        for role, plan in plans.items():
+            if not run.ended and run.jobs[role].plan.epoch != plan.epoch:
+                self._change_over(run, role, plan)
+
+    def stop(self, task: str) -> None:
+        """Give a task up: its endpoints are never asked again. Nothing when it is not known or has ended."""
+        run = self._runs.get(task)
+        if run is not None:
+            self._end(run)
+
+    def advance(self, until_ps: int, *, after: int | None = None, unless: Callable[[], bool] | None = None) -> int:
+        """Let time pass; see the protocol. Earlier than that when ``unless``, which is asked now and then, says so."""
+        while True:
+            self._follow()
+            if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
+                return self.now()
+            watched = [index for run in self._runs.values() for index in run.active()]
+            with self.switches.server.lock:
+                self.network.run(min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS)
+            self.switches.report(self.network)
+
+    def reports(self, after: int) -> list[Report]:
+        """Reports from ``after`` + 1 on."""
+        known = max(0, after - self._forgotten)
+        del self._reports[:known]
+        self._forgotten += known
+        return list(self._reports)
+
+    def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
+        """Tasks that were started, by name."""
+        found = {
+            name: Running(
+                {role: (job.plan.job, job.plan.epoch) for role, job in run.jobs.items()}, run.round, run.ended
+            )
+            for name, run in self._runs.items()
+            if names is None or name in names
+        }
+        ended = self._ended if names is None else {name: self._ended[name] for name in names if name in self._ended}
+        return {**ended, **found}
+
+    def interface_bytes(self) -> dict[Hop, int]:
+        """Bytes that every interface has sent."""
+        return {port: self.network.links[port].bytes for port in self._ports()}
+
+    def host_bytes(self) -> dict[Hop, int]:
+        """Of these, what hosts sent for tasks."""
+        links = {port: self.network.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
+        return {port: counted.inc_first_bytes + counted.inc_resend_bytes for port, counted in links.items()}
+
+    def links_down(self) -> set[Hop]:
+        """Links that were cut, both directions."""
+        return set(self._down)
+
+    # --- what tests and trials do to it
+
+    def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
+        """Cut the link of two neighbours, or mend it, now or at a time; frames that are on it arrive."""
+        at_ps = self.now() if at_ps is None else at_ps
+        if at_ps < self.now():
+            raise ClusterError(f"link {a} - {b}: {at_ps} ps is past: it is {self.now()} ps")
+        self._changes.append((at_ps, a, self.topology.port(a, b), up))
+        self._changes.sort()
+
+    # --- inside
+
+    def _fabric_endpoints(self) -> FabricEndpoints:
+        return FabricEndpoints(self._endpoints.records, tuple(self._hosts), self._calls)
+
+    def _ports(self) -> list[Hop]:
+        return [end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
+
+    def _run(self, task: str) -> TaskRun:
+        try:
+            return self._runs[task]
+        except KeyError:
+            raise ClusterError(f"no task {task!r} was started here") from None
+
+    def _check_memory(self, order: Order) -> None:
+        """`ClusterError` when a task's models and their copies would not fit beside those of the others."""
+        needed = _model_bytes(order)
+        used = sum(_model_bytes(run.order) for run in self._runs.values())
+        if used + needed > self._most_bytes:
+            raise ClusterError(
+                f"{needed >> 20} MB for its models are too much: {used >> 20} of {self._most_bytes >> 20} MB are used"
+            )
+
+    def _place(self, host: str, index: int) -> None:
+        if index == len(self._hosts):
+            self._hosts.append(host)
+
+    def _next_ps(self, until_ps: int) -> int:
+        """When Python is needed at the latest."""
+        times = [until_ps, *(change[0] for change in self._changes[:1])]
+        times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
+        # While a job catches up after a swap, look as often as its busiest link carries a chunk.
+        times += [self.now() + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self._open]
+        return min(times)
+
+    def _follow(self) -> None:
+        """Do what is due now."""
+        while self._changes and self._changes[0][0] <= self.now():
+            self._apply(*self._changes.pop(0)[1:])
+        for run in list(self._runs.values()):
+            self._step(run)
+        for one in list(self._open):
+            if one.run.ended or one.caught_up():
+                self._open.remove(one)
+                self._report("resumed", one.run, one.interruption(self.now()).as_data())
+        for run in list(self._leaving):
+            if not any(self._endpoints.records["lingering"][job.endpoints].any() for job in run.jobs.values()):
+                self._leaving.remove(run)
+                for job in run.jobs.values():
+                    self._retire(job)
+
+    def _apply(self, node: str, port: int, up: bool) -> None:
+        other = self.topology.neighbour(node, port)
+        for end in ((node, port), (other, self.topology.port(other, node))):
+            self.network.set_faults(end, self._faults if up else _CUT)
+            (self._down.discard if up else self._down.add)(end)
+        self._report("link", None, {"node": node, "port": port, "up": up})
+
+    def _step(self, run: TaskRun) -> None:
+        try:
+            self._go_on(run)
+        except Exception as error:  # a task's own fault, whatever it is
+            self._fail(run, f"{type(error).__name__}: {one_line(error)}")
+
+    def _go_on(self, run: TaskRun) -> None:
+        while not run.ended:
+            for index in run.step(self.now()):
+                self.network.start(index)
+            if run.error is None and not run.round_is_done:
+                return
+            number, times = run.round, dict(run.times)
+            reason = run.error or run.end_round(self.now())
+            if reason:
+                self._fail(run, reason)
+                return
+            self._report("round", run, {"round": number, **times})
+            if run.round == run.order.task.rounds:
+                self._report("finished", run, {"digest": run.digest.hexdigest()})
+                self._leave(run)
+                return
+
+    def _fail(self, run: TaskRun, reason: str) -> None:
+        self._report("failed", run, {"reason": reason})
+        self._end(run)
+
+    def _end(self, run: TaskRun) -> None:
+        """Nothing of a run is done any more."""
+        run.ended = True
+        for job in run.jobs.values():
+            self._endpoints.records["status"][job.endpoints] = State.IDLE
+            self._endpoints.records["lingering"][job.endpoints] = 0
+        self._leave(run)
+
+    def _leave(self, run: TaskRun) -> None:
+        """A run has ended: what is known of it stays, its memory goes as soon as none of its frames is awaited."""
+        name = run.order.task.name
+        if name in self._runs:
+            self._ended[name] = self.running([name])[name]
+            del self._runs[name]
+            self._leaving.append(run)
+
+    def _retire(self, job: Job) -> None:
+        hosts = [*job.members.items(), *([] if job.server is None else [(str(job.plan.server), job.server)])]
+        for host, index in hosts:
+            self._endpoints.retire(index, self._link(host))
+
+    def _change_over(self, run: TaskRun, role: Role, plan: Plan) -> None:
+        """All endpoints of a job go on in the next epoch, on another tree, now."""
+        job = run.jobs[role]
+        if plan.in_network != job.plan.in_network or plan.slots != job.plan.slots or plan.job != job.plan.job:
+            raise RefusedError(
+                f"task {run.order.task.name}: job {job.plan.job} cannot change to another kind of plan, job or window"
+            )
+        try:
+            self._change_endpoints(run, role, plan)
+        except Exception as error:  # half of its hosts may have changed: it cannot go on
+            self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
+
+    def _change_endpoints(self, run: TaskRun, role: Role, plan: Plan) -> None:
+        job = run.jobs[role]
+        records = self._endpoints.records
+        one = OpenSwap(self._endpoints, run, role, self.now())
+        pace = pace_of(plan)
+        for worker, index in job.members.items():
+            self._endpoints.change_peers(index, self._link(worker), [host_address(plan.up(worker))])
+            self._endpoints.change_epoch(index, plan.epoch, one.restart)
+            records["pace"][index] = pace
+        if job.server is not None and plan.server is not None:
+            below = [plan.root] if plan.in_network else list(plan.workers)
+            peers = [host_address(plan.address(plan.server, name)) for name in below]
+            self._endpoints.change_peers(job.server, self._link(plan.server), peers)
+            self._endpoints.change_epoch(job.server, plan.epoch)
+        job.plan = plan
+        self._open.append(one)
+        for index in job.endpoints:
+            self.network.start(index)
+
+    def _link(self, host: str) -> HostAddress:
+        node = self.topology.node(host)
+        return HostAddress(node.mac, node.ip)
+
+    def _report(self, kind: ReportKind, run: TaskRun | None, data: Mapping[str, Any]) -> None:
+        name = None if run is None else run.order.task.name
+        number = self._forgotten + len(self._reports) + 1
+        self._reports.append(Report(number, self.now(), kind, name, dict(data)))
+        if kind != "round":
+            self.news = number
+
+
+def _model_bytes(order: Order) -> int:
+    """Memory of a task's models: one for each worker, the server's two, and what drawing and checking one takes."""
+    return 4 * order.task.elements * (len(order.task.workers) + 5)
+
+
+def _half_of_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

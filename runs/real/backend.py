@@ -1,0 +1,138 @@
+"""One participant in real time: its endpoints on a socket, and the collectives that they carry."""
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.operations import COLLECTIVES, as_carried, part
+from p4reduce.runs.real.spec import WorkerSpec
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.records import State
+from p4reduce.workers.status import EndpointStatus
+from p4reduce.workers.udp.driver import Driver, SilenceError
+from p4reduce.workers.udp.port import Port, PortCounts
+
+NS_PER_S: Final = 1_000_000_000
+REST_US: Final = 100
+"""for which frames gather, at workers and embedded switches: several processes share few processors here, and a round
+trip a little longer costs nothing as long as the window covers it"""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """One collective, as this participant saw it. Times: nanoseconds of the machine's monotonic clock."""
+
+    operation: str
+    iteration: int
+    elements: int
+    start_ns: int
+    end_ns: int
+    sha256: str
+    """Of this participant's array when it was done."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a training script recorded."""
+
+    name: str
+    iteration: int
+    time_ns: int
+    value: float
+
+
+class Observer(Protocol):
+    """Sees the arrays of every collective; may take its time."""
+
+    def given(self, array: FloatArray) -> None:
+        """Before: what this participant gives."""
+
+    def got(self, array: FloatArray) -> None:
+        """After: what it got."""
+
+
+class RealBackend:
+    """The end of a participant in real time (``comm.communicator.Backend``); for one thread. ``close`` it."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self.rank = spec.rank
+        self.size = spec.size
+        self.is_server = spec.rank == spec.size
+        self.carried: list[Carried] = []
+        self.figures: list[Figure] = []
+        self.observer: Observer | None = None
+        self._spec = spec
+        self._endpoints = Endpoints()
+        self._places = {one.job: (one.add_to(self._endpoints), one) for one in spec.endpoints}
+        self._began_ns = time.monotonic_ns()
+        where = spec.socket
+        self.port = Port(
+            spec.address, spec.lanes, local=where.local, remote=where.remote, rest_us=REST_US, rate_bps=where.rate_bps
+        )
+        try:
+            self._driver = Driver(self._endpoints, self.port)
+        except BaseException:
+            self.port.close()
+            raise
+
+    def collective(self, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
+        """Take part in one collective, in place; blocks.
+
+        Raises ``ValueError`` for NaN or infinity, ``CollectiveError`` when the network gives up.
+        """
+        if operation == "broadcast" and self.size == 1:
+            return
+        index, endpoint = self._place(operation, root)
+        carried = as_carried(operation, ring=endpoint.ring)
+        iteration = len(self.carried)
+        given = part(COLLECTIVES[carried], array, iteration, learning_rate, serves=endpoint.serves)
+        if self.observer is not None:
+            self.observer.given(array)
+        start = time.monotonic_ns()
+        try:
+            self._driver.carry_out(given, index, patience_s=self._spec.patience_s)
+        except SilenceError as error:
+            raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {error}") from error
+        end = time.monotonic_ns()
+        status = self._endpoints.status(index)
+        if status.state is State.FAILED or status.error is not None:
+            raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {status.error}")
+        digest = hashlib.sha256(array.data).hexdigest()
+        self.carried.append(Carried(operation, iteration, array.size, start, end, digest))
+        if self.observer is not None:
+            self.observer.got(array)
+
+    def compute(self, seconds: float) -> None:
+        """Nothing: in real time a computation takes as long as it takes."""
+
+    def now(self) -> float:
+        """Seconds since this participant was made."""
+        return (time.monotonic_ns() - self._began_ns) / NS_PER_S
+
+    def record(self, name: str, value: float) -> None:
+        """Keep a figure of the training."""
+        self.figures.append(Figure(name, len(self.carried), time.monotonic_ns(), value))
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._driver.close()
+        self.port.close()
+
+    def statuses(self) -> dict[int, EndpointStatus]:
+        """Of each endpoint, by job."""
+        return {job: self._endpoints.status(index) for job, (index, _) in self._places.items()}
+
+    def counts(self) -> PortCounts:
+        """Of the port."""
+        return self.port.counts()
+
+    def _place(self, operation: str, root: int) -> tuple[int, Any]:
+        name = f"broadcast/{root}" if operation == "broadcast" else operation
+        job = self._spec.jobs.get(name)
+        if job is None or job not in self._places:
+            known = ", ".join(sorted(self._spec.jobs)) or "none"
+            raise ClusterError(f"{operation}: {self._spec.host} has no job for it; the jobs are for {known}")
+        return self._places[job]

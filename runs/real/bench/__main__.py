@@ -1,0 +1,177 @@
+"""``python -m p4reduce.runs.real.bench``: real time, measured against something else in the same run.
+
+"targets" is one plan with the same workers on BMv2 and on the embedded switch, links as fast as the machine: goodput of
+a worker, packets that came into switches, processors that switches and workers kept busy (sw., wk.), what was sent
+again, what the kernel dropped, and the window: mean, highest, cuts, and the limit that half the slots set. "gloo" is
+an all-reduce of 10 MB over shaped links, in the network and by gloo's ring over TCP through the same switches. Wall
+clocks of different machines, or of a busy one, cannot be compared: look at the ratios.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from p4reduce.dataplane.bench.report import Report
+from p4reduce.fabric.real.bmv2 import find_bmv2
+from p4reduce.fabric.real.net import why_not
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.assignment import WINDOW
+from p4reduce.runs.real.bench.gloo import has_gloo
+from p4reduce.runs.real.run import run_real, run_session
+from p4reduce.runs.result import RunResult
+
+TEN_MB: Final = 2_500_000
+"""elements"""
+PARTS: Final = ("targets", "gloo")
+TARGETS: Final = {
+    "lanes": "lanes",
+    "target": "target",
+    "goodput_mbps": "Mb/s",
+    "packets_per_s": "packets/s",
+    "switch_cpu": "CPUs sw.",
+    "worker_cpu": "CPUs wk.",
+    "resends": "resends",
+    "kernel_drops": "drops",
+    "window": "window",
+    "window_highest": "highest",
+    "cuts": "cuts",
+    "window_limit": "limit",
+    "marks": "ECN",
+    "ratio": "x BMv2",
+}
+GLOO: Final = {
+    "what": "10 MB all-reduce",
+    "median_ms": "median ms",
+    "to_bound": "time / (S/b)",
+    "to_gloo": "time / gloo's",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures and prints."""
+    options = _options(arguments)
+    report = Report(as_json=options.json)
+    reason = why_not()
+    for part in options.only:
+        if reason is not None:
+            report.skipped(part, reason)
+        else:
+            (_targets if part == "targets" else _gloo)(report, options)
+    report.finish()
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m p4reduce.runs.real.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of tables")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to measure")
+    parser.add_argument("--topology", default="star:hosts=4")
+    parser.add_argument("--plan", default="steiner")
+    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--lanes", nargs="+", type=int, choices=(64, 256), default=[64, 256])
+    parser.add_argument("--elements", type=int, default=500_000, help="of each all-reduce of 'targets'")
+    parser.add_argument("--loss", type=float, default=0.0, help="on every link of 'targets'")
+    parser.add_argument("--runs", type=int, default=5, help="of 'targets'; the median counts")
+    parser.add_argument("--gloo-runs", type=int, default=10, help="of 'gloo', on each side")
+    parser.add_argument("--gloo-python", default=sys.executable, help="a Python that has PyTorch")
+    return parser.parse_args(arguments)
+
+
+def _targets(report: Report, options: argparse.Namespace) -> None:
+    targets = ["embedded"] if find_bmv2() is None else ["bmv2", "embedded"]
+    rows: list[dict[str, Any]] = []
+    with report.progress("targets", len(options.lanes) * len(targets)) as step:
+        for lanes in options.lanes:
+            mine = []
+            for target in targets:
+                step(f"{target}, {lanes} lanes")
+                mine.append(_row(run_real(_unshaped(options, lanes, target))))
+            for row in mine:
+                row["ratio"] = row["goodput_mbps"] / mine[0]["goodput_mbps"] if len(targets) > 1 else None
+            rows += mine
+    report.rows("targets", f"{options.plan} on {options.topology}, links unshaped", TARGETS, rows)
+    if len(targets) == 1:
+        report.skipped("bmv2", "simple_switch_grpc is not here; docs/bmv2.md shows how to get it")
+
+
+def _unshaped(options: argparse.Namespace, lanes: int, target: str) -> Experiment:
+    return Experiment.model_validate(
+        {
+            "topology": options.topology,
+            "plan": options.plan,
+            "workers": options.workers,
+            "lanes": lanes,
+            "elements": options.elements,
+            "repeat": options.runs,
+            "target": target,
+            "time": "real",
+            "unshaped": True,
+            "window": WINDOW,  # on BMv2, too: here it is to be seen what holds the window
+            "faults": {"loss": options.loss},
+        }
+    )
+
+
+def _row(result: RunResult) -> dict[str, Any]:
+    real, network = result.real, result.network
+    assert real is not None  # noqa: S101  (a run in real time has it)
+    wall_s = sum(record.done_ps - record.start_ps for record in network.collectives) / 1e12
+    workers = real.workers.values()
+    return {
+        "lanes": network.lanes,
+        "target": real.target,
+        "goodput_mbps": real.goodput_bps / 1e6,
+        "packets_per_s": round(real.packets_per_s),
+        "switch_cpu": (real.cpu_s["switches"] + real.cpu_s["session"]) / wall_s,
+        "worker_cpu": real.cpu_s["workers"] / wall_s,
+        "resends": sum(record.resends for record in network.collectives),
+        "kernel_drops": real.kernel_drops,
+        "window": statistics.median(one["window_mean"] for one in workers),
+        "window_highest": max(one["window_highest"] for one in workers),
+        "cuts": sum(one["cuts"] for one in workers),
+        "window_limit": network.window,
+        "marks": sum(one["congested"] for one in workers),
+    }
+
+
+def _gloo(report: Report, options: argparse.Namespace) -> None:
+    gloo = {"python": options.gloo_python, "repeat": options.gloo_runs}
+    there = has_gloo(options.gloo_python)
+    if not there:
+        report.skipped("gloo", f"{options.gloo_python} has no PyTorch with gloo: install torch, or --gloo-python")
+    with report.progress("gloo", 1) as step:
+        step(f"{options.gloo_runs} runs of each")
+        experiment = Experiment(
+            topology="star:hosts=4",
+            rate="200M",
+            lanes=256,
+            elements=TEN_MB,
+            repeat=options.gloo_runs,
+            time="real",
+        )
+        result, gloo_s = run_session(experiment, gloo=gloo if there else None)
+    network = result.network
+    theirs = statistics.median(gloo_s) * 1e3 if gloo_s else None
+    ours = network.communication_ps / 1e9
+    bound = network.bound_ps / 1e9
+    rows = [
+        {
+            "what": "in the network, embedded switch",
+            "median_ms": ours,
+            "to_bound": ours / bound,
+            "to_gloo": None if theirs is None else ours / theirs,
+        },
+        {"what": "S/b with headers", "median_ms": bound, "to_bound": 1.0, "to_gloo": None},
+    ]
+    if theirs is not None:
+        rows.insert(1, {"what": "gloo, ring over TCP", "median_ms": theirs, "to_bound": theirs / bound, "to_gloo": 1.0})
+    report.rows("gloo", "4 workers, one switch, 200 Mb/s, 256 lanes", GLOO, rows)
+
+
+if __name__ == "__main__":
+    main()

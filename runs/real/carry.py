@@ -1,0 +1,299 @@
+"""The network, switches and worker processes of a run in real time, and collectives that they carry."""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.operations import as_carried
+from p4reduce.control_plane.predict import lower_bound_ps
+from p4reduce.fabric import Incidents, Where
+from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.verify import expect_sum
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.real.assignment import Assignment
+from p4reduce.runs.real.group import Message, WorkerError, WorkerGroup
+from p4reduce.runs.real.relays import LinkRelays
+from p4reduce.runs.real.spec import WorkerSpec, endpoint_specs
+from p4reduce.runs.real.targets import Bmv2Target, EmbeddedTarget, RealTarget, check_growth
+from p4reduce.runs.real.wires import VethWires, open_wires
+from p4reduce.runs.result import CollectiveRecord, TrainingPoint
+from p4reduce.runs.training import training_iterations
+from p4reduce.runs.virtual.cluster import Progress, build_topology, program_of
+from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers
+from p4reduce.workers.settings import PS_PER_MS, Congestion
+
+WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
+ADAPTIVE: Final = Congestion(adaptive=True, initial=8, brake_ps=10 * PS_PER_MS)
+START_S: Final = 300.0
+"""for workers to start, and to compile what is not compiled yet"""
+SETTLE_S: Final = 10.0
+"""for frames that are still on their way when the last result is there"""
+PS_PER_NS: Final = 1000
+
+
+@dataclass
+class Moved:
+    """What came of the run so far. Times are nanoseconds of the machine's monotonic clock."""
+
+    records: list[CollectiveRecord] = field(default_factory=list)
+    digest: Any = field(default_factory=hashlib.sha256)
+    busy_ns: int = 0
+    """All collectives together."""
+    zeros_ns: list[int] = field(default_factory=list)
+    """When time began, as seen from each collective: the run's clock stands still while its sums are checked."""
+    points: list[TrainingPoint] = field(default_factory=list)
+    weights_sha256: str | None = None
+    """Of a training: what rank 0 recorded, and the parameters with which every worker ended."""
+    done_ns: int = 0
+    """When the last participant had its result."""
+
+    def go_on(self) -> None:
+        """The run's clock goes on, or begins: now the participants are told to."""
+        now = time.monotonic_ns()
+        self.zeros_ns.append(self.zeros_ns[-1] + now - self.done_ns if self.zeros_ns else now)
+
+
+class RealCluster:
+    """The network, switches and workers of one run. Use as a context manager, from the main thread."""
+
+    def __init__(
+        self, experiment: Experiment, folder: Path, name: str, progress: Progress, capture: Path | None
+    ) -> None:
+        """Build and start everything; ``folder`` gets the logs.
+
+        Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built, ``RealError`` for what
+        this machine cannot do, ``ClusterError`` when a worker does not start.
+        """
+        if capture is not None and experiment.target == "bmv2":
+            raise ExperimentError(
+                "pcap: BMv2's ports are not captured; see 'p4reduce net pcap', or the embedded target"
+            )
+        self.experiment = experiment
+        self.topology = build_topology(experiment)
+        self.program = program_of(experiment)
+        self.assignment = Assignment.of(experiment, self.topology)
+        self.turns = experiment.repeat
+        """How many collectives there will be."""
+        if experiment.model == "digits":
+            self.turns = training_iterations(experiment, len(self.assignment.workers))
+        self.numbers: Numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
+        self.moved = Moved()
+        self._deadline = 0.0
+        self.folder = folder
+        self.progress = progress
+        self._parts = ExitStack()
+        try:
+            progress(f"{experiment.plan}: links", 0, 1)
+            self.wires = self._parts.enter_context(open_wires(experiment, self.topology, name))
+            self.relays = self._parts.enter_context(LinkRelays(experiment, self.topology, self.wires))
+            progress(f"{experiment.plan}: switches", 0, 1)
+            self.target: RealTarget = self._parts.enter_context(self._start_target(capture))
+            plan = self.target.controller.start_job(self.assignment.request)
+            if experiment.target == "bmv2":
+                check_growth(plan, experiment.collective)
+            self.job = Job(plan, self.numbers if plan.in_network else None)
+            progress(f"{experiment.plan}: workers", 0, 1)
+            self.group = self._parts.enter_context(self._start_workers())
+            self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)
+            self._deadline = time.monotonic() + experiment.budget_s
+        except BaseException:
+            self._parts.close()
+            raise
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those who take part, in rank order."""
+        return self.assignment.participants(self.job)
+
+    @property
+    def got(self) -> Path:
+        """Where the result of the last collective is, as far as it was kept."""
+        return self.folder / "got.npy"
+
+    def answers(self, what: str) -> dict[str, Message]:
+        """One message of every host, within the run's wall-clock time."""
+        return self.group.answers(self.hosts, what, self._deadline)
+
+    def collective(
+        self, turn: int, commands: Mapping[str, Message], keeper: str, given: Callable[[int], FloatArray]
+    ) -> None:
+        """Have the workers do their ``commands``, and note and check the collective that comes of it.
+
+        keeper: the host whose result is the run's; where a sum is formed, its command has it write the result to the
+        file ``got``. given: what the worker of a rank gave. Raises ``ClusterError``.
+        """
+        operation, hosts = self.experiment.collective, self.hosts
+        before = self._totals()
+        self.moved.go_on()
+        self.group.tell(commands)
+        try:
+            answers = self.answers(operation)
+        except WorkerError as error:
+            raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
+        carried = {host: answer["carried"] for host, answer in answers.items()}
+        self._same_bytes({host: one["sha256"] for host, one in carried.items()}, turn)
+        self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
+        elements = carried[keeper]["elements"]
+        self.job.note(as_carried(operation, ring=bool(self.job.plan.ring)), elements)
+        after = self._totals()
+        members = [carried[host] for host in hosts if host in self.job.members]
+        largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
+        start = min(one["start_ns"] for one in members)
+        done = self.moved.done_ns = max(one["end_ns"] for one in members)
+        self.moved.busy_ns += done - start
+        self.moved.records.append(
+            CollectiveRecord(
+                operation=operation,
+                iteration=turn,
+                elements=elements,
+                start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
+                done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
+                communication_ps=max(one["end_ns"] - one["start_ns"] for one in members) * PS_PER_NS,
+                bound_ps=lower_bound_ps(self.job.plan, elements),
+                resends=after[0] - before[0],
+                saturated=after[1] - before[1],
+                max_error=largest,
+                error_bound=bound,
+            )
+        )
+
+    def settle(self) -> dict[str, Message]:
+        """Wait until nothing moves any more; what the workers then say of themselves."""
+        deadline = time.monotonic() + SETTLE_S
+        before: dict[str, Message] = {}
+        while True:
+            now = self.ask({"do": "status"}, "status")
+            if _traffic(now) == _traffic(before) or time.monotonic() > deadline:
+                return now
+            before = now
+            time.sleep(0.05)
+
+    def ask(self, message: Message, what: str) -> dict[str, Message]:
+        """The answers of all hosts to one command."""
+        self.group.tell(dict.fromkeys(self.hosts, message))
+        return self.answers(what)
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """What happened to first transmissions, as far as switches and relays know."""
+        return merged(self.target.incidents(), self.relays.incidents())
+
+    def close(self) -> None:
+        """End workers and switches, remove links."""
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- starting
+
+    def _start_target(self, capture: Path | None) -> RealTarget:
+        if self.experiment.target == "embedded":
+            return EmbeddedTarget(self.experiment, self.topology, self.program, self.wires, capture)
+        assert isinstance(self.wires, VethWires)  # noqa: S101  (an experiment with BMv2 has no other)
+        return Bmv2Target(self.topology, self.program, self.wires, self.folder)
+
+    def _start_workers(self) -> WorkerGroup:
+        queue_frames = self.experiment.queue_frames
+        if self.experiment.target == "bmv2":
+            queue_frames = min(queue_frames, QUEUE_FRAMES)
+        described = endpoint_specs([self.job], self.topology, queue_frames=queue_frames, congestion=ADAPTIVE)
+        operation = self.experiment.collective
+        jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
+        commands = {}
+        for host in self.hosts:
+            spec = WorkerSpec(
+                host=host,
+                rank=self.assignment.rank(host),
+                size=len(self.assignment.workers),
+                seed=self.experiment.seed,
+                socket=self.wires.socket(host),
+                endpoints=described[host],
+                jobs=jobs,
+            )
+            path = self.folder / f"{host}.json"
+            path.write_text(spec.model_dump_json())
+            commands[host] = [*WORKER, str(path)]
+        return WorkerGroup(self.wires.start, commands, self.folder, self._watch)
+
+    def _watch(self) -> None:
+        self.target.check()
+        self.relays.check()
+
+    # --- of one collective
+
+    def _totals(self) -> tuple[int, int]:
+        """Resends of all endpoints, and the most saturated chunks of one."""
+        answers = self.ask({"do": "status"}, "status")
+        found = [one for answer in answers.values() for one in answer["endpoints"].values()]
+        return sum(one["resends"] for one in found), max(one["saturated"] for one in found)
+
+    def _same_bytes(self, hashes: dict[str, str], turn: int) -> None:
+        if self.experiment.collective == "push":
+            return  # only the server has a result
+        first, *others = hashes
+        for host in others:
+            if hashes[host] != hashes[first]:
+                raise ClusterError(
+                    f"{self.experiment.collective} #{turn}: {first} and {host} ended with different bytes "
+                    f"(SHA-256 {hashes[first][:12]}… and {hashes[host][:12]}…)"
+                )
+
+    def _deviation(
+        self, turn: int, given: Callable[[int], FloatArray], *, saturated: bool
+    ) -> tuple[float | None, float | None]:
+        """The largest error of the sum and its bound; raises where an element is further off than it may be."""
+        operation = self.experiment.collective
+        if operation not in {"all_reduce", "push"}:
+            return None, None
+        inputs = [given(rank) for rank in range(len(self.assignment.workers))]
+        found = expect_sum(inputs, self.job.numbers, self.experiment.lanes).deviation(np.load(self.got))
+        if found.worst_ratio > 1 and not saturated:
+            raise ClusterError(
+                f"{operation} #{turn}: an element is {found.worst_ratio:.3g} times its documented "
+                "error bound away from the exact sum"
+            )
+        return found.max_error, found.error_bound
+
+    def _diagnose(self, host: str) -> str:
+        """Whom the switches' slots wait for, where the worker at ``host`` gave up."""
+        if not self.job.plan.in_network:
+            return ""
+        try:
+            self.group.tell({host: {"do": "status"}})
+            answer = self.group.answers([host], "status", time.monotonic() + SETTLE_S)[host]
+        except ClusterError:
+            return ""  # what it gave up for has been said
+        seqs = [one["failed_seq"] for one in answer["endpoints"].values() if one["failed_seq"] is not None]
+        return "\n" + self.target.controller.who_is_missing(self.job.plan, seqs[0]) if seqs else ""
+
+
+def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
+    """The sums of what two observers saw of different things."""
+    found = dict(one)
+    for where, seen in other.items():
+        before = found.get(where, Incidents())
+        values = {each.name: getattr(before, each.name) + getattr(seen, each.name) for each in fields(Incidents)}
+        found[where] = Incidents(**values)
+    return found
+
+
+def _traffic(answers: dict[str, Message]) -> str:
+    """What changes as long as frames move."""
+    return json.dumps([[answer["endpoints"], answer["port"]["first_frames"]] for answer in answers.values()])

@@ -1,0 +1,134 @@
+"""One run in real time, from its description to its result: starts a session, passes on its progress, ends it."""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.fabric.real.errors import RealError
+from p4reduce.fabric.real.net import enter_command, here_command, why_not
+from p4reduce.fabric.real.net.children import last_lines, start, stop
+from p4reduce.fabric.real.net.state import RunFolder, remove_stale
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.result import RunResult
+from p4reduce.runs.training import accuracy_alone, training_options
+from p4reduce.runs.virtual.cluster import Progress
+from p4reduce.signals import SEEN_S, handling, raise_exit
+
+SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")
+START_S: Final = 600.0
+"""beyond the run's own budget: for links, switches and workers, which have deadlines of their own"""
+CLOSE_S: Final = 20.0
+"""for a session to end its processes"""
+
+
+def run_real(experiment: Experiment, *, progress: Progress | None = None, capture: Path | None = None) -> RunResult:
+    """Run ``experiment`` on sockets; ``capture``: a pcap of the first worker's link. See :func:`run_session`."""
+    found, _ = run_session(experiment, progress=progress, capture=capture)
+    if found.training is None:
+        return found
+    baseline = accuracy_alone(found.network.workers, training_options(experiment))
+    return replace(found, training=replace(found.training, baseline_accuracy=baseline))
+
+
+def run_session(
+    experiment: Experiment,
+    *,
+    progress: Progress | None = None,
+    capture: Path | None = None,
+    gloo: dict[str, Any] | None = None,
+) -> tuple[RunResult, list[float]]:
+    """Run ``experiment`` on sockets, in a session process of its own; with ``gloo``, then gloo on the same links.
+
+    gloo: ``python`` that has it, and ``repeat``; the seconds of its all-reduces come back beside the result.
+    The session, and all that it started, is gone when this returns or raises; when this process is killed, the
+    kernel ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` when the run
+    fails, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
+    """
+    if experiment.links == "veth" and (reason := why_not()) is not None:
+        raise ExperimentError(
+            f"links: veth needs network namespaces, which cannot be made here: {reason}; "
+            "be root, or choose --links udp (embedded target)"
+        )
+    command = enter_command(SESSION) if experiment.links == "veth" else here_command(SESSION)
+    request = {
+        "experiment": experiment.model_dump(mode="json"),
+        "capture": None if capture is None else str(capture.absolute()),
+        "gloo": gloo,
+    }
+    try:
+        remove_stale()  # what was left behind by a run that was killed
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
+            return _run(command, {**request, "name": folder.name, "folder": str(folder.logs)}, folder, progress)
+    except RealError as error:
+        raise ClusterError(str(error)) from error
+
+
+def _run(
+    command: list[str], request: dict[str, Any], folder: RunFolder, progress: Progress | None
+) -> tuple[RunResult, list[float]]:
+    log = folder.logs / "session.log"
+    with log.open("wb") as errors:
+        process = start(
+            command,
+            env={**os.environ, **folder.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # Ctrl-C reaches us alone, and we end the session
+        )
+    assert process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+    assert process.stdout is not None  # noqa: S101
+    try:
+        with contextlib.suppress(BrokenPipeError):  # if it has ended, its last lines, shown below, say why
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        deadline = time.monotonic() + START_S + request["experiment"]["budget_s"]
+        for message in _messages(process.stdout, deadline):
+            if "progress" in message and progress is not None:
+                progress(*message["progress"])
+            if "refused" in message:
+                raise ExperimentError(message["refused"])
+            if "failed" in message:
+                raise ClusterError(message["failed"])
+            if "result" in message:
+                return RunResult.from_json(json.dumps(message["result"])), message["gloo_s"]
+        code = process.wait(CLOSE_S)
+        raise ClusterError(f"the session ended with exit code {code}; its last lines:\n{last_lines(log)}")
+    finally:
+        with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            _end(process)
+
+
+def _messages(pipe: IO[bytes], deadline: float) -> Iterator[dict[str, Any]]:
+    """The session's lines until it ends; ``ClusterError`` when it says nothing any more."""
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not selector.select(SEEN_S):
+                if time.monotonic() < deadline:
+                    continue
+                raise ClusterError("the session neither ended nor failed within its wall-clock time (--budget-s)")
+            data = pipe.read1(1 << 16)  # type: ignore[attr-defined]
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from (json.loads(line) for line in lines if line.strip())
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    stop([process], CLOSE_S)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):  # what was still to be written has no reader any more
+                pipe.close()

@@ -1,0 +1,69 @@
+"""The process of one run in real time: ``python -m p4reduce.runs.real.session``.
+
+Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``name`` of the run; ``capture`` (a pcap
+file) and ``gloo`` (bench/gloo.py), or null. Writes lines of JSON: ``progress`` [label, done, total]; at the end, when
+everything that it started is gone, ``result`` and ``gloo_s``, or ``refused`` (the experiment cannot be run), or
+``failed``.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.dataplane.model.errors import ProgramError
+from p4reduce.fabric.errors import FabricError
+from p4reduce.fabric.real.errors import RealError
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.real.bench.gloo import gloo_beside
+from p4reduce.runs.real.carry import RealCluster
+from p4reduce.runs.real.collect import result
+from p4reduce.runs.real.processor import cpu_seconds
+from p4reduce.runs.real.work import carry_out
+from p4reduce.signals import handling, raise_exit
+from p4reduce.topologies.model import TopologyError
+from p4reduce.workers.training.digits import DataError
+
+REFUSALS: Final = (ExperimentError, TopologyError, PlanError, ProgramError, DataError)
+FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, OSError, MemoryError)
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """Carry out what the request says; the last message."""
+    experiment = Experiment.model_validate(request["experiment"])
+    capture = None if request["capture"] is None else Path(request["capture"])
+    try:
+        with RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture) as cluster:
+            groups = {
+                "workers": list(cluster.group.pids().values()),
+                "switches": cluster.target.processes,
+                "session": [os.getpid()],
+            }
+            before = {name: cpu_seconds(pids) for name, pids in groups.items()}
+            carry_out(cluster)
+            used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
+            found = result(cluster, used)
+            gloo_s = [] if request["gloo"] is None else gloo_beside(cluster, Path(request["folder"]), **request["gloo"])
+    except REFUSALS as error:
+        return {"refused": str(error)}
+    except FAILURES as error:
+        return {"failed": str(error) or type(error).__name__}
+    return {"result": found.plain(), "gloo_s": gloo_s}
+
+
+def _progress(label: str, done: int, total: int) -> None:
+    _say({"progress": [label, done, total]})
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
+        _say(run(json.loads(sys.stdin.readline())))

@@ -1,0 +1,193 @@
+"""Who executes the P4 program in real time, and what they count: the embedded switch, or BMv2."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from p4reduce.control_plane.connection import Target
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.frames import LANE_BYTES
+from p4reduce.control_plane.plans import Plan
+from p4reduce.fabric import Incidents, LinkCounters, Port, Where
+from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, Bmv2Switches
+from p4reduce.fabric.real.switch_lock import PausingLock
+from p4reduce.fabric.real.switches import RealSwitches
+from p4reduce.jobs.programs import P4Files
+from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.real.backend import REST_US
+from p4reduce.runs.real.wires import VethWires, Wires, shaped_rates
+from p4reduce.topologies import Topology
+
+CONTROL_DEADLINE_S: Final = 30.0
+"""for an answer of a switch, which may wait for a busy processor"""
+NO_TRAFFIC: Final = LinkCounters(**dict.fromkeys((field.name for field in fields(LinkCounters)), 0))
+BMV2_LOG: Final = "warn"
+
+
+class RealTarget(Protocol):
+    """Switches that run, with a controller. Use as a context manager."""
+
+    controller: Controller
+    processes: list[int]
+    """Those that only execute switches; none where the session does."""
+
+    def check(self) -> None:
+        """Raise when a switch has ended."""
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, LinkCounters]:
+        """What was sent on the links that leave switches; ``counters`` are the P4 program's."""
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, int]:
+        """Frames that came in by each port, as far as known."""
+
+    def kernel_drops(self) -> int:
+        """Frames that found no room in the kernel, as far as known."""
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """What happened to first transmissions at these ports, as far as known."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class EmbeddedTarget:
+    """Embedded switches in this process: their data paths are threads that need no Python."""
+
+    def __init__(
+        self, experiment: Experiment, topology: Topology, program: P4Files, wires: Wires, capture: Path | None
+    ) -> None:
+        self._parts = ExitStack()
+        self._topology = topology
+        self.processes: list[int] = []
+        lock = PausingLock()
+        embedded = self._parts.enter_context(EmbeddedSwitches(topology, program, lock=lock))
+        self.controller = embedded.controller
+        try:
+            ports = wires.ports()
+            own = {(switch, port) for switch, numbers in ports.items() for port in numbers}
+            self._switches = RealSwitches(
+                embedded.devices(),
+                ports,
+                rates_bps={end: rate for end, rate in shaped_rates(experiment, topology).items() if end in own},
+                queue_frames=experiment.queue_frames,
+                seed=experiment.seed,
+                rest_us=REST_US,
+                lock=lock,
+            )
+            self._parts.enter_context(self._switches)
+            if capture is not None:
+                host = topology.workers[0].name
+                switch = topology.neighbour(host, 1)
+                self._switches.capture(switch, topology.port(switch, host), capture)
+        except BaseException:
+            self._parts.close()
+            raise
+
+    def check(self) -> None:
+        """Raise ``FabricError`` when a data path has ended."""
+        self._switches.check()
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, LinkCounters]:
+        """As the ports counted."""
+        return {port: seen.sent for port, seen in self._switches.port_counters().items()}
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, int]:
+        """As the ports counted."""
+        return {port: seen.received_frames for port, seen in self._switches.port_counters().items()}
+
+    def kernel_drops(self) -> int:
+        """As the ports counted."""
+        return sum(seen.overrun + seen.send_failures for seen in self._switches.port_counters().values())
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """First transmissions that found a port's queue full."""
+        return self._switches.incidents(self._topology)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._parts.close()
+
+
+class Bmv2Target:
+    """A simple_switch_grpc process for each switch."""
+
+    def __init__(self, topology: Topology, program: P4Files, wires: VethWires, folder: Path) -> None:
+        self._parts = ExitStack()
+        self._topology = topology
+        interfaces = wires.network.switch_interfaces
+        try:
+            self._switches = self._parts.enter_context(Bmv2Switches(topology, interfaces, folder, log_level=BMV2_LOG))
+            self.processes = list(self._switches.pids.values())
+            targets = [Target(*target) for target in self._switches.targets]
+            self.controller = self._parts.enter_context(
+                Controller(topology, targets, program.p4info, program.json, deadline_s=CONTROL_DEADLINE_S)
+            )
+        except BaseException:
+            self._parts.close()
+            raise
+
+    def check(self) -> None:
+        """Raise ``RealError`` when a switch has ended, with its last lines."""
+        self._switches.check()
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, LinkCounters]:
+        """As the P4 program counted: bytes are those that packets had when they came in, which is as long here."""
+        found = {}
+        for switch, own in counters.items():
+            for port in range(1, len(self._topology.neighbours(switch)) + 1):
+                first, again = own.link_sent[(port, 0)], own.link_sent[(port, 1)]
+                found[switch, port] = replace(
+                    NO_TRAFFIC,
+                    frames=first.frames + again.frames,
+                    bytes=first.bytes + again.bytes,
+                    inc_first_frames=first.frames,
+                    inc_first_bytes=first.bytes,
+                    inc_resend_frames=again.frames,
+                    inc_resend_bytes=again.bytes,
+                )
+        return found
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, int]:
+        """Nobody counts what BMv2 loses before ingress."""
+        return {}
+
+    def kernel_drops(self) -> int:
+        """Nobody counts them."""
+        return 0
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """Nobody notes what BMv2 loses."""
+        return {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._parts.close()
+
+
+def check_growth(plan: Plan, collective: str) -> None:
+    """Raise ``ExperimentError`` where BMv2 could not carry ``collective`` by ``plan``.
+
+    A pull has no lanes. Switches merge those that come in time, but answer a repeated one by itself, made longer.
+    """
+    growth = LANE_BYTES * plan.lanes
+    if plan.in_network and collective in {"pull", "broadcast"} and growth > GROWTH_BYTES:
+        raise ExperimentError(
+            f"lanes: {plan.lanes}, but BMv2 ends when a packet grows by more than {GROWTH_BYTES} bytes, and answers to "
+            f"repeated pulls grow by {growth}: choose lanes 64, a plan of hosts (ps), or the embedded target"
+        )

@@ -1,0 +1,101 @@
+"""One run from its description to its result."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from p4reduce.comm.communicator import Communicator
+from p4reduce.comm.rendezvous import PS_PER_SECOND
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.provenance import provenance
+from p4reduce.runs.result import RunResult, TrainingPoint
+from p4reduce.runs.summary import describe_topology, network_result
+from p4reduce.runs.tensors import tensor
+from p4reduce.runs.training import (
+    accuracy_alone,
+    train_digits,
+    training_options,
+    training_result,
+    without_values,
+)
+from p4reduce.runs.virtual.cluster import Cluster, Progress
+
+Script = Callable[[Communicator], object]
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    progress: Progress | None = None,
+    capture: Path | None = None,
+    script: Script | None = None,
+) -> RunResult:
+    """Run ``experiment`` to its end.
+
+    ``script`` replaces the model or tensor by the caller's own function, run once for each worker with its
+    ``Communicator``. ``capture`` is a pcap file for the first worker's link. ``progress`` is told (label, done, total).
+    """
+    with Cluster(experiment, capture=capture) as cluster:
+        baseline = weights = None
+        if script is not None:
+            cluster.run_threads(script)
+        elif experiment.model == "digits":
+            weights = train_digits(cluster, progress)
+            baseline = accuracy_alone(cluster.size, training_options(experiment))
+        else:
+            move_tensors(cluster, progress)
+        return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
+
+
+def result_of(
+    cluster: Cluster, *, baseline_accuracy: float | None = None, weights_sha256: str | None = None
+) -> RunResult:
+    """The result of everything that a cluster has done."""
+    experiment = cluster.experiment
+    network = network_result(cluster.carrier)
+    points = [
+        TrainingPoint(figure.name, figure.iteration, figure.time_ps / PS_PER_SECOND, figure.value)
+        for figure in cluster.figures()
+        if figure.rank == 0
+    ]
+    training = None
+    if points or experiment.model == "digits":
+        carrier = cluster.carrier
+        training = training_result(
+            experiment,
+            points,
+            carrier.records,
+            carrier.digest.hexdigest(),
+            baseline=baseline_accuracy,
+            weights=weights_sha256,
+        )
+        network = without_values(network)
+    return RunResult(
+        experiment=experiment.model_dump(mode="json"),
+        provenance=provenance(cluster.program, experiment.seed),
+        network=network,
+        training=training,
+        topology=describe_topology(cluster.topology),
+    )
+
+
+def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
+    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed."""
+    experiment = cluster.experiment
+    operation = experiment.collective
+    served = operation in {"push", "pull", "push_pull"}
+    if served and cluster.server is None:
+        raise ExperimentError(f"collective: {operation} needs a topology with a server, e.g. leaf-spine-8")
+
+    def participate(communicator: Communicator) -> None:
+        for turn in range(experiment.repeat):
+            array = tensor(experiment.seed, communicator.rank, turn, experiment.elements)
+            if operation == "push_pull":
+                communicator.push_pull(array, 0.1)
+            elif operation == "broadcast":
+                communicator.broadcast(array)
+            else:
+                getattr(communicator, operation)(array)
+            if communicator.rank == 0 and progress is not None:
+                progress(f"{experiment.plan}: {operation}", turn + 1, experiment.repeat)
+
+    cluster.run_threads(participate, server=served)

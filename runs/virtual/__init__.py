@@ -1,0 +1,1 @@
+"""Runs in virtual time: a group of workers in this process, and collectives that its network carries."""

@@ -1,0 +1,281 @@
+"""Carries collectives out: posts them to endpoints, lets virtual time pass, and checks what came of it."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.operations import COLLECTIVES, as_carried, part
+from p4reduce.comm.rendezvous import Call
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.predict import lower_bound_ps
+from p4reduce.fabric import Endpoints as FabricEndpoints
+from p4reduce.fabric import Faults, Stop, VirtualNetwork
+from p4reduce.fabric.endpoint_calls import worker_endpoints
+from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.jobs.programs import P4Files
+from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.jobs.verify import ExpectedSum, expect_sum
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import CollectiveRecord
+from p4reduce.topologies import Topology
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers
+from p4reduce.workers.operation import Operation
+from p4reduce.workers.records import Collective, State
+from p4reduce.workers.status import EndpointStatus
+
+CONTROL_LATENCY_PS = 1_000_000_000
+"""Virtual time from a controller's decision to its effect on the switches: 1 ms."""
+MAIN_JOB = 1
+SERVED_JOB = 2
+FIRST_BROADCAST_JOB = 16
+"""Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
+
+
+class Carrier:
+    """The network of a cluster. Not thread-safe: the rendezvous calls ``carry`` one at a time."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        topology: Topology,
+        program: P4Files,
+        *,
+        workers: tuple[str, ...],
+        server: str | None,
+        capture: Path | None,
+    ) -> None:
+        self.experiment = experiment
+        self.topology = topology
+        self.workers = workers
+        self.server = server
+        self.numbers: Numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
+        self.records: list[CollectiveRecord] = []
+        self.on_collective: Callable[[int], None] | None = None
+        """Told how many collectives are done, after each."""
+        self.digest = hashlib.sha256()
+        self.worst_ratio = 0.0
+        self._jobs: dict[int, Job] = {}
+        self._endpoints = Endpoints()
+        self._hosts: list[str] = []
+        self.switches = EmbeddedSwitches(topology, program)
+        try:
+            self.network = VirtualNetwork(
+                topology,
+                self.switches.devices(),
+                endpoints=self._fabric_endpoints(),
+                queue_frames=experiment.queue_frames,
+                faults=_faults(experiment),
+                seed=experiment.seed,
+            )
+            if capture is not None:
+                self.network.capture(workers[0], 1, capture)
+            self.main = self._start_job(MAIN_JOB, experiment.plan, workers, None)
+        except BaseException:
+            self.switches.close()
+            raise
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs so far."""
+        return list(self._jobs.values())
+
+    def carry(self, calls: list[Call]) -> None:
+        """Carry one collective out; results land in the callers' arrays."""
+        first = calls[0]
+        elements = 1 if first.operation == "barrier" else first.array.size
+        if first.operation == "broadcast" and len(self.workers) == 1:
+            first.done_ps = max(first.start_ps, self.network.now)
+            return
+        job = self._job_for(first.operation, first.root)
+        operation = as_carried(first.operation, ring=bool(job.plan.ring))
+        expected = self._expect(job, calls)
+        for call in calls:
+            call.start_ps = max(call.start_ps, self.network.now)
+        resends, saturated = self._totals(job)
+        self._post(job, operation, calls)
+        self._run(job, first.operation)
+        job.note(operation, elements)
+        for call in calls:
+            call.done_ps = self._endpoints.status(self._endpoint(job, call)).done_at_ps
+        self._add_record(job, calls, expected, (resends, saturated))
+        if self.on_collective is not None:
+            self.on_collective(len(self.records))
+
+    def drain(self) -> None:
+        """Let everything that is still on its way arrive."""
+        self._advance(None)
+
+    def close(self) -> None:
+        """Stop the switches and finish capture files."""
+        self.network.close()
+        self.switches.close()
+
+    def statuses(self) -> list[EndpointStatus]:
+        """Of all endpoints."""
+        return [self._endpoints.status(index) for index in range(len(self._endpoints))]
+
+    # --- jobs
+
+    def _job_for(self, operation: str, root: int) -> Job:
+        plan = self.experiment.plan
+        star = plan == "ring"  # a ring only reduces: everything else goes host to host
+        if operation == "broadcast":
+            number, source = FIRST_BROADCAST_JOB + root, self.workers[root]
+            members = tuple(worker for worker in self.workers if worker != source)
+            return self._jobs.get(number) or self._start_job(number, "ps" if star else plan, members, source)
+        if operation in {"push", "pull", "push_pull"} and self.main.server is None:
+            return self._jobs.get(SERVED_JOB) or self._start_job(
+                SERVED_JOB, "ps" if star else plan, self.workers, self.server
+            )
+        return self.main
+
+    def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
+        """Install a job; it takes effect one control latency from now."""
+        self._advance(self.network.now + CONTROL_LATENCY_PS)
+        request = PlanRequest(
+            plan=plan,
+            job=number,
+            workers=workers,
+            server=server,
+            lanes=self.experiment.lanes,
+            window=self.experiment.window,
+        )
+        installed = self.switches.controller.start_job(request)
+        job = Job(installed, self.numbers if installed.in_network else None)
+        add_endpoints(
+            job,
+            self.topology,
+            self._endpoints,
+            lambda host, _index: self._hosts.append(host),
+            queue_frames=self.experiment.queue_frames,
+        )
+        self.network.replace_endpoints(self._fabric_endpoints())
+        self._jobs[number] = job
+        return job
+
+    def _fabric_endpoints(self) -> FabricEndpoints:
+        return FabricEndpoints(self._endpoints.records, tuple(self._hosts), worker_endpoints())
+
+    # --- one collective
+
+    def _endpoint(self, job: Job, call: Call) -> int:
+        host = self.server if call.rank == len(self.workers) else self.workers[call.rank]
+        if host in job.members:
+            return job.members[host]
+        assert job.server is not None  # noqa: S101
+        return job.server
+
+    def _post(self, job: Job, operation: str, calls: list[Call]) -> None:
+        """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
+        collective = COLLECTIVES[operation]
+        for call in sorted(calls, key=lambda one: one.start_ps):
+            if call.start_ps > self.network.now:
+                self._advance(call.start_ps)
+            index = self._endpoint(job, call)
+            if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
+                self._post_host_server(job, collective, call)
+            given = part(collective, call.array, call.iteration, call.learning_rate, serves=index == job.server)
+            self._endpoints.post(index, given)
+            self.network.start(index)
+
+    def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
+        """The server of a host-side all-reduce or barrier is nobody's call: it serves when the first comes."""
+        assert job.server is not None  # noqa: S101
+        if self._endpoints.status(job.server).state is not State.ACTIVE:
+            target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None
+            self._endpoints.post(job.server, Operation(collective, None, target, call.iteration))
+            self.network.start(job.server)
+
+    def _run(self, job: Job, operation: str) -> None:
+        reason = self._advance(None, watch=job.endpoints)
+        for index in job.endpoints:
+            status = self._endpoints.status(index)
+            if status.state is State.FAILED or status.error is not None:
+                raise CollectiveError(
+                    f"{operation}: {self._hosts[index]}: {status.error}\n{self._diagnose(job, status)}".rstrip()
+                )
+        if reason is not Stop.DONE:
+            unfinished = [index for index in job.endpoints if self._endpoints.status(index).state is State.ACTIVE]
+            hosts = ", ".join(self._hosts[index] for index in unfinished)
+            raise CollectiveError(f"{operation}: nothing moves any more, but these have no result: {hosts}")
+
+    def _diagnose(self, job: Job, status: EndpointStatus) -> str:
+        if status.failed_seq is None or not job.plan.in_network:
+            return ""
+        return self.switches.controller.who_is_missing(job.plan, status.failed_seq)
+
+    def _advance(self, until_ps: int | None, watch: list[int] | None = None) -> Stop:
+        with self.switches.server.lock:
+            reason = self.network.run(until_ps, watch or ())
+        self.switches.report(self.network)
+        return reason
+
+    # --- what came of it
+
+    def _expect(self, job: Job, calls: list[Call]) -> ExpectedSum | None:
+        if calls[0].operation not in {"all_reduce", "push"}:
+            return None
+        inputs = [call.array for call in calls if call.rank < len(self.workers)]
+        return expect_sum(inputs, job.numbers, self.experiment.lanes)
+
+    def _totals(self, job: Job) -> tuple[int, int]:
+        statuses = [self._endpoints.status(index) for index in job.endpoints]
+        return sum(status.resends for status in statuses), max(status.saturated for status in statuses)
+
+    def _add_record(self, job: Job, calls: list[Call], expected: ExpectedSum | None, before: tuple[int, int]) -> None:
+        first = calls[0]
+        resends, saturated = self._totals(job)
+        result = _result_of(calls)
+        self.digest.update(hashlib.sha256(result.data).digest())
+        error = bound = None
+        if expected is not None:
+            deviation = expected.deviation(result)
+            error, bound = deviation.max_error, deviation.error_bound
+            if saturated == before[1]:
+                self.worst_ratio = max(self.worst_ratio, deviation.worst_ratio)
+                if deviation.worst_ratio > 1:
+                    raise ClusterError(
+                        f"{first.operation} #{first.iteration}: an element is {deviation.worst_ratio:.3g} times its "
+                        "documented error bound away from the exact sum"
+                    )
+        elements = 1 if first.operation == "barrier" else first.array.size
+        self.records.append(
+            CollectiveRecord(
+                operation=first.operation,
+                iteration=first.iteration,
+                elements=elements,
+                start_ps=min(call.start_ps for call in calls),
+                done_ps=max(call.done_ps for call in calls),
+                communication_ps=max(call.done_ps - call.start_ps for call in calls),
+                bound_ps=lower_bound_ps(job.plan, elements),
+                resends=resends - before[0],
+                saturated=saturated - before[1],
+                max_error=error,
+                error_bound=bound,
+            )
+        )
+
+
+def _result_of(calls: list[Call]) -> FloatArray:
+    """The array that all who get a result got; raises ``ClusterError`` when two of them differ in a byte."""
+    if calls[0].operation == "push":
+        return calls[-1].array
+    reference = calls[0].array
+    for call in calls[1:]:
+        if not np.array_equal(call.array.view(np.uint32), reference.view(np.uint32)):
+            at = int(np.flatnonzero(call.array.view(np.uint32) != reference.view(np.uint32))[0])
+            raise ClusterError(
+                f"{call.operation} #{call.iteration}: ranks {calls[0].rank} and {call.rank} differ at element {at}: "
+                f"{reference[at]!r} and {call.array[at]!r}"
+            )
+    return reference
+
+
+def _faults(experiment: Experiment) -> Faults:
+    given = experiment.faults
+    return Faults(loss=given.loss, duplication=given.duplicate, reordering=given.reorder, corruption=given.corrupt)

@@ -1,0 +1,168 @@
+"""A running group: topology, switches, plans and endpoints in virtual time."""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from p4reduce.comm.communicator import Backend, Communicator
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.rendezvous import Figure, Rendezvous
+from p4reduce.jobs.programs import P4Files, bundled, from_files, from_source
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.virtual.carrier import Carrier
+from p4reduce.signals import SEEN_S
+from p4reduce.topologies import Topology, load, parse_delay, parse_rate
+
+T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+"""(what is going on, how much is done, of how much)"""
+
+
+class Cluster:
+    """Workers, and a parameter server where the topology has a host for one, joined by P4 switches.
+
+    Use it as a context manager::
+
+        with Cluster(Experiment(topology="star8", plan="steiner")) as cluster:
+            cluster.run_threads(lambda comm: comm.all_reduce(my_array(comm.rank)))
+
+    Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
+    """
+
+    def __init__(self, experiment: Experiment, *, capture: Path | None = None) -> None:
+        if experiment.time == "real":
+            raise ExperimentError("time: real is not for this command; 'p4reduce run', 'compare' and 'confirm' know it")
+        self.experiment = experiment
+        self.topology = build_topology(experiment)
+        self.program = program_of(experiment)
+        workers = worker_hosts(self.topology, experiment.workers)
+        servers = [host.name for host in self.topology.servers]
+        self.server = servers[0] if servers else None
+        self.workers = workers
+        self.carrier = Carrier(
+            experiment, self.topology, self.program, workers=workers, server=self.server, capture=capture
+        )
+        try:
+            self._rendezvous = Rendezvous(
+                len(workers),
+                server=self.server is not None,
+                carrier=self.carrier.carry,
+                start_ps=self.carrier.network.now,
+            )
+        except BaseException:
+            self.carrier.close()
+            raise
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+        return len(self.workers)
+
+    def backend(self, rank: int) -> Backend:
+        """The end of a participant: a worker, or rank ``size`` for the server. Safe to use from any one thread."""
+        return self._rendezvous.backend(rank)
+
+    def communicators(self) -> list[Communicator]:
+        """One for each worker in rank order, then the server's if there is one."""
+        count = self.size + int(self.server is not None)
+        return [Communicator(self.backend(rank)) for rank in range(count)]
+
+    def run_threads(self, function: Callable[[Communicator], T], *, server: bool = False) -> list[T]:
+        """Run ``function`` in a thread for each worker (and the server, if asked), and return what they returned.
+
+        The first error of a participant ends the group and is raised; the others' errors follow from it.
+        """
+        communicators = self.communicators()[: self.size + int(server)]
+        if server and self.server is None:
+            raise ClusterError(f"topology {self.topology.name!r} has no host for a server: add 'servers: 1'")
+        first: list[BaseException] = []
+        guard = threading.Lock()
+
+        def run(communicator: Communicator) -> T:
+            try:
+                return function(communicator)
+            except BaseException as error:
+                with guard:
+                    first.append(error)
+                self._rendezvous.fail(ClusterError(f"rank {communicator.rank} failed: {error}"))
+                raise
+            finally:
+                communicator.close()
+
+        with ThreadPoolExecutor(len(communicators), thread_name_prefix="rank") as pool:
+            try:
+                futures = [pool.submit(run, communicator) for communicator in communicators]
+                while wait(futures, timeout=SEEN_S).not_done:
+                    pass
+            except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
+                self._rendezvous.fail(ClusterError("interrupted"))
+                raise
+        if first:
+            raise first[0]
+        return [future.result() for future in futures]
+
+    def figures(self) -> list[Figure]:
+        """What the training scripts recorded."""
+        return self._rendezvous.figures()
+
+    def waiting(self) -> str:
+        """Who waits for whom in a collective, as one line; empty when nobody waits."""
+        return self._rendezvous.waiting()
+
+    def close(self) -> None:
+        """Stop the switches and finish capture files."""
+        self.carrier.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def build_topology(experiment: Experiment) -> Topology:
+    """The experiment's topology with its rate and delay overrides."""
+    topology = load(experiment.topology)
+    changes: dict[str, int] = {}
+    if experiment.rate is not None:
+        changes["rate_bps"] = parse_rate(experiment.rate)
+    if experiment.delay is not None:
+        changes["delay_ps"] = parse_delay(experiment.delay)
+    if not changes:
+        return topology
+    return dataclasses.replace(
+        topology,
+        links=tuple(
+            dataclasses.replace(
+                link,
+                rate_bps=changes.get("rate_bps", link.rate_bps),
+                delay_ps=changes.get("delay_ps", link.delay_ps),
+            )
+            for link in topology.links
+        ),
+    )
+
+
+def program_of(experiment: Experiment) -> P4Files:
+    """The user's own P4 program, or the bundled one for the experiment's lanes."""
+    if experiment.p4 is not None:
+        return from_source(experiment.p4, experiment.lanes)
+    if experiment.p4_json is not None and experiment.p4_info is not None:
+        return from_files(experiment.p4_json, experiment.p4_info, experiment.lanes)
+    return bundled(experiment.lanes)
+
+
+def worker_hosts(topology: Topology, wanted: int | None) -> tuple[str, ...]:
+    """The first ``wanted`` hosts that are no servers, or all. Raises ``ExperimentError`` where there are fewer."""
+    hosts = tuple(host.name for host in topology.workers)
+    if wanted is None:
+        return hosts
+    if wanted > len(hosts):
+        raise ExperimentError(f"workers: {wanted}, but topology {topology.name!r} has {len(hosts)} hosts for workers")
+    return hosts[:wanted]
