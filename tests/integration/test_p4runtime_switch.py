@@ -115,6 +115,22 @@ def test_with_a_program_frames_are_played_at_once(tmp_path):
     assert (tmp_path / "veth1_out.pcap").exists()
 
 
+def test_p4_source_is_compiled_on_the_way(tmp_path):
+    """The pipeline is there at once, and has the ids that a controller takes from p4c's P4Info."""
+    one = write_pcap(tmp_path / "one.pcap", [(0, frame(1))])
+    source = json_path("entities").with_suffix(".p4")
+    files = ("--pcap-in", f"1={one}", "--pcap-out", f"7={tmp_path / 'out.pcap'}", "--wait-signal", "--once")
+    with running_switch(source, *files, *INTERPRETED) as switch:
+        with RawClient(switch.address()) as client:
+            client.arbitrate()
+            assert client.get_pipeline().config.p4info == config().p4info
+            client.write(insert(1))
+        switch.process.send_signal(signal.SIGUSR1)
+        assert switch.event()["frames"] == 1
+        assert switch.wait() == 0
+    assert read_pcap(tmp_path / "out.pcap") == [(0, frame(1))]
+
+
 def test_packets_out_run_through_the_program_and_packets_in_come_from_it(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", [(0, frame(1))])
     files = ("--pcap-in", f"3={capture}", "--pcap-out", f"5={tmp_path / 'out.pcap'}", "--wait-signal")

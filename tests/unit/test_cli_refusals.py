@@ -1,5 +1,6 @@
 """What a user can get wrong and no type catches: one line, the right exit code, and nothing that ran in vain."""
 
+import json as json_format
 from importlib.resources import files
 
 import pytest
@@ -99,6 +100,28 @@ def test_what_is_no_program(tmp_path, content):
     path = tmp_path / "own.json"
     path.write_bytes(content)
     assert str(path) in refused(*own_program(path, COMPILED / "p4reduce-256.p4info.txt"))
+
+
+def test_p4_source_of_ones_own_runs():
+    """The same sums on the same links as with what p4c made of it."""
+    source = COMPILED.parent / "p4reduce.p4"
+    results = []
+    for own in (("--p4", source), ()):
+        done = call("run", *SMALL, "--lanes", 64, "--json", *own)
+        assert done.exit_code == 0, done.output
+        results.append(json_format.loads(done.stdout))
+    ours, theirs = (result["network"] for result in results)
+    assert ours["result_sha256"] == theirs["result_sha256"]
+    assert ours["total_bytes"] == theirs["total_bytes"]
+    assert results[0]["provenance"]["p4_json_sha256"] != results[1]["provenance"]["p4_json_sha256"]
+
+
+def test_p4_source_with_an_error_is_refused_with_its_line(tmp_path):
+    source = tmp_path / "own.p4"
+    source.write_text("#include <v1model.p4>\nheader h { bit<8> a }\n")
+    done = call("run", *SMALL, "--p4", source)
+    assert done.exit_code == failures.EXIT_BAD_INPUT
+    assert done.stderr.startswith(f"error: {source}:2:19: error: ';' is missing after the field 'a'")
 
 
 def test_a_program_of_ones_own_that_fits_runs(tmp_path):

@@ -69,6 +69,23 @@ def test_several_packets_and_one_of_them(entries, tmp_path):
     }
 
 
+def test_p4_source_is_compiled_on_the_way(entries):
+    done = call(DATA / "entities.p4", "--entries", entries, "--packet", FRAME, "--port", 3)
+    assert done.exit_code == 0, done.output
+    assert "left by port 4" in done.stdout
+    assert "entities.p4:" in done.stdout
+
+
+def test_errors_of_p4_source_are_those_of_the_compiler(tmp_path):
+    source = tmp_path / "wrong.p4"
+    source.write_text((DATA / "entities.p4").read_text().replace("std.egress_spec", "std.egres_spec", 1))
+    done = call(source, "-p", FRAME)
+    assert done.exit_code == 2
+    assert "wrong.p4:" in done.output
+    assert "Did you mean 'egress_spec'?" in done.output
+    assert "Traceback" not in done.output
+
+
 @pytest.mark.parametrize("lanes", ["64", "256"])
 def test_the_bundled_programs(lanes):
     done = call("--program", lanes, "--packet", FRAME)
