@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from p4reduce.frontend.diagnostics import Diagnostics
 from p4reduce.frontend.info.text import Message, Word
+from p4reduce.frontend.syntax.numbers import value_of
 from p4reduce.frontend.syntax.parse_expressions import ExpressionParser
 from p4reduce.frontend.syntax.tokens import NUMBER, STRING, Token
 from p4reduce.frontend.syntax.tree import Annotation
@@ -38,12 +39,8 @@ def id_of(notes: Iterable[Annotation]) -> int | None:
     """The number of ``@id``."""
     for note in notes:
         if note.name == "id" and note.tokens and note.tokens[0][0] == NUMBER:
-            return _number(note.tokens[0][1])
+            return value_of(note.tokens[0])
     return None
-
-
-def _number(text: str) -> int:
-    return int(text.rsplit("w", maxsplit=1)[-1].rsplit("s", maxsplit=1)[-1].replace("_", ""), 0)
 
 
 def spelled(note: Annotation) -> str:

@@ -12,6 +12,7 @@ from p4reduce.frontend.lower.keys import key_name
 from p4reduce.frontend.lower.objects import Instance, TableInstance
 from p4reduce.frontend.lower.programs import local_name
 from p4reduce.frontend.syntax.declarations import Composite, Declaration
+from p4reduce.frontend.syntax.numbers import value_of
 from p4reduce.frontend.types.kinds import CompositeType, EnumType, NewType, Type, plain
 
 _UNITS: Final = {"packets": "PACKETS", "bytes": "BYTES", "packets_and_bytes": "BOTH"}
@@ -210,7 +211,7 @@ class P4Info:
         found += _size(instance.arguments[1 if selector else 0])
         most = next((n for n in notes if n.name == "max_group_size"), None)
         if selector and most is not None and most.tokens:
-            found.append(("max_group_size", int(most.tokens[0][1].split("w")[-1], 0)))
+            found.append(("max_group_size", value_of(most.tokens[0])))
         return found
 
     def _value_set(self, item: Any) -> Message:

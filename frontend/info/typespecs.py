@@ -3,6 +3,7 @@
 from typing import Any
 
 from p4reduce.frontend.info.text import Message
+from p4reduce.frontend.syntax.numbers import value_of
 from p4reduce.frontend.syntax.tokens import NUMBER, STRING
 from p4reduce.frontend.types.kinds import (
     BOOL,
@@ -128,9 +129,9 @@ def translation_of(kind: Type) -> tuple[str, int | None] | None:
         return None
     uri, last = note.tokens[0][1][1:-1], note.tokens[2]
     if last[0] == NUMBER:
-        return uri, int(last[1].split("w")[-1], 0)
+        return uri, value_of(last)
     if last[1] == "bit" and len(note.tokens) > 4:
-        return uri, int(note.tokens[4][1], 0)
+        return uri, value_of(note.tokens[4])
     return uri, None
 
 

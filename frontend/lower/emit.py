@@ -17,6 +17,8 @@ from p4reduce.frontend.lower.writes import Writes
 from p4reduce.frontend.source import Sources
 from p4reduce.frontend.syntax.declarations import Action, Declaration
 from p4reduce.frontend.syntax.declarations import Instance as InstanceDecl
+from p4reduce.frontend.syntax.numbers import value_of
+from p4reduce.frontend.syntax.tokens import NUMBER
 from p4reduce.frontend.syntax.tree import Expression
 from p4reduce.frontend.types.kinds import BOOL, CompositeType, DeclaredType, plain
 from p4reduce.frontend.types.programs import Checker
@@ -47,7 +49,7 @@ class Emitter(ChecksumLowering):
         self.no_action = found if isinstance(found, Action) else None
         self.names: set[str] = set()
         self.blocks: dict[str, ProgramInstance] = {}
-        self.profile_objects, self.digests, self.action_uses = {}, {}, {}
+        self.profile_objects, self.digests, self.action_uses, self.action_locals = {}, {}, {}, {}
         self.extern_calls = 0
 
     def note_direct(self, instance: Instance) -> None:
@@ -243,11 +245,7 @@ class Emitter(ChecksumLowering):
         for declared in bare.declaration.fields:
             member = place.members[declared.name]
             numbers = {
-                int(t[1], 0)
-                for a in declared.annotations
-                if a.name == "field_list"
-                for t in a.tokens
-                if t[0] == "number" and t[1][:1].isdigit() and "w" not in t[1]
+                value_of(t) for a in declared.annotations if a.name == "field_list" for t in a.tokens if t[0] == NUMBER
             }
             if number in numbers:
                 for json, _, _ in self.leaf_values(member, declared):

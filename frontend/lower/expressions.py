@@ -48,7 +48,17 @@ from p4reduce.frontend.syntax.tree import (
     Ternary,
     Unary,
 )
-from p4reduce.frontend.types.kinds import BOOL, Bits, CompositeType, StackType, TupleType, Type, bits, plain
+from p4reduce.frontend.types.kinds import (
+    BOOL,
+    ApplyResult,
+    Bits,
+    CompositeType,
+    StackType,
+    TupleType,
+    Type,
+    bits,
+    plain,
+)
 
 _PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "^", ">>": ">>"}
 
@@ -60,15 +70,17 @@ class ExpressionLowering(OperatorLowering):
         """Where an expression's value is, or what it is; steps that it needs go before."""
         kind = self.type_of(node)
         value = node.value
-        if value is None and not node.effects and self.may_be_known(node):
-            value = self.evaluate(node)
+        if value is None:
+            match node:  # the place of a name knows what is constant
+                case Name():
+                    return self._name(node)
+                case Member():
+                    return self._member(node, kind)
+            if not node.effects and self.may_be_known(node):
+                value = self.evaluate(node)
         if value is not None:
             return self._constant_place(value, kind)
         match node:
-            case Name():
-                return self._name(node)
-            case Member():
-                return self._member(node)
             case Index():
                 return self._index(node)
             case Slice():
@@ -93,11 +105,18 @@ class ExpressionLowering(OperatorLowering):
 
     def scalar(self, node: Expression) -> Json:
         """The value of a number or bool."""
-        return self.place(node).json()
+        return self._single(node).json()
 
     def data(self, node: Expression) -> Json:
         """The value of a number; a bool is one of one bit."""
-        return data_of(self.place(node))
+        return data_of(self._single(node))
+
+    def _single(self, node: Expression) -> Place:
+        """The place of something that is one value; generic externs take anything as far as the types go."""
+        place = self.place(node)
+        if isinstance(plain(place.type), CompositeType | StackType | TupleType):
+            raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
+        return place
 
     def call(self, node: Call) -> Place:
         """See CallLowering."""
@@ -136,13 +155,10 @@ class ExpressionLowering(OperatorLowering):
             raise SourceFault(node.at, f"{node.name!r} is no value")
         return found
 
-    def _member(self, node: Member) -> Place:
-        from p4reduce.frontend.types.kinds import ApplyResult  # noqa: PLC0415
-
-        if node.base.type is not None and isinstance(node.base.type, ApplyResult):
+    def _member(self, node: Member, kind: Type) -> Place:
+        if isinstance(node.base.type, ApplyResult):
             return self.apply_result(node)
         base = self.place(node.base)
-        kind = self.type_of(node)
         match base:
             case HeaderPlace():
                 return member_of_header(base, node.name)

@@ -11,7 +11,7 @@ from p4reduce.frontend.lower.places import NoHeader, Place, StackPlace, StructPl
 from p4reduce.frontend.lower.storage import is_scalar
 from p4reduce.frontend.lower.values import is_constant
 from p4reduce.frontend.lower.writes import Writes, root
-from p4reduce.frontend.syntax.declarations import Action, Function, Parameter, Program
+from p4reduce.frontend.syntax.declarations import Action, Function, Parameter, Program, Variable
 from p4reduce.frontend.syntax.tree import Call, Expression, Index, Member, Name, Slice
 from p4reduce.frontend.types.kinds import VOID, DeclaredType, Type, is_header, plain
 
@@ -24,6 +24,8 @@ class Inlining(ExpressionLowering):
     writes: Writes
     action_uses: dict[str, tuple[str, Action, str]]
     """How actions are used, by name: by a ``table`` or only ``called``; their declarations, and by which block."""
+    action_locals: dict[tuple[Environment, Variable], Place]
+    """Places of the local variables of actions, by where the action is declared."""
     _within = 0
 
     def call_function(self, node: Call, function: Function) -> Place | None:
@@ -43,7 +45,7 @@ class Inlining(ExpressionLowering):
         if self.where == "control" and not self._within:
             self.action_uses.setdefault(action.name, ("called", action.declaration, self.block))
         inner = Environment(action.environment)
-        callee = Callee(object())
+        callee = Callee(object(), within=action.environment)
         outer = self.out
         self.out = []
         declaration = action.declaration
@@ -214,9 +216,20 @@ class Inlining(ExpressionLowering):
             case _ if not is_scalar(place.type) and is_header(plain(place.type)):
                 self.assign(place, NoHeader(place.type), at)
 
-    def fresh(self, name: str, kind: Type, at: int) -> Place:
-        """A place for a local variable."""
-        return self.storage.allocate(f"{self.path}{name}", self.types.substitute(kind, self.environment.types), at)
+    def fresh(self, item: Variable) -> Place:
+        """A place for a local variable; an action has the same one wherever it is put in.
+
+        Whoever reads a variable that was never set then sees what p4c's program sees: what the action left there.
+        """
+        kind = self.types.substitute(item.type, self.environment.types)
+        owner = self.callees[-1].within if self.callees else None
+        known = self.action_locals.get((owner, item)) if owner is not None else None
+        if known is not None:
+            return known
+        place = self.storage.allocate(f"{self.path}{item.name}", kind, item.at)
+        if owner is not None:
+            self.action_locals[owner, item] = place
+        return place
 
 
 def overlap(one: Leaves, other: Leaves) -> bool:

@@ -103,8 +103,10 @@ class Callee:
     Attributes:
         result: where a function's result goes.
         copies: (outer place, inner place) of each ``out`` argument that was copied.
+        within: of an action: what it is declared in.
     """
 
     label: object
     result: Place | None = None
+    within: Environment | None = None
     copies: list[tuple[Place, Place]] = field(default_factory=list)

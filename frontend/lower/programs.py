@@ -176,7 +176,7 @@ class Programs(TableLowering):
         place = around.environment.bound.get(local)
         if place is None:
             outer, self.path = self.path, around.path
-            place = self.fresh(local.name, local.type, local.at)
+            place = self.fresh(local)
             self.path = outer
             around.environment.bound[local] = place
         self.environment.bound[local] = place

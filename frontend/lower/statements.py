@@ -79,7 +79,7 @@ class StatementLowering(CallLowering):
         """A variable with its initial value; a header begins invalid."""
         place = self.environment.bound.get(item)
         if place is None:
-            place = self.fresh(item.name, item.type, item.at)
+            place = self.fresh(item)
         if item.initial is not None:
             value = self.place(item.initial)
             self.environment.bound[item] = place

@@ -11,6 +11,8 @@ from p4reduce.frontend.lower.statements import StatementLowering
 from p4reduce.frontend.lower.storage import storage_width
 from p4reduce.frontend.lower.values import Json, hexadecimal
 from p4reduce.frontend.syntax.declarations import Action, ActionRef, KeyElement
+from p4reduce.frontend.syntax.numbers import value_of
+from p4reduce.frontend.syntax.tokens import NUMBER
 from p4reduce.frontend.syntax.tree import Call, Expression, Member, Name
 from p4reduce.frontend.types.kinds import DeclaredType
 
@@ -167,7 +169,7 @@ class TableLowering(StatementLowering):
         body_path = f"{self.path}{action.name}_"
         outer = (self.environment, self.where, self.out, self.path)
         self.out = []
-        callee = Callee(object())
+        callee = Callee(object(), within=instance.environment)
         self.where = "action"
         places: list[Any] = []
         for parameter, value in zip(action.parameters, ref.bound or [None] * len(action.parameters), strict=True):
@@ -243,8 +245,8 @@ class TableLowering(StatementLowering):
             match = [element_of_entry(self, value, key) for value, key in zip(values, keys, strict=True)]
             note = next((a for a in entry.annotations if a.name == "priority"), None)
             priority = position
-            if note is not None and note.tokens and note.tokens[0][0] == "number":
-                priority = int(note.tokens[0][1], 0)
+            if note is not None and note.tokens and note.tokens[0][0] == NUMBER:
+                priority = value_of(note.tokens[0])
             elif entry.priority is not None:
                 priority = self.number(entry.priority, "a priority", entry.at)
             action = numbers[entry.action.name]

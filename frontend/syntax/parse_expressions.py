@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from p4reduce.frontend.diagnostics import SourceFault
+from p4reduce.frontend.syntax.numbers import literal
 from p4reduce.frontend.syntax.stream import TokenStream
 from p4reduce.frontend.syntax.tokens import NAME, NUMBER, SIGN, STRING
 from p4reduce.frontend.syntax.tree import (
@@ -42,9 +43,6 @@ _PRECEDENCE: Final = {
 
 _ADDITIVE: Final = 9
 TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
-_NUMBER: Final = re.compile(r"(?:(\d+)([ws]))?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|0[dD][0-9_]+|[0-9][0-9_]*)")
-MOST_DIGITS: Final = 20_000
-WIDEST: Final = 1 << 20
 
 
 class ExpressionParser(TokenStream):
@@ -121,7 +119,10 @@ class ExpressionParser(TokenStream):
     def expression(self) -> Expression:
         """An expression."""
         self.nest()
-        condition = self._binary(self._unary(), 1)
+        condition = self._unary()
+        kind, text, _ = self.tokens[self.at]
+        if kind == SIGN and text in _PRECEDENCE:
+            condition = self._binary(condition, 1)
         if self.text == "?" and self.kind == SIGN:
             self.at += 1
             yes = self.expression()
@@ -226,20 +227,7 @@ class ExpressionParser(TokenStream):
         return Name(at, at + len(text), self.name("a value"))
 
     def _number(self, text: str, at: int) -> Number:
-        match = _NUMBER.fullmatch(text)
-        if match is None:
-            hint = "P4 writes a width in front: 8w255, 4s7, 16w0xffff."
-            raise SourceFault(at, f"{text!r} is no number", hint)
-        width, letter, digits = match.groups()
-        plain = digits.replace("_", "")
-        if len(plain) > MOST_DIGITS or (width and (len(width) > 9 or int(width) > WIDEST)):
-            raise SourceFault(at, f"this number is too long: {text[:20]}…")
-        bases = {"0x": 16, "0b": 2, "0o": 8, "0d": 10}
-        base = bases.get(plain[:2].lower())
-        if base is None and len(plain) > 4000:
-            raise SourceFault(at, "this decimal number is too long")
-        number = int(plain[2:] or "0", base) if base else int(plain)
-        return Number(at, at + len(text), number, int(width) if width else None, letter == "s", base or 10)
+        return Number(at, at + len(text), *literal(text, at))
 
     def _braces(self, at: int) -> Expression:
         self.nest()
@@ -275,15 +263,17 @@ class ExpressionParser(TokenStream):
         return found
 
     def _postfix(self, base: Expression) -> Expression:
-        while self.kind == SIGN:
-            text = self.text
+        while True:
+            kind, text, _ = self.tokens[self.at]
+            if kind != SIGN:
+                return base
             if text == ".":
                 self.at += 1
-                if self.kind != NAME:
+                kind, name, at = self.tokens[self.at]
+                if kind != NAME:
                     self.fail(f"expected the name of a field or method behind '.', found {self.shown()}")
-                name = self.text
                 self.at += 1
-                base = Member(base.at, self.ended, base, name)
+                base = Member(base.at, at + len(name), base, name)
             elif text == "(":
                 arguments = self.arguments()
                 base = Call(base.at, self.ended, base, [], arguments)
@@ -308,7 +298,6 @@ class ExpressionParser(TokenStream):
                     base = TypeName(base.at, self.ended, NamedType(base.at, self.ended, base.name, types, base.rooted))
             else:
                 return base
-        return base
 
     def arguments(self) -> list[Argument]:
         """``(…)`` of a call."""

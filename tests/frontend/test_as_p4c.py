@@ -8,6 +8,7 @@ from tests.conformance.fuzz.recording import read_recording
 from tests.conformance.fuzz.run import load, play_embedded
 from tests.conformance.fuzz.suites import SUITES
 from tests.frontend.programs import P4INFO, ROOT, compiled, loaded
+from tests.frontend.programs import SUITES as SOURCES
 
 from p4reduce.dataplane import compile_p4
 
@@ -49,6 +50,19 @@ def test_compile_p4_gives_a_program():
     program = compile_p4(ROOT / "p4src/p4reduce.p4", {"LANES": "256"})
     assert program.headers["lanes"].type.bits == 256 * 32
     assert "IncIngress.aggregate.job" in program.tables
+
+
+def test_an_action_has_its_variables_once_whichever_table_runs_it():
+    """As with p4c: a register read beyond its end leaves what the action left there in the table before."""
+    json = compiled(SOURCES["state"]).json
+    reads = [
+        primitive["parameters"][0]["value"]
+        for action in json["actions"]
+        for primitive in action["primitives"]
+        if action["name"] == "StateIngress.add_narrow" and primitive["op"] == "register_read"
+    ]
+    assert len(reads) == 3
+    assert len({tuple(field) for field in reads}) == 1
 
 
 def test_source_info_names_the_line():
