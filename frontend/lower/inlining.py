@@ -13,7 +13,7 @@ from p4reduce.frontend.lower.values import is_constant
 from p4reduce.frontend.lower.writes import Writes, root
 from p4reduce.frontend.syntax.declarations import Action, Function, Parameter, Program, Variable
 from p4reduce.frontend.syntax.tree import Call, Expression, Index, Member, Name, Slice
-from p4reduce.frontend.types.kinds import VOID, DeclaredType, Type, is_header, plain
+from p4reduce.frontend.types.kinds import VOID, DeclaredType, is_header, plain
 
 Leaves = set[tuple[str, str]]
 

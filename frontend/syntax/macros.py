@@ -23,6 +23,11 @@ class Macro:
     body: tuple[Token, ...]
     parameters: tuple[str, ...] | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether its body stands as it is: it has no parameters, and pastes nothing."""
+        return self.parameters is None and not any(token[0] == HASH for token in self.body)
+
 
 def define(line: list[Token], ends: int) -> Macro:
     """The macro of a ``#define`` line, given from its name on; ``ends``: the position after the name."""
@@ -61,22 +66,22 @@ class Expander:
         out: list[Token] = []
         macros = self.macros
         work = tokens
-        at = 0
+        at = done = 0
         while at < len(work):
             token = work[at]
             at += 1
-            macro = macros.get(token[1]) if token[0] == NAME else None
-            if macro is None or macro.name in hidden:
-                out.append(token)
+            if token[1] not in macros or token[0] != NAME or token[1] in hidden:
                 continue
+            macro = macros[token[1]]
             if depth > DEEPEST:
                 raise SourceFault(token[2], f"the macro {macro.name} is nested more than {DEEPEST} deep")
             if macro.parameters is None:
+                out += work[done : at - 1]
                 body = self._body(macro, {}, token, hidden, depth)
             else:
                 if at >= len(work) or work[at][1] != "(":
-                    out.append(token)
                     continue
+                out += work[done : at - 1]
                 arguments, at = self._arguments(macro, work, at, token)
                 body = self._body(macro, arguments, token, hidden, depth)
             made = self._expand(body, hidden | {macro.name}, depth + 1)
@@ -89,6 +94,8 @@ class Expander:
                 work = [made.pop(), *work[at:]]
                 at = 0
             out += made
+            done = at
+        out += work[done:]
         return out
 
     def _arguments(self, macro: Macro, tokens: list[Token], at: int, use: Token) -> tuple[dict[str, list[Token]], int]:
@@ -129,6 +136,8 @@ class Expander:
         self, macro: Macro, arguments: Mapping[str, list[Token]], use: Token, hidden: frozenset[str], depth: int
     ) -> list[Token]:
         here = use[2]
+        if macro.plain:
+            return [(kind, text, here) for kind, text, _ in macro.body]
         out: list[Token] = []
         expanded: dict[str, list[Token]] = {}
         body = macro.body

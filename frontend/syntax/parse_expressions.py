@@ -1,6 +1,5 @@
 """Expressions and types (P4_16 specification, sections 7.1, 8 and the grammar in appendix G)."""
 
-import re
 from typing import Final
 
 from p4reduce.frontend.diagnostics import SourceFault

@@ -36,6 +36,7 @@ class Preprocessor:
         self.expander = Expander(self.macros)
         self._out: list[Token] = []
         self._once: set[Path] = set()
+        self._read: dict[tuple[Path, str], list[list[Token]]] = {}
 
     def run(self, path: Path, name: str | None = None) -> list[Token]:
         """All tokens of a program. Raises SourceFault."""
@@ -44,28 +45,34 @@ class Preprocessor:
 
     def run_text(self, text: str, name: str) -> list[Token]:
         """The same of a text that is no file."""
-        self._text(text, name, Path(name), 0)
+        self._run(self._lines(text, name, Path(name)), Path(name), 0)
         return self._out
 
     def _file(self, path: Path, name: str, included_from: int, depth: int) -> None:
         if path in self._once:
             return
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise SourceFault(included_from, f"cannot read {name}: {error.strerror}") from None
         if depth > DEEPEST_INCLUDE:
             raise SourceFault(
                 included_from, f"{name} is included more than {DEEPEST_INCLUDE} deep", "Guard it: #ifndef."
             )
-        self._text(text, name, path, depth)
+        # Headers with a guard are included time and again.
+        lines = self._read.get((path, name))
+        if lines is None:
+            try:
+                text = path.read_text(encoding="utf-8", errors="replace")
+            except OSError as error:
+                raise SourceFault(included_from, f"cannot read {name}: {error.strerror}") from None
+            lines = self._read[path, name] = self._lines(text, name, path)
+        self._run(lines, path, depth)
 
-    def _text(self, text: str, name: str, path: Path, depth: int) -> None:
-        file = self.sources.add(name, text, path.parent == LIBRARY)
+    def _lines(self, text: str, name: str, path: Path) -> list[list[Token]]:
+        return lines_of(text, self.sources.add(name, text, path.parent == LIBRARY))
+
+    def _run(self, lines: list[list[Token]], path: Path, depth: int) -> None:
         run: list[Token] = []
         # Of every open #if: whether this branch is taken, whether one was, where it stands.
         branches: list[tuple[bool, bool, int]] = []
-        for line in lines_of(text, file):
+        for line in lines:
             first = line[0]
             if first[0] != HASH or first[1] != "#":
                 if not branches or branches[-1][0]:

@@ -194,6 +194,8 @@ class TokenStream:
     def annotations(self) -> list[Annotation]:
         """``@name(…)`` and the like, as many as there are."""
         found: list[Annotation] = []
+        if self.tokens[self.at][1] != "@":
+            return found
         while self.text == "@" and self.kind == SIGN:
             at = self.position
             self.at += 1

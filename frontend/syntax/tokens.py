@@ -21,24 +21,29 @@ OTHER: Final = "other"
 HASH: Final = "hash"
 """``#`` and ``##``, which only directives and macros hold."""
 
+_KINDS: Final = ("", NAME, SIGN, "newline", NUMBER, STRING, HASH, "line comment", "comment", "end", OTHER)
+"""What the groups of the expression below are, by their numbers; the frequent ones first."""
+_NEWLINE, _LINE_COMMENT, _COMMENT, _END, _OTHER = (
+    _KINDS.index(kind) for kind in ("newline", "line comment", "comment", "end", OTHER)
+)
 _MASTER: Final = re.compile(
     r"""
-    [ \t\r\f\v]*(?:
-      (?P<name>[A-Za-z_]\w*)
-    | (?P<space>//[^\n]*(?:\\\n[^\n]*)*|\\\r?\n)
-    | (?P<comment>/\*.*?\*/)
-    | (?P<newline>\n)
-    | (?P<sign>\.\.\.|&&&|\|\+\||\|-\||<<=|>>=|\+\+|\.\.|<<|>>|&&|\|\||==|!=|<=|>=|[-+*/%&|^]=
-        |[(){}\[\]<>,;:.=+\-*/%&|^~!?@])
-    | (?P<number>\d\w*)
-    | (?P<string>"(?:[^"\\\n]|\\.)*")
-    | (?P<hash>\#\#?)
-    | (?P<end>\Z)
+    [ \t\r\f\v]*+(?:
+      ([A-Za-z_]\w*+)
+    | (\.\.\.|&&&|\|\+\||\|-\||<<=|>>=|\+\+|\.\.|<<|>>|&&|\|\||==|!=|<=|>=|[-+*%&|^]=|/=
+        |[(){}\[\]<>,;:.=+\-*%&|^~!?@]|/(?![/*]))
+    | (\n)
+    | (\d\w*+)
+    | ("(?:[^"\\\n]|\\.)*+")
+    | (\#\#?)
+    | (//[^\n]*+(?:\\\n[^\n]*+)*+|\\\r?\n)
+    | (/\*.*?\*/)
+    | (\Z)
+    | (.)
     )
     """,
     re.VERBOSE | re.DOTALL,
 )
-_LEFT_OUT: Final = frozenset({"space", "comment", "end"})
 
 
 def lines_of(text: str, file: int) -> list[list[Token]]:
@@ -50,37 +55,33 @@ def lines_of(text: str, file: int) -> list[list[Token]]:
     lines: list[list[Token]] = []
     line: list[Token] = []
     add = line.append
-    base, begin = position(file, 1, 0), 0
+    # A position is that of the line's beginning plus the column, so a token's is ``base`` plus its offset.
+    beginning = position(file, 1, 0)
+    base = beginning
     step = 1 << COLUMN_BITS
-    scan = _MASTER.match
-    at, end = 0, len(text)
-    while at < end:
-        match = scan(text, at)
-        if match is None:
-            at += len(text[at:]) - len(text[at:].lstrip(" \t\r\f\v"))
-            if text.startswith("/*", at):
-                raise SourceFault(base + at - begin, "this comment has no end", "Close it with */.")
-            add((OTHER, text[at], base + at - begin))
-            at += 1
-            continue
-        kind = match.lastgroup
-        following = match.end()
-        if kind == "newline":
-            if line:
-                lines.append(line)
-                line = []
-                add = line.append
-            base += step
-            begin = following
-        elif kind in _LEFT_OUT:
-            count = text.count("\n", at, following)
+    for match in _MASTER.finditer(text):
+        group: int = match.lastindex or _END
+        if group < _LINE_COMMENT:
+            if group == _NEWLINE:
+                if line:
+                    lines.append(line)
+                    line = []
+                    add = line.append
+                beginning += step
+                base = beginning - match.end()
+            else:
+                word = match[group]
+                add((_KINDS[group], word, base + match.end() - len(word)))
+        elif group <= _COMMENT:
+            count = match[group].count("\n")
             if count:
-                base += count * step
-                begin = text.rfind("\n", at, following) + 1
-        else:
-            word = match[kind]  # type: ignore[index]
-            add((kind, word, base + following - len(word) - begin))  # type: ignore[arg-type]
-        at = following
+                beginning += count * step
+                base = beginning - (text.rfind("\n", 0, match.end()) + 1)
+        elif group == _OTHER:
+            at = match.end() - 1
+            if text.startswith("/*", at):
+                raise SourceFault(base + at, "this comment has no end", "Close it with */.")
+            add((OTHER, text[at], base + at))
     if line:
         lines.append(line)
     return lines
