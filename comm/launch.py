@@ -17,6 +17,7 @@ from p4reduce.comm import remote
 from p4reduce.comm.communicator import Backend
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.processes import Emit, RankProcess
+from p4reduce.comm.rendezvous import Group
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net.state import RunFolder, remove_stale
 from p4reduce.signals import SEEN_S, handling, raise_exit
@@ -55,26 +56,24 @@ def script_command(command: Sequence[str]) -> list[str]:
 
 def launch(
     command: Sequence[str],
-    seats: Callable[[int], Backend],
+    group: Group,
     *,
     workers: int,
     server: bool,
     emit: Emit,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    waiting: Callable[[], str] = str,
 ) -> Launched:
     """Run ``command`` once for each worker and, with ``server``, once for the parameter server (rank ``workers``).
 
-    ``seats(rank)`` gives a rank's place in the group; ``emit(rank, stream, line)`` gets what the ranks print;
-    ``waiting()`` says who waits for whom, for the error when the time runs out. When a
-    rank fails, or at Ctrl-C, all are ended; processes, socket and directory are gone when this returns or raises.
+    ``emit(rank, stream, line)`` gets what the ranks print. When a rank fails, or at Ctrl-C, all are ended and the group
+    with them; processes, socket and directory are gone when this returns or raises.
     Raises ``ClusterError`` when the command cannot be started or ``timeout_s`` ran out, ``KeyboardInterrupt``, and
     ``SystemExit`` at SIGTERM or SIGHUP.
     """
     remove_stale()  # what was left behind by a launch that was killed
     try:
         with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="launch") as folder:
-            coordinator = _Coordinator(seats, waiting, folder)
+            coordinator = _Coordinator(group, folder)
             try:
                 return coordinator.run(script_command(command), workers, server=server, emit=emit, timeout_s=timeout_s)
             finally:
@@ -87,9 +86,8 @@ def launch(
 class _Coordinator:
     """Owns the socket, the processes and the threads of one launch."""
 
-    def __init__(self, seats: Callable[[int], Backend], waiting: Callable[[], str], folder: RunFolder) -> None:
-        self._seats = seats
-        self._waiting = waiting
+    def __init__(self, group: Group, folder: RunFolder) -> None:
+        self._group = group
         self._events: queue.Queue[tuple[int, int] | ClusterError] = queue.Queue()
         self._processes: list[RankProcess] = []
         self._connections: list[socket.socket] = []
@@ -105,7 +103,7 @@ class _Coordinator:
         """Start the ranks and wait for them."""
         ranks = range(workers + int(server))
         for rank in ranks:
-            self._seats(rank)  # raises for a rank that the group has not
+            self._group.backend(rank)  # raises for a rank that the group has not
         address = self._listen()
         for rank in ranks:
             environment = {**rank_environment(os.environ, address, rank, workers), **self._run.environment}
@@ -121,14 +119,14 @@ class _Coordinator:
                     continue
                 names = ", ".join(map(str, sorted(left)))
                 late = f"the run took longer than {timeout_s:g} s; still running: rank {names}"
-                raise ClusterError("; ".join(filter(None, (late, self._waiting())))) from None
+                raise ClusterError("; ".join(filter(None, (late, self._group.waiting())))) from None
             if isinstance(event, ClusterError):
                 raise event
             rank, code = event
             if code != 0:
                 return self._failed(rank, code)
             left.remove(rank)
-            self._seats(rank).close()
+            self._group.backend(rank).close()
         return Launched(0, None, connected=len(self._taken))
 
     def close(self) -> None:
@@ -141,7 +139,7 @@ class _Coordinator:
                 process.kill()
         for process in self._processes:
             process.join(GRACE_S)
-            self._seats(process.rank).close()
+        self._group.fail(ClusterError("the launch has ended"))
         self._wake_acceptor.close()
         with self._lock:
             connections, threads = list(self._connections), list(self._threads)
@@ -184,7 +182,7 @@ class _Coordinator:
         with self._lock:
             if rank in self._taken:
                 raise ClusterError(f"rank {rank} is connected already; call connect() once in each process")
-            backend = self._seats(rank)
+            backend = self._group.backend(rank)
             self._taken.add(rank)
             return backend
 

@@ -2,15 +2,19 @@
 
 Virtual time stands still while scripts compute. The network runs when every participant that the
 operation needs has called, so the outcome does not depend on how threads or processes are scheduled.
+
+The participant whose call comes last carries the collective out, outside of the lock: meanwhile anybody may ask who
+waits, leave, or end the group.
 """
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.communicator import Backend, FloatArray
 from p4reduce.comm.errors import ClusterError, CollectiveError
 
 PS_PER_SECOND = 10**12
@@ -48,23 +52,44 @@ class Figure:
 class _Seat:
     clock_ps: int
     call: Call | None = None
+    under_way: bool = False
+    """the network has its array"""
     finished: bool = False
     left: bool = False
     iteration: int = 0
     figures: list[Figure] = field(default_factory=list)
 
+    @property
+    def waits(self) -> bool:
+        """Whether its call waits for others."""
+        return self.call is not None and not self.finished and not self.under_way
 
-Carrier = Callable[[list[Call]], None]
-"""Carries one collective out: fills ``done_ps`` of every call; raises ``CollectiveError``."""
+
+Carry = Callable[[list[Call], Callable[[], None]], None]
+"""``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call; raises ``CollectiveError``. It
+calls ``check`` now and then, which raises once the group has ended: then nobody needs the result any more."""
+
+
+class Group(Protocol):
+    """A group as whoever starts its participants sees it."""
+
+    def backend(self, rank: int) -> Backend:
+        """The end of a participant; ``ValueError`` for a rank that the group has not."""
+
+    def waiting(self) -> str:
+        """Who waits for whom, as one line; empty when nobody waits."""
+
+    def fail(self, error: ClusterError) -> None:
+        """End the group: everyone who waits, or calls later, gets ``error``."""
 
 
 class Rendezvous:
     """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``)."""
 
-    def __init__(self, size: int, *, server: bool, carrier: Carrier, start_ps: int, patience_s: float = 600.0) -> None:
+    def __init__(self, size: int, *, server: bool, carry: Carry, start_ps: int, patience_s: float = 600.0) -> None:
         self._size = size
         self._server = server
-        self._carrier = carrier
+        self._carry = carry
         self._patience_s = patience_s
         self._seats = [_Seat(start_ps) for _ in range(size + int(server))]
         self._changed = threading.Condition()
@@ -82,15 +107,20 @@ class Rendezvous:
             return [figure for seat in self._seats for figure in seat.figures]
 
     def fail(self, error: ClusterError) -> None:
-        """End the group: everyone who waits, or calls later, gets ``error``."""
+        """End the group: everyone who waits, or calls later, gets ``error``; a collective under way is given up."""
         with self._changed:
-            self._failure = self._failure or error
-            self._changed.notify_all()
+            self._end(error)
+
+    def close(self) -> None:
+        """End the group and wait until the network has nobody's array any more."""
+        with self._changed:
+            self._end(ClusterError("the group has ended"))
+            self._changed.wait_for(lambda: not any(seat.under_way for seat in self._seats))
 
     def waiting(self) -> str:
         """Who waits for whom, as one line; empty when nobody waits."""
         with self._changed:
-            calls = [seat.call for seat in self._seats if seat.call is not None and not seat.finished]
+            calls = self._waiting_calls()
             if not calls:
                 return ""
             verb = "waits" if len(calls) == 1 else "wait"
@@ -117,15 +147,20 @@ class Rendezvous:
             self._raise_failure()
             seat.call = Call(rank, operation, array, root, learning_rate, seat.clock_ps, seat.iteration)
             seat.finished = False
-            self._carry_if_complete()
-            ready = self._changed.wait_for(lambda: seat.finished or self._failure is not None, self._patience_s)
+            complete = self._take_complete()
+        if complete:
+            self._carry_out(complete)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: seat.under_way or seat.finished or self._failure is not None, self._patience_s
+            )
+            self._changed.wait_for(lambda: not seat.under_way)  # until then the network writes to its array
             call, seat.call = seat.call, None
             if seat.finished:
                 seat.clock_ps = call.done_ps
                 seat.iteration += 1
                 return
             self._raise_failure()
-            assert not ready  # noqa: S101  (wait_for returned without its condition: the patience ran out)
             missing = self._missing(operation)
             error = CollectiveError(
                 f"{operation} #{seat.iteration}: rank {rank} waited {self._patience_s:g} s for {missing}"
@@ -155,50 +190,69 @@ class Rendezvous:
             seat = self._seats[rank]
             seat.figures.append(Figure(rank, name, seat.iteration, seat.clock_ps, value))
 
-    def _carry_if_complete(self) -> None:
-        calls = [seat.call for seat in self._seats if seat.call is not None and not seat.finished]
+    def _waiting_calls(self) -> list[Call]:
+        return [seat.call for seat in self._seats if seat.waits and seat.call is not None]
+
+    def _take_complete(self) -> list[Call]:
+        """The calls of a collective that nobody is missing in, which are under way from now on; or none."""
+        calls = self._waiting_calls()
         workers = [call for call in calls if call.rank < self._size]
-        if len(workers) < self._size:
+        served = bool(workers) and workers[0].operation in SERVED
+        needed = calls if served else workers
+        if len(workers) < self._size or (served and len(calls) < len(self._seats)):
             self._check_left()
-            return
-        operation = workers[0].operation
-        needed = workers
-        if operation in SERVED:
-            needed = calls
-            if len(calls) < len(self._seats):
-                self._check_left()
-                return
+            return []
         try:
             _check_agreement(needed)
-            self._carrier(needed)
+        except CollectiveError as error:
+            self._end(error)
+            return []
+        for call in needed:
+            self._seats[call.rank].under_way = True
+        return needed
+
+    def _carry_out(self, calls: list[Call]) -> None:
+        done = False
+        try:
+            self._carry(calls, self._check)
+            done = True
         except ClusterError as error:
-            self._failure = error
+            self.fail(error)
         except BaseException as error:
-            self._failure = ClusterError(f"{operation}: {error}")
-            self._changed.notify_all()
+            self.fail(ClusterError(f"{calls[0].operation}: {error}"))
             raise
-        else:
-            for call in needed:
-                self._seats[call.rank].finished = True
+        finally:
+            with self._changed:
+                for call in calls:
+                    self._seats[call.rank].under_way, self._seats[call.rank].finished = False, done
+                self._changed.notify_all()
+
+    def _check(self) -> None:
+        with self._changed:
+            self._raise_failure()
+
+    def _end(self, error: ClusterError) -> None:
+        self._failure = self._failure or error
         self._changed.notify_all()
 
     def _check_left(self) -> None:
         gone = [rank for rank, seat in enumerate(self._seats) if seat.left and rank < self._size]
-        waiting = [seat.call for seat in self._seats if seat.call is not None and not seat.finished]
+        waiting = self._waiting_calls()
         served = any(call.operation in SERVED for call in waiting)
         if self._server and served and self._seats[self._size].left:
             gone.append(self._size)
         if gone and waiting:
             call = waiting[0]
-            self._failure = self._failure or CollectiveError(
-                f"{call.operation} #{call.iteration}: rank {call.rank} waits for {self._names(gone)}, "
-                "which left the group"
+            self._end(
+                CollectiveError(
+                    f"{call.operation} #{call.iteration}: rank {call.rank} waits for {self._names(gone)}, "
+                    "which left the group"
+                )
             )
-            self._changed.notify_all()
 
     def _missing(self, operation: str) -> str:
         needed = self._seats if operation in SERVED else self._seats[: self._size]
-        return self._names([rank for rank, seat in enumerate(needed) if seat.call is None])
+        return self._names([rank for rank, seat in enumerate(needed) if not seat.waits])
 
     def _names(self, ranks: list[int]) -> str:
         return ", ".join("the server" if rank == self._size else f"rank {rank}" for rank in ranks)

@@ -67,12 +67,11 @@ def launch(
         emitter = _Emitter(to_stderr=as_json)
         launched = start(
             command,
-            cluster.backend,
+            cluster,
             workers=workers,
             server=server,
             emit=emitter,
             timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
-            waiting=cluster.waiting,
         )
         emitter.check()
         if launched.failure is not None:

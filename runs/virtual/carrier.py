@@ -1,7 +1,7 @@
 """Carries collectives out: posts them to endpoints, lets virtual time pass, and checks what came of it."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +84,8 @@ class Carrier:
         """All jobs so far."""
         return list(self._jobs.values())
 
-    def carry(self, calls: list[Call]) -> None:
-        """Carry one collective out; results land in the callers' arrays."""
+    def carry(self, calls: list[Call], check: Callable[[], None]) -> None:
+        """Carry one collective out; results land in the callers' arrays. See ``comm.rendezvous.Carry``."""
         first = calls[0]
         elements = 1 if first.operation == "barrier" else first.array.size
         if first.operation == "broadcast" and len(self.workers) == 1:
@@ -97,8 +97,8 @@ class Carrier:
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
         resends, saturated = self._totals(job)
-        self._post(job, operation, calls)
-        self._run(job, first.operation)
+        self._post(job, operation, calls, check)
+        self._run(job, first.operation, check)
         job.note(operation, elements)
         for call in calls:
             call.done_ps = self._endpoints.status(self._endpoint(job, call)).done_at_ps
@@ -170,12 +170,12 @@ class Carrier:
         assert job.server is not None  # noqa: S101
         return job.server
 
-    def _post(self, job: Job, operation: str, calls: list[Call]) -> None:
+    def _post(self, job: Job, operation: str, calls: list[Call], check: Callable[[], None]) -> None:
         """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
         collective = COLLECTIVES[operation]
         for call in sorted(calls, key=lambda one: one.start_ps):
             if call.start_ps > self.network.now:
-                self._advance(call.start_ps)
+                self._advance(call.start_ps, check=check)
             index = self._endpoint(job, call)
             if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
                 self._post_host_server(job, collective, call)
@@ -191,8 +191,8 @@ class Carrier:
             self._endpoints.post(job.server, Operation(collective, None, target, call.iteration))
             self.network.start(job.server)
 
-    def _run(self, job: Job, operation: str) -> None:
-        reason = self._advance(None, watch=job.endpoints)
+    def _run(self, job: Job, operation: str, check: Callable[[], None]) -> None:
+        reason = self._advance(None, watch=job.endpoints, check=check)
         for index in job.endpoints:
             status = self._endpoints.status(index)
             if status.state is State.FAILED or status.error is not None:
@@ -209,9 +209,11 @@ class Carrier:
             return ""
         return self.switches.controller.who_is_missing(job.plan, status.failed_seq)
 
-    def _advance(self, until_ps: int | None, watch: list[int] | None = None) -> Stop:
+    def _advance(
+        self, until_ps: int | None, watch: Sequence[int] = (), check: Callable[[], None] | None = None
+    ) -> Stop:
         with self.switches.server.lock:
-            reason = self.network.run(until_ps, watch or ())
+            reason = self.network.run(until_ps, watch, progress=check and (lambda _now_ps: check()))
         self.switches.report(self.network)
         return reason
 

@@ -50,7 +50,7 @@ class Cluster:
             self._rendezvous = Rendezvous(
                 len(workers),
                 server=self.server is not None,
-                carrier=self.carrier.carry,
+                carry=self.carrier.carry,
                 start_ps=self.carrier.network.now,
             )
         except BaseException:
@@ -113,8 +113,13 @@ class Cluster:
         """Who waits for whom in a collective, as one line; empty when nobody waits."""
         return self._rendezvous.waiting()
 
+    def fail(self, error: ClusterError) -> None:
+        """End the group: everyone who waits, or calls later, gets ``error``."""
+        self._rendezvous.fail(error)
+
     def close(self) -> None:
-        """Stop the switches and finish capture files."""
+        """End what is under way, stop the switches and finish capture files."""
+        self._rendezvous.close()
         self.carrier.close()
 
     def __enter__(self) -> Self:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.rendezvous import Call
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.fabric import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError, FaultOptions
@@ -33,6 +34,21 @@ def test_the_baselines_give_up_too(monkeypatch, plan):
     monkeypatch.setattr(carrier, "_faults", lambda _: {("h2", 1): Faults(loss=1.0)})
     with pytest.raises(CollectiveError, match=r"h\d: .* retries"):
         run_experiment(Experiment(topology="star:hosts=3,servers=1", plan=plan, lanes=64, elements=1000))
+
+
+def test_a_group_that_ends_ends_the_collective_that_is_under_way():
+    elements = 1_500_000
+    calls = [Call(rank, "all_reduce", np.ones(elements, np.float32), 0, 0.0, 0, 0) for rank in range(3)]
+
+    def check():
+        raise ClusterError("interrupted")
+
+    with Cluster(SMALL) as cluster:
+        with pytest.raises(ClusterError, match="interrupted"):
+            cluster.carrier.carry(calls, check)
+        seen = sum(link.inc_first_bytes for link in cluster.carrier.network.links.values())
+        assert 0 < seen < 3 * 4 * elements
+        assert not cluster.carrier.records
 
 
 def test_a_rank_that_leaves_is_named():

@@ -90,7 +90,7 @@ def test_what_is_too_large_is_not_sent(ends):
 
 
 def group(size=1):
-    return Rendezvous(size, server=False, carrier=lambda calls: None, start_ps=0, patience_s=20)
+    return Rendezvous(size, server=False, carry=lambda calls, check: None, start_ps=0, patience_s=20)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from p4reduce.fabric.real.net.state import all_runs, remove_stale
 PRELUDE = "import sys, os, time, numpy as np\nfrom p4reduce.comm.remote import connect\ncomm = connect()\n"
 
 
-def sum_in_memory(calls):
+def sum_in_memory(calls, check):
     """Stands for the network: sums or copies, and lets a microsecond pass."""
     done = max(call.start_ps for call in calls) + 10**6
     if calls[0].operation == "all_reduce":
@@ -61,7 +61,7 @@ def folder(tmp_path, monkeypatch):
 class Run:
     def __init__(self, tmp_path, workers, server=False, carrier=sum_in_memory, **options):
         self.script = tmp_path / "script.py"
-        self.rendezvous = Rendezvous(workers, server=server, carrier=carrier, start_ps=0, patience_s=30)
+        self.rendezvous = Rendezvous(workers, server=server, carry=carrier, start_ps=0, patience_s=30)
         self.lines = []
         self.workers, self.server, self.options = workers, server, options
 
@@ -69,10 +69,9 @@ class Run:
         self.script.write_text(PRELUDE + textwrap.dedent(body))
         return launch(
             [str(self.script), *arguments],
-            self.rendezvous.backend,
+            self.rendezvous,
             workers=self.workers,
             server=self.server,
-            waiting=self.rendezvous.waiting,
             emit=lambda rank, stream, line: self.lines.append((rank, stream, line)),
             **self.options,
         )
@@ -231,7 +230,7 @@ def test_time_runs_out(tmp_path, folder):
 
 def test_time_runs_out_and_who_was_waited_for_is_named(tmp_path, folder):
     run = Run(tmp_path, 3, timeout_s=3.0)
-    run.rendezvous = Rendezvous(3, server=True, carrier=sum_in_memory, start_ps=0)  # nobody waits for the server
+    run.rendezvous = Rendezvous(3, server=True, carry=sum_in_memory, start_ps=0)  # nobody waits for the server
     with pytest.raises(
         ClusterError, match=r"still running: rank 0, 1, 2; all_reduce #0: rank 0, rank 2 wait for rank 1$"
     ):
@@ -260,7 +259,7 @@ def test_a_rank_that_ignores_sigterm_is_ended(tmp_path, folder, monkeypatch):
 
 
 def test_a_failing_network_reaches_the_ranks(tmp_path, folder):
-    def fail(calls):
+    def fail(calls, check):
         raise CollectiveError("slot 17 waits for worker 1 at leaf1")
 
     done = Run(tmp_path, 2, carrier=fail)("comm.all_reduce(np.ones(4, np.float32))")
@@ -269,19 +268,19 @@ def test_a_failing_network_reaches_the_ranks(tmp_path, folder):
 
 
 def test_what_cannot_be_started(tmp_path, folder):
-    seats = Rendezvous(1, server=False, carrier=sum_in_memory, start_ps=0).backend
+    group = Rendezvous(1, server=False, carry=sum_in_memory, start_ps=0)
     with pytest.raises(ClusterError, match=r"nowhere.py: there is no such file"):
-        launch(["nowhere.py"], seats, workers=1, server=False, emit=print)
+        launch(["nowhere.py"], group, workers=1, server=False, emit=print)
     with pytest.raises(ClusterError, match="cannot start '/nowhere'"):
-        launch(["/nowhere"], seats, workers=1, server=False, emit=print)
+        launch(["/nowhere"], group, workers=1, server=False, emit=print)
     with pytest.raises(ValueError, match="rank 1"):
-        launch(["true"], seats, workers=1, server=True, emit=print)
+        launch(["true"], group, workers=1, server=True, emit=print)
 
 
 def test_a_program_that_is_no_python(tmp_path, folder):
     lines = []
-    seats = Rendezvous(2, server=False, carrier=sum_in_memory, start_ps=0).backend
-    done = launch(["/bin/sh", "-c", "echo $P4REDUCE_RANK/$P4REDUCE_SIZE"], seats, workers=2, server=False,
+    group = Rendezvous(2, server=False, carry=sum_in_memory, start_ps=0)
+    done = launch(["/bin/sh", "-c", "echo $P4REDUCE_RANK/$P4REDUCE_SIZE"], group, workers=2, server=False,
                   emit=lambda *line: lines.append(line))  # fmt: skip
     assert done.exit_code == 0
     assert sorted(lines) == [(0, "stdout", "0/2"), (1, "stdout", "1/2")]
@@ -292,9 +291,9 @@ import sys, tempfile
 from p4reduce.comm.launch import launch
 from p4reduce.comm.rendezvous import Rendezvous
 tempfile.tempdir = sys.argv[1]
-seats = Rendezvous(2, server=False, carrier=None, start_ps=0).backend
+group = Rendezvous(2, server=False, carry=None, start_ps=0)
 try:
-    launch([sys.argv[2]], seats, workers=2, server=False, emit=lambda rank, stream, line: print(line, flush=True))
+    launch([sys.argv[2]], group, workers=2, server=False, emit=lambda rank, stream, line: print(line, flush=True))
 except KeyboardInterrupt:
     sys.exit(130)
 """
