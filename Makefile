@@ -44,13 +44,13 @@ p4: $(INSTALLED)  ## compile p4src/ again, without p4c; with it: P4C=/path/to/p4
 	@P4C='$(P4C)' $(BIN)/python -m p4reduce.cli.p4_build
 
 soak: $(WARM)  ## TREES=10000 random trees against the golden model
-	$(BIN)/python -m tests.golden.soak --trees $(TREES)
+	$(BIN)/python -m tests.support.golden.soak --trees $(TREES)
 
 soak-model: $(WARM)  ## MUTANTS=100000 mutated P4 programs on both executors, and ten runs of 250 hosts
-	$(BIN)/python -m tests.mutants --count $(MUTANTS) --large 10
+	$(BIN)/python -m tests.support.mutants --count $(MUTANTS) --large 10
 
 soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against models: HOSTILE='--frames N --requests N'
-	$(BIN)/python -m tests.hostile $(HOSTILE)
+	$(BIN)/python -m tests.support.hostile $(HOSTILE)
 
 bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as a table and CSV in out/bench
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
@@ -104,16 +104,16 @@ bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKER
 	  $(if $(WORKERS),--workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
 
 real-soak: $(WARM)  ## 100 runs and 20 kills leave nothing: SOAK='--target bmv2 --links veth'
-	$(BIN)/python -m tests.real.soak --runs 100 --kills 20 $(SOAK)
+	$(BIN)/python -m tests.support.real.soak --runs 100 --kills 20 $(SOAK)
 
 clients: $(INSTALLED)  ## environments of P4Runtime clients that the server is tested with (needs PyPI)
-	$(BIN)/python -m tests.clients.install
+	$(BIN)/python -m tests.support.clients.install
 
 bench-orchestrator: $(WARM)  ## 50 to 5,000 tasks that wait for each other: policy calls, rows, statements, CPU of each
-	@$(BIN)/python -m tests.orchestrated.cost
+	@$(BIN)/python -m tests.support.orchestrated.cost
 
 soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps
-	$(BIN)/python -m tests.orchestrated.soak --histories $(HISTORIES)
+	$(BIN)/python -m tests.support.orchestrated.soak --histories $(HISTORIES)
 
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images
@@ -126,10 +126,10 @@ conformance-p4: $(WARM)  ## the front end against p4c's corpus: P4C=/path/to/p4c
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4.py
 
 soak-p4: $(INSTALLED)  ## 100,000 mutated P4 sources: none ends in a traceback: SOAK='--sources 1000 --seed 2'
-	$(BIN)/python -m tests.frontend.soak $(SOAK)
+	$(BIN)/python -m tests.support.frontend.soak $(SOAK)
 
 fuzz-bmv2: $(WARM)  ## random cases against BMv2: SIMPLE_SWITCH_GRPC=/path/to/simple_switch_grpc SEED= CASES=
-	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --cases $(CASES)
+	$(BIN)/python -m tests.support.conformance.fuzz --seed $(SEED) --cases $(CASES)
 
 docs: $(INSTALLED)  ## the documentation site in out/docs, links checked, with API pages and search (needs PyPI)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs

@@ -1,7 +1,7 @@
 """The wire format: one definition, from which the NumPy and the Scapy side are both made.
 
 ``HEADERS`` says what stands in ``p4src/headers.p4``, header by header and field by field; the table in
-``docs/protocol.md`` is the same. ``tests/unit/test_wire_matches_p4.py`` holds them together.
+``docs/protocol.md`` is the same. ``tests/unit/workers/test_wire_matches_p4.py`` holds them together.
 
 Two NumPy types are derived from it:
 

@@ -38,7 +38,7 @@ def program_json(lanes: int, slots: int) -> dict[str, Any]:
 
     p4c fixes the size of a register array when it compiles, and the repository carries the program with 4,096 slots.
     ``p4c-bm2-ss -DSLOTS=n`` differs from it in ``size`` of the slots' register arrays and in source columns only, so
-    that number is replaced here (tests/unit/test_bench_slots.py compares the two where p4c is there).
+    that number is replaced here (tests/unit/bench/test_programs.py compares the two where p4c is there).
     """
     text = files("p4reduce").joinpath("p4src", "compiled", f"p4reduce-{lanes}.json").read_text()
     root: dict[str, Any] = json.loads(text)

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.real import leftovers, same
+from tests.support.real import leftovers, same
 
 from p4reduce.comm.errors import ClusterError
 from p4reduce.fabric.real.bmv2 import find_bmv2

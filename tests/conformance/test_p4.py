@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.conformance.stf.exceptions import FAILED_BY_BMV2
-from tests.conformance.stf.parser import parse_stf
-from tests.conformance.stf.play import Player
-from tests.conformance.stf.samples import Sample, find_samples
-from tests.conformance.targets.embedded import EmbeddedSwitch
+from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
+from tests.support.conformance.stf.parser import parse_stf
+from tests.support.conformance.stf.play import Player
+from tests.support.conformance.stf.samples import Sample, find_samples
+from tests.support.conformance.targets.embedded import EmbeddedSwitch
 
 from p4reduce.dataplane.model import load_program
 from p4reduce.frontend.compile import Compilation, compile_file

@@ -3,14 +3,13 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.support.paths import ROOT
 
 from p4reduce.fabric.real.bmv2 import find_bmv2
 from p4reduce.fabric.real.net import enter_command, why_not
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 540
 
 
@@ -28,7 +27,7 @@ pytestmark = [pytest.mark.bmv2, pytest.mark.skipif(missing() is not None, reason
 def test_the_same_frames_leave_bmv2_and_the_embedded_switch(lanes):
     options = json.dumps({"frames": 10_000, "lanes": lanes, "seed": 3 + lanes})
     done = subprocess.run(
-        enter_command([sys.executable, "-m", "tests.real_io.differential", options]),
+        enter_command([sys.executable, "-m", "tests.support.real_io.differential", options]),
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -5,14 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conformance.fuzz.shape import read_shape
-from tests.conformance.stf.exceptions import FAILED_BY_BMV2
-from tests.conformance.stf.outcome import Outcome, play_sample
-from tests.conformance.stf.parser import parse_stf
-from tests.conformance.stf.play import Player
-from tests.conformance.stf.samples import Sample, compile_sample, default_cache, find_samples
-from tests.conformance.targets.bmv2 import Bmv2
-from tests.conformance.targets.bmv2_process import find_binaries, running
+from tests.support.conformance.fuzz.shape import read_shape
+from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
+from tests.support.conformance.stf.outcome import Outcome, play_sample
+from tests.support.conformance.stf.parser import parse_stf
+from tests.support.conformance.stf.play import Player
+from tests.support.conformance.stf.samples import Sample, compile_sample, default_cache, find_samples
+from tests.support.conformance.targets.bmv2 import Bmv2
+from tests.support.conformance.targets.bmv2_process import find_binaries, running
 
 from p4reduce.dataplane.model import load_program
 

@@ -11,10 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.support.paths import ROOT
 
 import p4reduce
 
-ROOT = Path(__file__).parents[2]
 FRESH = "DISTRIBUTIONS" in os.environ
 NO_FRESH = "installs from PyPI and compiles everything, which takes minutes: make dist-test"
 

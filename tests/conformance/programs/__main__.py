@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-from tests.conformance.fuzz.suites import RECORDINGS, ROOT
 from tests.conformance.programs import manifest
+from tests.support.conformance.fuzz.suites import RECORDINGS, ROOT
 
 
 def main(p4c: str) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.fuzz.recording import sha256
+from tests.support.conformance.fuzz.recording import sha256
 
 SOURCES: Final = Path(__file__).parent
 COMPILED: Final = SOURCES.parents[1] / "data/bmv2"

@@ -1,0 +1,186 @@
+"""One task's fault is that task's: good tasks finish, restarts do not repeat it, the network stays."""
+
+import json
+import sqlite3
+
+import pytest
+from tests.support.orchestrated.bench import PROGRAM, PS_PER_US, check_end, open_store, orchestrating, two_spines
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator import Order, Phase, RefusedError, TaskState
+from p4reduce.control_plane.orchestrator.schema import INDICES, TABLES
+from p4reduce.control_plane.scheduling import Task, policy_named
+from p4reduce.orchestrated.world import World
+
+GOOD = Task("good", "h6", ("h4", "h2"), 2000, 2, 20 * PS_PER_US)
+SPEC = {"name": "bad", "server": "h1", "workers": ["h2"], "elements": 5}
+SMALL = 10**6
+"""bytes for models: some elements 10^4 fit, 10^6 do not"""
+
+
+def write_row(store, spec, name="bad"):
+    """A row that `submit` would not write."""
+    with store.transaction():
+        store._connection.execute(
+            "INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, 0, 'queued')", (name, spec)
+        )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("elements", 10**14, "is above"),
+        ("elements", 10**30, "is above"),
+        ("elements", 0, "is below 1"),
+        ("elements", float("nan"), "is no whole number"),
+        ("elements", 1.5, "is no whole number"),
+        ("elements", True, "is no whole number"),
+        ("elements", "5", "is no whole number"),
+        ("rounds", 2**40, "is above"),
+        ("rounds", -1, "is below 1"),
+        ("training_ps", float("inf"), "is no whole number"),
+        ("training_ps", 10**30, "is above"),
+        ("demand_bps", -1, "is below 0"),
+        ("demand_bps", 10**30, "is above"),
+        ("arrival_ps", 2**63, "is above"),
+        ("deadline_ps", float("nan"), "is no whole number"),
+        ("deadline_ps", 2**63, "is above"),
+        ("priority", 8, "is above 7"),
+        ("priority", 1.0, "is no whole number"),
+        ("name", "", "a name is needed"),
+        ("name", "a\nb", "printable"),
+        ("name", "\ud800", "printable"),
+        ("name", "x" * 10**6, "printable"),
+        ("name", 7, "printable"),
+        ("server", None, "is no name of a host"),
+        ("workers", (), "at least one"),
+        ("workers", ("h2", "h2"), "each named once"),
+        ("workers", ("h1",), "each named once"),
+        ("workers", (["h2"],), "is no name of a host"),
+    ],
+)
+def test_what_no_task_can_be_is_refused_briefly(field, value, complaint):
+    with pytest.raises(PlanError, match=complaint) as refused:
+        Task(**{**SPEC, "workers": ("h2",), field: value})
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Task("bad", "nobody", ("h1", "h3"), 5),
+        Task("bad", "h1", ("h3", "nobody"), 5),
+        Task("bad", "leaf1", ("h3",), 5),
+        Task("bad", "h1", ("leaf1", "h3"), 5),
+        Task("bad", "h1", tuple(f"x{number}" for number in range(10_000)), 5),
+        Task("bad", "h1", ("h3",), 1 << 40),
+        Task("bad", "h1", ("h3",), 5, demand_bps=10**15),
+    ],
+    ids=["server", "worker", "switch as server", "switch as worker", "10,000 workers", "elements", "demand"],
+)
+def test_a_task_that_cannot_run_leaves_the_others_alone(tmp_path, bad):
+    with World(two_spines(), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
+        store.submit([bad, GOOD])
+        for _ in range(2):
+            with orchestrating(world, store) as orchestrator:
+                orchestrator.run()
+        row = store.task("bad")
+        assert row.state in (TaskState.REJECTED, TaskState.FAILED)
+        assert row.reason
+        assert store.task("good").state is TaskState.FINISHED
+        assert len([one for one in store.history.changes("bad") if one["after"] == row.state]) == 1
+        check_end(world, store)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "not json",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        json.dumps({**SPEC, "elements": 10**14}),
+        json.dumps({**SPEC, "elements": float("nan")}),
+        json.dumps({**SPEC, "workers": ["h1"]}),
+        json.dumps({**SPEC, "workers": 5}),
+        json.dumps({**SPEC, "speed": 5}),
+        json.dumps({**SPEC, "name": "good"}),
+    ],
+    ids=range(10),
+)
+def test_a_row_that_cannot_be_read_is_rejected(tmp_path, spec):
+    with World(two_spines(), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
+        write_row(store, spec)
+        store.submit([GOOD])
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run()
+        assert store.task("bad").state is TaskState.REJECTED
+        assert store.task("bad").reason.startswith("its specification")
+        assert len(store.task("bad").reason) < 400
+        assert store.task("good").state is TaskState.FINISHED
+        check_end(world, store)
+
+
+def test_a_policy_that_breaks_on_a_task_breaks_on_that_task(tmp_path):
+    steiner = policy_named("steiner")
+
+    def broken(task, state, *, lanes=256):
+        if task.name == "bad":
+            raise ZeroDivisionError("a bug")
+        return steiner(task, state, lanes=lanes)
+
+    with World(two_spines(), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
+        store.submit([Task("bad", "h1", ("h3",), 5), GOOD])
+        with orchestrating(world, store, policy=broken) as orchestrator:
+            orchestrator.run()
+        assert store.task("bad").reason == "its trees could not be planned: ZeroDivisionError: a bug"
+        assert store.task("good").state is TaskState.FINISHED
+        check_end(world, store)
+
+
+def test_hosts_take_no_more_models_than_there_is_memory_for(tmp_path):
+    with World(two_spines(), PROGRAM, most_bytes=SMALL) as world, open_store(tmp_path / "t.sqlite") as store:
+        store.submit([Task("large", "server1", ("h1", "h3"), 10**6), GOOD, Task("again", "h1", ("h3",), 10**4)])
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run()
+        states = {row.name: str(row.state) for row in store.tasks()}
+        assert states == {"large": "failed", "good": "finished", "again": "finished"}
+        assert "its hosts cannot run it: task large: ClusterError: 26 MB for its models" in store.task("large").reason
+        check_end(world, store)
+
+
+def test_another_task_of_the_same_name_is_refused_by_the_hosts(tmp_path):
+    with World(two_spines(), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
+        store.submit([GOOD])
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run(30 * PS_PER_US)
+            (row,) = store.plans((Phase.ACTIVE,))
+            plan = orchestrator.installer.plan_of(row)
+            order = Order(GOOD, {"both": plan}, dict.fromkeys(GOOD.workers, 0))
+            world.start(order)  # the same again: nothing
+            from dataclasses import replace
+
+            with pytest.raises(RefusedError, match="another task of that name"):
+                world.start(replace(order, plans={"both": replace(plan, epoch=9)}))
+            orchestrator.run()
+        assert store.task("good").state is TaskState.FINISHED
+
+
+def test_a_database_of_the_first_version_goes_on(tmp_path):
+    path = tmp_path / "old.sqlite"
+    connection = sqlite3.connect(path)
+    tables = TABLES.replace("    deadline_ps INTEGER,\n    waits TEXT,\n    chosen TEXT\n", "").replace(
+        "digest TEXT,", "digest TEXT"
+    )
+    connection.executescript(tables + "PRAGMA application_id = 1345606212; PRAGMA user_version = 1;")
+    for name, spec in (("a", {**SPEC, "name": "a", "deadline_ps": 10**9}), ("bad", "no json")):
+        text = spec if isinstance(spec, str) else json.dumps(spec)
+        connection.execute("INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, 0, 'queued')", (name, text))
+    connection.commit()
+    connection.close()
+    with open_store(path) as store:
+        assert store.task("a").task.deadline_ps == 10**9
+        assert store.next_event_ps(0) == 10**9
+        assert store.task("bad").fault
+        indices = {row[0] for row in store._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
+        assert all(line.split()[2] in indices for line in INDICES.splitlines() if line.startswith("CREATE"))

@@ -1,0 +1,121 @@
+"""Worker processes on sockets, the compiled P4 program between them: the same bytes as in virtual time."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.real_workers.group import Group
+
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.spec import WorkerSpec
+from p4reduce.runs.real.worker import main
+from p4reduce.runs.runner import run_experiment
+from p4reduce.workers.settings import Congestion
+from p4reduce.workers.udp.libc import SUPPORTED
+
+pytestmark = pytest.mark.skipif(not SUPPORTED, reason="real time needs Linux on a 64-bit machine")
+
+WORKERS = 2
+
+
+def experiment(plan: str, **given: object) -> Experiment:
+    return Experiment.model_validate(
+        {
+            "topology": "leaf-spine-8",
+            "plan": plan,
+            "workers": WORKERS,
+            "lanes": 64,
+            "elements": 20_000,
+            "repeat": 2,
+            "window": 32,
+            "seed": 11,
+            **given,
+        }
+    )
+
+
+def digest_of(shas: list[str]) -> str:
+    """As virtual time makes it: of the digests of all results."""
+    digest = hashlib.sha256()
+    for sha in shas:
+        digest.update(bytes.fromhex(sha))
+    return digest.hexdigest()
+
+
+def digest_in_virtual_time(given: Experiment) -> str:
+    return run_experiment(given).network.result_sha256
+
+
+@pytest.mark.parametrize(("plan", "loss"), [("steiner", 0.01), ("ring", 0.01)])
+def test_all_reduce_under_loss_gives_the_bytes_of_virtual_time(plan: str, loss: float) -> None:
+    given = experiment(plan)
+    with Group(given, loss=loss, congestion=Congestion(adaptive=True)) as group:
+        shas = []
+        for turn in range(given.repeat):
+            answers = group.ask({"do": "all_reduce", "elements": given.elements, "turn": turn})
+            found = {answer["carried"]["sha256"] for answer in answers}
+            assert len(found) == 1
+            shas += found
+            group.job.note("all_reduce", given.elements)
+        statuses = group.ask({"do": "finish"})
+        hosts = list(group.participants)
+    assert digest_of(shas) == digest_in_virtual_time(given)
+    predicted = group.job.predicted()
+    endpoints = [next(iter(status["endpoints"].values())) for status in statuses]
+    for host, endpoint in zip(hosts, endpoints, strict=True):
+        assert endpoint["frames_sent"] - endpoint["resends"] == predicted[host, 1].frames
+        assert endpoint["bytes_sent"] - endpoint["resend_bytes"] == predicted[host, 1].bytes
+        assert endpoint["window"]["adaptive"]
+    assert sum(endpoint["resends"] for endpoint in endpoints) > 0
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Group]:
+    with Group(experiment("steiner", lanes=256), server=True) as group:
+        yield group
+
+
+def test_a_barrier(served: Group) -> None:
+    assert all(answer["carried"]["elements"] == 1 for answer in served.ask({"do": "barrier"}))
+
+
+def test_what_a_worker_cannot_do_is_answered_and_it_goes_on(served: Group) -> None:
+    assert "elements" in served.ask({"do": "push"})[0]["error"]
+    assert "do: 'fly', must be one of" in served.ask({"do": "fly"})[0]["error"]
+    assert "no job for it" in served.ask({"do": "broadcast", "elements": 5})[0]["error"]
+    assert "carried" in served.ask({"do": "push", "elements": 5})[0]
+
+
+def test_a_result_can_be_kept(served: Group, tmp_path: Path) -> None:
+    path = tmp_path / "weights.npy"
+    answer = served.ask({"do": "pull", "elements": 1000, "save": str(path)})[0]
+    array = np.load(path)
+    assert (array.shape, array.dtype) == ((1000,), np.float32)
+    assert hashlib.sha256(array.data).hexdigest() == answer["carried"]["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"socket": {"local": ["192.0.2.1", 9400]}}, "192.0.2.1:9400"),
+        ({"size": 0}, "size"),
+        ({"endpoints": [{"job": 1, "serves": False, "ring": False, "make": "close", "arguments": {}}]}, "make"),
+    ],
+)
+def test_a_description_that_cannot_be_used_is_refused(
+    served: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, object], named: str
+) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({**json.loads(served.specs[0].model_dump_json()), **changed}))
+    assert main([str(path)]) == 1
+    shown = capsys.readouterr()
+    assert named in json.loads(shown.out)["error"]
+    assert shown.err == ""
+
+
+def test_a_description_survives_json(served: Group) -> None:
+    for spec in served.specs:
+        assert WorkerSpec.model_validate_json(spec.model_dump_json()) == spec

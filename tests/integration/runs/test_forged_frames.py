@@ -1,0 +1,200 @@
+"""Hosts that lie about who they are, in virtual time: sums stay what they are, every lie is counted where it enters."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+from tests.support.golden.frames import Kind, Packet, encode
+
+from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.fabric import Endpoints as FabricEndpoints
+from p4reduce.fabric import VirtualNetwork
+from p4reduce.fabric.endpoint_calls import worker_endpoints
+from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.runs.runner import tensor
+from p4reduce.topologies import Topology, load
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.operation import Operation
+from p4reduce.workers.records import Collective, State
+
+LANES = 64
+ELEMENTS = 5000
+IDLE = "h5"
+"""a host that has no part in the job"""
+
+Sent = tuple[int, str, Packet]
+"""(time in ps, host, frame)"""
+
+
+@dataclass
+class Found:
+    """What came of an all-reduce: everybody's bytes, when it was over, what ends and switches refused."""
+
+    sums: set[bytes]
+    duration_ps: int
+    ends: Counter[str] = field(default_factory=Counter)
+    switches: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+class Network:
+    """A job of all workers but one, whose hosts also send whatever they are told."""
+
+    def __init__(self, topology: Topology, plan: str, server: str | None) -> None:
+        self.topology = topology
+        self.switches = EmbeddedSwitches(topology, bundled(LANES))
+        self.network = VirtualNetwork(topology, self.switches.devices(), seed=3)
+        workers = tuple(host.name for host in topology.workers if host.name != IDLE)
+        numbers = None if plan in ("ring", "ps") else BlockFloat()
+        request = PlanRequest(plan=plan, lanes=LANES, workers=workers, server=server, window=16)
+        self.job = Job(self.switches.controller.start_job(request), numbers)
+        self.plan: Plan = self.job.plan
+
+    def all_reduce(self, lies: list[Sent]) -> Found:
+        """One all-reduce (with a server in a tree: a training step), and ``lies`` while it goes on."""
+        endpoints, hosts = Endpoints(), []
+        add_endpoints(self.job, self.topology, endpoints, lambda host, _: hosts.append(host), queue_frames=1024)
+        self.network.replace_endpoints(FabricEndpoints(endpoints.records, tuple(hosts), worker_endpoints()))
+        arrays = [tensor(1, rank, 0, ELEMENTS) for rank, _ in enumerate(self.plan.workers)]
+        served = self.plan.in_network and self.plan.server is not None
+        collective = Collective.PUSH_PULL if served else Collective.ALL_REDUCE
+        for worker, array in zip(self.plan.workers, arrays, strict=True):
+            endpoints.post(self.job.members[worker], Operation(collective, array, array))
+            self.network.start(self.job.members[worker])
+        if self.job.server is not None:
+            arrays.append(tensor(1, len(arrays), 0, ELEMENTS))
+            endpoints.post(self.job.server, Operation(collective, None, arrays[-1], learning_rate=0.5 * served))
+            self.network.start(self.job.server)
+        for at_ps, host, frame in lies:
+            self.network.send(host, encode(frame), at_ps)
+        self.network.run(watch=self.job.endpoints)
+        duration = self.network.now
+        self.network.run()
+        found = Found({array.tobytes() for array in arrays}, duration)
+        for index in self.job.endpoints:
+            status = endpoints.status(index)
+            assert status.state is State.DONE
+            found.ends.update({reason: count for reason, count in status.refused.items() if count})
+        for name, counters in self.switches.controller.read_counters().items():
+            found.switches[name] = {reason: traffic.frames for reason, traffic in counters.refused.items()}
+        return found
+
+
+@contextmanager
+def network(topology: str, plan: str, server: str | None) -> Iterator[Network]:
+    built = Network(load(topology), plan, server)
+    try:
+        yield built
+    finally:
+        built.switches.close()
+
+
+def peers(plan: Plan) -> dict[str, set[str]]:
+    """Who may say something to whom."""
+    found: dict[str, set[str]] = {}
+    for child, parent in plan.edges:
+        found.setdefault(child, set()).add(parent)
+        found.setdefault(parent, set()).add(child)
+    return found
+
+
+def packet(plan: Plan, liar: str, source: str, target: str, kind: int, seq: int) -> Packet:
+    """From a host, in somebody's name, about a chunk of a job."""
+    topology = plan.topology
+    gateway = topology.node(topology.neighbours(liar)[0])
+    lanes = tuple(range(1, LANES + 1)) if kind != Kind.PULL else None
+    return Packet(
+        gateway.mac, topology.node(liar).mac, topology.node(source).ip, topology.node(target).ip, 9400, 9400,
+        kind, plan.job, plan.epoch, seq, lanes, count=len(plan.workers), exponent=200,
+    )  # fmt: skip
+
+
+def at_some_time(plan: Plan, duration_ps: int, rng: random.Random) -> tuple[int, int]:
+    """A time, and a chunk that is on its way about then."""
+    at = rng.random()
+    chunks = -(-ELEMENTS // LANES) + plan.window
+    return round(at * duration_ps), max(0, round(at * chunks) + rng.randint(-2, plan.window))
+
+
+def forgeries(plan: Plan, duration_ps: int, rng: random.Random) -> list[Sent]:
+    """Every host, in the name of each peer of everybody else, with every type; with and without lanes."""
+    made = []
+    for liar in plan.topology.hosts:
+        for target, known in peers(plan).items():
+            for source in sorted(known - {liar.name}):
+                for kind in (Kind.RESULT, Kind.RESULT, Kind.PUSH, Kind.PULL):
+                    if target == liar.name:
+                        continue
+                    at_ps, seq = at_some_time(plan, duration_ps, rng)
+                    forged = packet(plan, liar.name, source, target, kind, seq)
+                    if rng.random() < 0.3:
+                        forged = replace(forged, lanes=None)
+                    made.append((at_ps, liar.name, forged))
+    return made
+
+
+def entered(topology: Topology, host: str, frame: Packet) -> tuple[str, bool]:
+    """The switch where a host's frame enters, and whether it is for that switch's own slots."""
+    switch = topology.node(topology.neighbours(host)[0])
+    return switch.name, switch.capable and switch.ip == frame.ip_dst
+
+
+PLANS = [
+    ("leaf-spine-8", "steiner", None),
+    ("leaf-spine-8", "spt", "server1"),
+    ("leaf-spine-8-partial", "mst", None),
+    ("leaf-spine-8-partial", "steiner", "server1"),
+    ("leaf-spine-8", "ring", None),
+    ("leaf-spine-8", "ps", "server1"),
+]
+
+
+@pytest.mark.parametrize(("topology", "plan", "server"), PLANS)
+def test_nobody_speaks_in_anothers_name(topology, plan, server):
+    with network(topology, plan, server) as quiet:
+        expected = quiet.all_reduce([])
+    assert len(expected.sums) == 1
+    with network(topology, plan, server) as attacked:
+        lies = forgeries(attacked.plan, expected.duration_ps, random.Random(1))
+        found = attacked.all_reduce(lies)
+        counted: dict[str, Counter[str]] = {switch.name: Counter() for switch in attacked.topology.switches}
+        for _, host, frame in lies:
+            switch, local = entered(attacked.topology, host, frame)
+            counted[switch]["unknown peer" if local else "forged source"] += 1
+    assert found.sums == expected.sums
+    assert found.ends == expected.ends
+    assert found.switches == {name: dict(counts) for name, counts in counted.items()}
+    assert sum(counts["forged source"] for counts in counted.values()) > 200
+
+
+@pytest.mark.parametrize(("topology", "plan", "server"), PLANS[:4])
+def test_nobody_believes_a_host_that_gives_out_results(topology, plan, server):
+    """Sources are right here, so frames arrive, and whoever gets one knows that it is not from the parent."""
+    with network(topology, plan, server) as quiet:
+        expected = quiet.all_reduce([])
+    rng = random.Random(2)
+    with network(topology, plan, server) as attacked:
+        lies, to_ends, to_switches = [], Counter[str](), 0
+        for liar in (host.name for host in attacked.topology.hosts):
+            for target in peers(attacked.plan):
+                if target == liar or attacked.plan.parents.get(target) == liar:
+                    continue
+                at_ps, seq = at_some_time(attacked.plan, expected.duration_ps, rng)
+                lies.append((at_ps, liar, packet(attacked.plan, liar, liar, target, Kind.RESULT, seq)))
+                if attacked.topology.node(target).is_host:
+                    to_ends["type" if target == attacked.plan.server else "peer"] += 1
+                else:
+                    to_switches += 1
+        found = attacked.all_reduce(lies)
+    assert found.sums == expected.sums
+    assert found.ends == to_ends
+    refused = Counter[str]()
+    for counts in found.switches.values():
+        refused.update(counts)
+    assert set(refused) <= {"unknown peer", "wrong type"}
+    assert refused.total() == to_switches > 0

@@ -1,0 +1,79 @@
+"""The P4 program does what the golden model does: every packet, slot and counter, on random trees."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from tests.support.golden.choices import SeededChoices
+from tests.support.golden.p4 import P4Backend
+from tests.support.golden.run import run
+from tests.support.golden.scenario import draw_scenario
+from tests.support.golden.strategies import MANY, scenarios, trees
+from tests.support.golden.switch import GoldenSwitch
+
+COMPILED = P4Backend(64, "compiled")
+WIDE = P4Backend(256, "compiled")
+INTERPRETED = P4Backend(64, "interpreted")
+
+
+@trees(MANY)
+@given(scenarios(COMPILED))
+def test_machine_code_does_what_the_golden_model_does(scenario):
+    run(scenario, COMPILED)
+
+
+@trees(20)
+@given(scenarios(WIDE, size=8))
+def test_machine_code_of_the_wide_build_does_what_the_golden_model_does(scenario):
+    run(scenario, WIDE)
+
+
+@trees(10)
+@given(scenarios(INTERPRETED, size=6))
+def test_the_interpreter_does_what_the_golden_model_does(scenario):
+    run(scenario, INTERPRETED)
+
+
+class KeepsTheSource(GoldenSwitch):
+    """Another UDP source port in what leaves: no worker would notice."""
+
+    def _send(self, job, packet, to):
+        port, sent = super()._send(job, packet, to)
+        return port, replace(sent, udp_src=9401)
+
+
+class CountsOneTooMany(GoldenSwitch):
+    """Another cell of a slot, in no packet before the slot is complete."""
+
+    def _completed(self, job, slot):
+        return super()._completed(job, replace(slot, count=slot.count + (slot.children != job.full)))
+
+
+class MiscountsResends(GoldenSwitch):
+    """Another counter."""
+
+    def _send(self, job, packet, to):
+        self.link_sent[to.port, packet.resend] += packet.resend
+        return super()._send(job, packet, to)
+
+
+class AddsOneInTheLastLane(GoldenSwitch):
+    """Another sum."""
+
+    def _completed(self, job, slot):
+        lanes = slot.lanes if slot.lanes is None else (*slot.lanes[:-1], slot.lanes[-1] ^ 1)
+        return super()._completed(job, replace(slot, lanes=lanes))
+
+
+@pytest.mark.parametrize(
+    "model", [KeepsTheSource, CountsOneTooMany, MiscountsResends, AddsOneInTheLastLane], ids=lambda m: m.__name__
+)
+def test_the_comparison_finds_a_difference(model):
+    backend = P4Backend(64, "compiled", model)
+
+    def all_trees() -> None:
+        for seed in range(20):
+            run(draw_scenario(SeededChoices(seed), backend.lanes, backend.slots), backend)
+
+    with pytest.raises(AssertionError, match=r"differs from the golden model|golden:"):
+        all_trees()

@@ -1,9 +1,0 @@
-"""Hundreds of histories of the orchestrator: what fails or ends it, between any two steps, leaves a clear state."""
-
-from hypothesis import HealthCheck, settings
-from tests.orchestrated.histories import Histories
-
-TestHistories = Histories.TestCase
-TestHistories.settings = settings(
-    max_examples=100, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
-)

@@ -1,0 +1,134 @@
+"""Runs cases on BMv2 and on the embedded switch."""
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.support.conformance.fuzz.operations import Operation, Send
+from tests.support.conformance.fuzz.outcome import Outcome, differences, merge, play
+from tests.support.conformance.fuzz.suites import Suite
+from tests.support.conformance.targets.bmv2 import Bmv2
+from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, running
+from tests.support.conformance.targets.embedded import EmbeddedSwitch
+
+from p4reduce.dataplane.device import ExecutorName
+from p4reduce.dataplane.model import Program, UnsupportedConstruct, load_program
+
+EXECUTORS: Final[tuple[ExecutorName, ...]] = ("interpreted", "compiled")
+REPEATS: Final = 10
+"""BMv2's four egress threads may race for an order; runs of a case by which that is told."""
+
+
+class Bmv2Runner:
+    """BMv2 with one program; starts it again where it cannot be reset."""
+
+    def __init__(self, suite: Suite, binaries: Bmv2Binaries) -> None:
+        self._suite = suite
+        self._binaries = binaries
+        self._shape = suite.shape()
+        self._stack = contextlib.ExitStack()
+        self._bmv2: Bmv2 | None = None
+
+    def __enter__(self) -> "Bmv2Runner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, operations: Sequence[Operation]) -> Outcome:
+        """What BMv2 makes of a case, from the state after its start."""
+        outcome = play(operations, self._shape, self._fresh())
+        sends = [one for one in operations if isinstance(one, Send)]
+        outcome.unordered = [place for place, send in enumerate(sends) if self._suite.races(send.frame)]
+        return outcome
+
+    def _fresh(self) -> Bmv2:
+        if self._bmv2 is not None and self._bmv2.can_reset:
+            self._bmv2.reset()
+        else:
+            self._stack.close()
+            process = self._stack.enter_context(running(self._binaries, self._suite.path))
+            self._bmv2 = Bmv2(self._shape, process)
+        return self._bmv2
+
+
+@dataclass
+class Tally:
+    """What a suite's run came to.
+
+    Attributes:
+        left: frames that left.
+        raced: cases in which BMv2's order differed from run to run.
+        unsupported: why the embedded switch does not run the program.
+    """
+
+    cases: int = 0
+    packets: int = 0
+    operations: int = 0
+    left: int = 0
+    raced: int = 0
+    unsupported: str | None = None
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, operations: Sequence[Operation], outcome: Outcome) -> None:
+        """Counts a case."""
+        self.cases += 1
+        self.packets += sum(isinstance(one, Send) for one in operations)
+        self.operations += len(operations)
+        self.left += sum(len(frames) - 1 for sent in outcome.sent for frames in sent)
+
+
+def make_cases(suite: Suite, seed: int, cases: int, packets: int) -> Iterator[list[Operation]]:
+    """Random cases; the same for the same arguments."""
+    shape = suite.shape()
+    for number in range(cases):
+        yield suite.make(shape, random.Random(f"{suite.name}/{seed}/{number}"), packets)
+
+
+def load(suite: Suite) -> Program | str:
+    """The program, or why the embedded switch does not take it."""
+    try:
+        return load_program(suite.path)
+    except UnsupportedConstruct as error:
+        return str(error)
+
+
+def play_embedded(suite: Suite, program: Program, executor: ExecutorName, operations: Sequence[Operation]) -> Outcome:
+    """What an executor makes of a case."""
+    return play(operations, suite.shape(), EmbeddedSwitch(program, executor))
+
+
+def fuzz(
+    suite: Suite,
+    binaries: Bmv2Binaries,
+    seed: int,
+    cases: int,
+    packets: int,
+    executors: Sequence[ExecutorName] = EXECUTORS,
+) -> Tally:
+    """Compares executors with BMv2."""
+    tally = Tally()
+    program = load(suite)
+    if isinstance(program, str):
+        tally.unsupported = program
+        return tally
+    with Bmv2Runner(suite, binaries) as bmv2:
+        for operations in make_cases(suite, seed, cases, packets):
+            ours = [play_embedded(suite, program, executor, operations) for executor in executors]
+            outcome = bmv2.run(operations)
+            if any(differences(operations, outcome, own) for own in ours):
+                again = stable(bmv2, operations)
+                tally.raced += again is None or bool(again.unordered)
+                outcome = again or outcome
+            for executor, own in zip(executors, ours, strict=True):
+                found = differences(operations, outcome, own)
+                tally.failures += [f"case {tally.cases} of seed {seed} [{executor}] {line}" for line in found[:5]]
+            tally.add(operations, outcome)
+    return tally
+
+
+def stable(bmv2: Bmv2Runner, operations: Sequence[Operation]) -> Outcome | None:
+    """BMv2's outcome of a case, with what its threads race for marked; None if more than order differs."""
+    return merge([bmv2.run(operations) for _ in range(REPEATS)])

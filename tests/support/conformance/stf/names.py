@@ -1,0 +1,65 @@
+"""Finds the tables, actions, keys and counters that a test means by the names it uses.
+
+p4c's tests shorten names as its runner for BMv2 allows: the end of a name will do where only one has it, ``$0`` stands
+for ``[0]``, a header's name for its validity.
+"""
+
+import re
+from collections.abc import Iterable
+
+from tests.support.conformance.stf.statements import StfError
+
+from p4reduce.dataplane.model.actions import Action
+from p4reduce.dataplane.model.control import MatchKey, MatchTable
+from p4reduce.dataplane.model.program import Program
+
+
+def find(what: str, name: str, names: Iterable[str]) -> str:
+    """The name itself if it exists, else the only one that ends like it. Raises StfError."""
+    known = list(names)
+    if name in known:
+        return name
+    found = [candidate for candidate in known if candidate.endswith(name)]
+    if len(found) != 1:
+        raise StfError(
+            f"{what} {name!r} is {'ambiguous' if found else 'unknown'}; there are {', '.join(known) or 'none'}"
+        )
+    return found[0]
+
+
+def find_table(program: Program, name: str) -> MatchTable:
+    """A table of ingress or egress."""
+    tables = program.tables
+    return tables[find("table", name, tables)]
+
+
+def find_action(program: Program, table: MatchTable, name: str) -> Action:
+    """An action of a table."""
+    actions = {program.actions[ident].name: program.actions[ident] for ident in table.actions}
+    return actions[find(f"table {table.name}: action", name, actions)]
+
+
+def find_key(table: MatchTable, name: str) -> int:
+    """The number of a key of a table."""
+    wanted = re.sub(r"\$(\d+)", r"[\1]", name)
+    for matches in (_is, _is_validity, _is_end, _is_only_validity):
+        found = [number for number, key in enumerate(table.keys) if matches(key, wanted)]
+        if found:
+            return found[0]
+    raise StfError(f"table {table.name} has no key {name!r}; it has {', '.join(key.name for key in table.keys)}")
+
+
+def _is(key: MatchKey, wanted: str) -> bool:
+    return key.name in (wanted, f"{wanted}$")
+
+
+def _is_validity(key: MatchKey, wanted: str) -> bool:
+    return key.name in (f"{wanted}.$valid$", re.sub(r"\bvalid$", "$valid$", wanted))
+
+
+def _is_end(key: MatchKey, wanted: str) -> bool:
+    return key.name.endswith((f".{wanted}", f".{wanted}$"))
+
+
+def _is_only_validity(key: MatchKey, wanted: str) -> bool:
+    return wanted == "valid" and key.name.endswith("$valid$")

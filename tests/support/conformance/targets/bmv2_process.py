@@ -1,0 +1,147 @@
+"""A simple_switch_grpc without interfaces and without root: frames come and go over gRPC."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import grpc
+from tests.support.conformance.targets.command_line import CommandFailed, CommandLine
+
+from p4reduce.fabric.real.net import here_command
+from p4reduce.fabric.real.net.children import last_lines, start, stop
+
+DEVICE_ID: Final = 1
+START_DEADLINE_S: Final = 60.0
+ATTEMPTS: Final = 5
+"""Somebody else may take a port between our finding it free and BMv2's using it."""
+
+
+@dataclass(frozen=True)
+class Bmv2Binaries:
+    """Paths of the two programs; the second one where frames and Thrift are needed, too."""
+
+    switch: str
+    command_line: str | None = None
+
+
+def find_switch() -> str | None:
+    """$SIMPLE_SWITCH_GRPC or the one on PATH; None if it is missing."""
+    switch = os.environ.get("SIMPLE_SWITCH_GRPC") or shutil.which("simple_switch_grpc")
+    return switch if switch is not None and Path(switch).is_file() else None
+
+
+def find_binaries() -> Bmv2Binaries | None:
+    """The switch, and simple_switch_CLI beside it or on PATH; None if one is missing."""
+    switch = find_switch()
+    if switch is None:
+        return None
+    beside = Path(switch).with_name("simple_switch_CLI")
+    command_line = str(beside) if beside.is_file() else shutil.which("simple_switch_CLI")
+    return Bmv2Binaries(switch, command_line) if command_line is not None else None
+
+
+def version_of(switch: str) -> str:
+    """What BMv2 says of itself."""
+    done = subprocess.run([switch, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    return (done.stdout + done.stderr).strip().splitlines()[-1]
+
+
+@dataclass
+class Bmv2Process:
+    """A running BMv2 and our two ways to it."""
+
+    process: subprocess.Popen[bytes]
+    channel: grpc.Channel
+    thrift: CommandLine | None
+    p4runtime: str
+    """address of its P4Runtime server"""
+
+    @property
+    def command_line(self) -> CommandLine:
+        """The way over Thrift. Raises RuntimeError where it was not asked for."""
+        if self.thrift is None:
+            raise RuntimeError("BMv2 runs without simple_switch_CLI")
+        return self.thrift
+
+
+@contextlib.contextmanager
+def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]:
+    """BMv2 with a program; eight priority queues, so that no priority drops frames.
+
+    Raises:
+        RuntimeError: it does not start; with the end of its log.
+    """
+    with tempfile.TemporaryFile() as output:  # without a name, so that nothing is left whatever happens to us
+        log = Path(f"/proc/self/fd/{output.fileno()}")
+        for attempt in range(ATTEMPTS):
+            try:
+                started = _start(binaries, program_json, output, log)
+                break
+            except RuntimeError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        try:
+            yield started
+        finally:
+            if started.thrift is not None:
+                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                    started.thrift.close()
+            started.channel.close()
+            stop([started.process])
+
+
+def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: Path) -> Bmv2Process:
+    thrift, runtime, frames = _free_ports(3)
+    command = [binaries.switch, "--device-id", str(DEVICE_ID), "--thrift-port", str(thrift)]
+    command += ["--log-console", "-L", "error", str(program_json), "--", "--grpc-server-addr", f"127.0.0.1:{runtime}"]
+    command += ["--dp-grpc-server-addr", f"127.0.0.1:{frames}", "--priority-queues", "8"]
+    process = start(here_command(command), stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
+    try:
+        _wait_ready(process, channel, log)
+        line = None if binaries.command_line is None else _connect(binaries.command_line, thrift, process, log)
+        return Bmv2Process(process, channel, line, f"127.0.0.1:{runtime}")
+    except BaseException:
+        channel.close()
+        stop([process])
+        raise
+
+
+def _wait_ready(process: subprocess.Popen[bytes], channel: grpc.Channel, log: Path) -> None:
+    ready = grpc.channel_ready_future(channel)
+    deadline = time.monotonic() + START_DEADLINE_S
+    while True:
+        try:
+            ready.result(timeout=0.2)
+            return
+        except grpc.FutureTimeoutError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                ready.cancel()
+                raise RuntimeError(f"BMv2 did not start:\n{last_lines(log)}") from None
+
+
+def _connect(command_line: str, thrift: int, process: subprocess.Popen[bytes], log: Path) -> CommandLine:
+    """The Thrift server comes up after the gRPC server: try again until it answers."""
+    deadline = time.monotonic() + START_DEADLINE_S
+    while True:
+        try:
+            return CommandLine(command_line, thrift)
+        except CommandFailed as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"BMv2 does not answer on Thrift: {error}\n{last_lines(log)}") from None
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]

@@ -1,0 +1,37 @@
+"""Programs of the repository, and how each is compiled."""
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from tests.support.paths import ROOT
+
+from p4reduce.dataplane.model import Program, load_program
+from p4reduce.frontend.compile import Compilation, compile_file
+
+SUITES: Final = {
+    **{p.stem: p for p in sorted((ROOT / "tests/conformance/programs").glob("*.p4"))},
+    "constructs": ROOT / "tests/data/constructs.p4",
+    "p4reduce-64": ROOT / "p4src/p4reduce.p4",
+}
+"""The programs that are fuzzed against BMv2, by the name of the suite."""
+P4INFO: Final = {
+    **{p: p.with_suffix(".p4info.txt") for p in sorted((ROOT / "tests/data").glob("*.p4"))},
+    **{
+        p: ROOT / f"tests/data/bmv2/{p.stem}.p4info.txt"
+        for p in sorted((ROOT / "tests/conformance/programs").glob("*.p4"))
+    },
+}
+"""Sources, and the P4Info that p4c made of each."""
+
+
+@cache
+def compiled(path: Path) -> Compilation:
+    """A program of the repository, compiled by the front end."""
+    return compile_file(path).require()
+
+
+@cache
+def loaded(name: str) -> Program:
+    """A suite's program, compiled by the front end."""
+    return load_program(compiled(SUITES[name]).json or {})

@@ -1,0 +1,65 @@
+"""``python -m tests.support.frontend.soak --sources 100000``: mutated sources; none may end in a traceback."""
+
+import argparse
+import random
+import sys
+import traceback
+from typing import Final
+
+from tests.support.frontend.mistakes import PROGRAM
+from tests.support.frontend.mutations import mutated
+from tests.support.paths import ROOT
+
+from p4reduce.dataplane.model import ProgramError, load_program
+from p4reduce.frontend.compile import compile_text
+from p4reduce.frontend.diagnostics import P4Error
+
+SOURCES: Final = sorted((ROOT / "tests/conformance/programs").glob("*.p4"))
+UNKNOWN: Final = "something in this program is not taken"
+"""What is said of what the checks should have refused."""
+
+
+def fault_of(text: str) -> str | None:
+    """What is wrong with how a source was dealt with: a traceback, or something that cannot be loaded."""
+    try:
+        found = compile_text(text, "student.p4")
+        if not found.ok:
+            unknown = [m for m in found.messages() if UNKNOWN in m]
+            return unknown[0] if unknown else None if found.messages() else "refused without a message"
+        load_program(found.json or {})
+        found.p4info()
+    except P4Error:
+        return None
+    except ProgramError as error:
+        return f"not loaded: {error}"
+    except BaseException:
+        return traceback.format_exc()
+    return None
+
+
+def main() -> int:
+    """Exit status 1 if anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sources", type=int, default=100_000)
+    parser.add_argument("--seed", default="1")
+    options = parser.parse_args()
+    texts = [PROGRAM] * 6 + [source.read_text() for source in SOURCES]
+    found: dict[str, tuple[int, str]] = {}
+    for number in range(options.sources):
+        rng = random.Random(f"{options.seed} {number}")
+        text = mutated(rng.choice(texts), rng)
+        fault = fault_of(text)
+        if fault is not None:
+            key = fault.strip().splitlines()[-1][:120] if UNKNOWN not in fault else fault.splitlines()[1].strip()
+            if key not in found:
+                print(f"{number}: {fault}", flush=True)
+            found[key] = (found.get(key, (0, ""))[0] + 1, text)
+        if number % 1000 == 999:
+            print(f"{number + 1} sources, {sum(n for n, _ in found.values())} faults", flush=True)
+    for key, (count, _) in found.items():
+        print(f"{count} times: {key}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""What a scenario is made of: graph, trees, jobs, faults, events; drawn from any source of choices."""
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from tests.support.golden.choices import Choices
+from tests.support.golden.frames import SEQ_MODULUS
+from tests.support.golden.graph import Graph, Node, any_graph, graph_of_tree, host, switch
+from tests.support.golden.network import Faults
+from tests.support.golden.trees import Tree, random_tree
+from tests.support.golden.work import AT_ROOT, AT_SERVER, Work
+
+MAX_WORKERS = 30
+WORK_LIMIT = 400
+"""Contributions of all workers to all chunks of a job, roughly."""
+
+FAULT_PERCENT = ([0, 5, 15, 30], [0, 5, 15, 30], [0, 5, 15, 30], [0, 1, 5], [0, 0, 3])
+"""Of loss, duplication, reordering, holding back for long, and marks of congestion."""
+
+
+class What(Enum):
+    """What may happen while packets fly."""
+
+    NEW_EPOCH = "a new epoch on the same tree"
+    SWAP = "a new epoch on another tree"
+    REMOVE = "a worker is gone"
+    RESTART = "a switch forgets everything"
+    FLAP = "an entry is deleted, and written again later"
+    ABORT = "the job leaves unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``what`` happens to a job once ``percent`` of its chunks are everywhere. ``pick`` decides the rest."""
+
+    job: int
+    percent: int
+    what: What
+    pick: int
+    tree: Tree | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """One job. ``after``: the job whose slots it takes over, once that one has ended or left."""
+
+    work: Work
+    tree: Tree
+    region: tuple[int, int]
+    udp_ports: dict[Node, int]
+    after: int | None = None
+
+
+@dataclass(slots=True, repr=False)
+class Scenario:
+    """All that a run needs, except the schedule, which ``seed`` decides."""
+
+    seed: int
+    graph: Graph
+    jobs: list[JobShape]
+    events: list[Event]
+    faults: Faults  # the worst that any link may do
+    fault_steps: int  # after so many steps the links are perfect
+    first_generation: int
+    spoofs: int  # of 1,000 steps
+    sample_mask: int = 0xFF
+    window_factor: int = 2  # slots per window; the protocol's is 2
+
+    def __repr__(self) -> str:
+        jobs = "; ".join(
+            f"job {j.work.job}: {j.work.chunks} chunks from seq {j.work.first_seq:#x}, {j.work.slots} slots, {j.tree}"
+            + ("" if j.after is None else f", on the slots of job {self.jobs[j.after].work.job}")
+            for j in self.jobs
+        )
+        events = ", ".join(f"{e.what.name} of job #{e.job} at {e.percent} %" for e in self.events)
+        return f"<seed {self.seed}; {jobs}; events: {events or 'none'}; {self.faults}, for {self.fault_steps} steps>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What hypothesis prints of a failing example."""
+        printer.text(repr(self))
+
+
+def draw_scenario(choices: Choices, lanes: int, slots: int, size: int = MAX_WORKERS) -> Scenario:
+    """A random scenario of at most ``size`` workers on switches of ``slots`` slots and ``lanes`` lanes."""
+    switches, hosts = choices.integer(1, choices.pick([2, 4, 8])), 1 + choices.integer(1, choices.pick([3, 8, size]))
+    room = choices.pick([0, slots - 96])
+    ids = choices.shuffled([choices.integer(0, 200), choices.integer(201, 400), choices.integer(401, 65535)])
+    job = partial(_job, choices, switches=switches, hosts=hosts, lanes=lanes)
+    jobs = [job(ids[0], region=(room, 48))]
+    if choices.chance(40):
+        jobs.append(job(ids[1], region=(room + 48, 48)))
+    if choices.chance(30):
+        jobs.append(job(ids[2], region=(room, 48), after=0))
+    graph = (
+        any_graph(choices, switches, hosts)
+        if choices.chance(40)
+        else graph_of_tree(choices, jobs[0].tree.edges(), switches, hosts)
+    )
+    events = [_event(choices, jobs, switches) for _ in range(choices.integer(0, 4))]
+    if len(jobs) > 1 and jobs[-1].after is not None and choices.chance(40):
+        events.append(Event(0, choices.integer(0, 90), What.ABORT, 0))
+    return Scenario(
+        seed=choices.integer(0, 2**32 - 1),
+        graph=graph,
+        jobs=jobs,
+        events=events,
+        faults=Faults(*(choices.pick(options) / 100 for options in FAULT_PERCENT)),
+        fault_steps=choices.pick([0, 300, 1000, 10_000]),
+        first_generation=choices.pick([1, 2**31 - 4, 2**32 - 100_000]),
+        spoofs=choices.pick([0, 10, 40]),
+        sample_mask=choices.pick([0xFF, 0, 3]),
+    )
+
+
+def _job(
+    choices: Choices,
+    job: int,
+    *,
+    switches: int,
+    hosts: int,
+    lanes: int,
+    region: tuple[int, int],
+    after: int | None = None,
+) -> JobShape:
+    members = choices.shuffled([host(i) for i in range(hosts)])[: choices.integer(2, hosts)]
+    server = members.pop() if choices.chance(40) else None
+    members = members[:MAX_WORKERS]
+    tree = _tree(choices, switches, members, server)
+    slots = choices.pick([2, 4, 8, 16])
+    chunks = min(choices.integer(slots // 2, 3 * slots), max(slots + 3, WORK_LIMIT // len(members)))
+    kinds = AT_ROOT if server is None else AT_SERVER
+    extreme = choices.chance(25)
+    work = Work(
+        job=job,
+        first_seq=choices.pick([0, choices.integer(0, SEQ_MODULUS - 1), SEQ_MODULUS - choices.integer(1, chunks)]),
+        slots=slots,
+        lanes=lanes,
+        collectives=tuple(choices.pick(kinds) for _ in range(chunks)),
+        extreme=frozenset(range(0, chunks, 3)) if extreme else frozenset(),
+    )
+    udp_ports = {host(i): choices.pick([9400, 9400, 5000 + i]) for i in range(hosts)}
+    return JobShape(work, tree, region, udp_ports, after)
+
+
+def _tree(choices: Choices, switches: int, members: list[Node], server: Node | None) -> Tree:
+    depth, fan_in = choices.integer(1, 4), choices.pick([8, 2, 3, 32])
+    return random_tree(
+        choices, [switch(i) for i in range(switches)], members, server, max_depth=depth, max_fan_in=fan_in
+    )
+
+
+def _event(choices: Choices, jobs: list[JobShape], switches: int) -> Event:
+    job = choices.integer(0, len(jobs) - 1)
+    what = choices.pick([What.NEW_EPOCH, What.SWAP, What.REMOVE, What.RESTART, What.FLAP])
+    shape = jobs[job].tree
+    tree = _tree(choices, switches, shape.members(), shape.server) if what is What.SWAP else None
+    return Event(job, choices.integer(0, 95), what, choices.integer(0, 999), tree)

@@ -1,0 +1,270 @@
+"""The golden model of one switch: the slot machine of the design, in the order in which its prose tells it."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from tests.support.golden.frames import ECN_CAPABLE, ECN_CONGESTED, INC_PORT, SEQ_MODULUS, Frame, Kind, Packet, routed
+from tests.support.golden.reasons import Reason, Refused
+from tests.support.golden.tables import (
+    Address,
+    EdgeEntry,
+    Entry,
+    GroupEntry,
+    JobEntry,
+    PathEntry,
+    PeerEntry,
+    ReplicaEntry,
+    RouteEntry,
+)
+
+INT32_MAX: Final = 2**31 - 1
+INT32_MIN: Final = -(2**31)
+COUNT_MAX: Final = 2**16 - 1
+
+_K = TypeVar("_K")
+_E = TypeVar("_E")
+
+Emission = tuple[int, Frame]
+"""(egress port, frame)"""
+
+
+@dataclass(slots=True)
+class Slot:
+    """What a switch keeps for one chunk. Generation 0 is never given to a job: an untouched slot."""
+
+    generation: int = 0
+    seq: int = 0
+    children: int = 0
+    count: int = 0
+    exponent: int = 0
+    kind: int = 0
+    saturated: bool = False
+    ecn: bool = False
+    done: bool = False
+    contributed: bool = False  # the contributions carry lanes
+    lanes: tuple[int, ...] | None = None  # the sum so far; once done, what the RESULT carries
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one frame: the frames that left, or the reason for which it was dropped."""
+
+    emitted: list[Emission] = field(default_factory=list)
+    refused: Reason | None = None
+    shown: bool = False  # a refused frame that also went to the controller
+
+
+class GoldenSwitch:
+    """One switch: address, tables, slots, counters. ``sample_mask`` thins out what the controller is shown."""
+
+    def __init__(self, ip: int, mac: int, lanes: int, sample_mask: int = 0xFF) -> None:
+        self.ip, self.mac, self.lanes, self.sample_mask = ip, mac, lanes, sample_mask
+        self.jobs: dict[tuple[int, int], JobEntry] = {}
+        self.peers: dict[tuple[int, int, int, int], PeerEntry] = {}
+        self.groups: dict[int, GroupEntry] = {}
+        self.replicas: dict[int, ReplicaEntry] = {}
+        self.edges: dict[int, EdgeEntry] = {}
+        self.routes: dict[int, RouteEntry] = {}
+        self.paths: dict[tuple[int, int, int], PathEntry] = {}
+        self.slots: dict[int, Slot] = {}
+        self.refused: Counter[Reason] = Counter()
+        self.refused_total = 0
+        self.received: Counter[tuple[int, int, bool]] = Counter()
+        self.sent: Counter[tuple[int, int, bool]] = Counter()
+        self.link_sent: Counter[tuple[int, bool]] = Counter()
+        self.peer_received: Counter[PeerEntry] = Counter()
+
+    def write(self, entry: Entry, *, insert: bool) -> None:
+        """Inserts or deletes one table entry."""
+        match entry:
+            case JobEntry():
+                _write(self.jobs, (entry.job, entry.epoch), entry, insert)
+            case PeerEntry():
+                del self.peer_received[entry]  # an entry's counter starts with it
+                _write(self.peers, (entry.port, entry.ip, entry.job, entry.epoch), entry, insert)
+            case GroupEntry():
+                _write(self.groups, entry.group, entry, insert)
+            case ReplicaEntry():
+                _write(self.replicas, entry.rid, entry, insert)
+            case EdgeEntry():
+                _write(self.edges, entry.port, entry, insert)
+            case RouteEntry():
+                _write(self.routes, entry.ip, entry, insert)
+            case PathEntry():
+                _write(self.paths, (entry.job, entry.epoch, entry.ip), entry, insert)
+
+    def receive(self, port: int, frame: Frame) -> Outcome:
+        """Processes one frame to the end, as one indivisible step."""
+        try:
+            return Outcome(self._process(port, frame))
+        except Refused as refusal:
+            self.refused[refusal.reason] += 1
+            return Outcome(refused=refusal.reason, shown=self._sampled(refusal.reason))
+
+    def _sampled(self, reason: Reason) -> bool:
+        if reason is Reason.DUPLICATE:
+            return False
+        self.refused_total += 1
+        return (self.refused_total - 1) & self.sample_mask == 0
+
+    def _process(self, port: int, frame: Frame) -> list[Emission]:
+        if not isinstance(frame, Packet) and frame.fault is not None:
+            raise Refused(frame.fault)
+        if frame.ip_dst != self.ip:
+            return self._route(port, frame)
+        if not isinstance(frame, Packet) or frame.udp_dst != INC_PORT:
+            raise Refused(Reason.MALFORMED)
+        return self._aggregate(port, frame)
+
+    def _route(self, port: int, frame: Frame) -> list[Emission]:
+        edge = self.edges.get(port)
+        if edge is not None and frame.ip_src != edge.ip:
+            raise Refused(Reason.SOURCE)
+        if frame.ttl < 2:
+            raise Refused(Reason.TTL)
+        hop: RouteEntry | PathEntry | None = self.routes.get(frame.ip_dst)
+        if frame.inc is not None:
+            job, epoch, resend = frame.inc
+            hop = self.paths.get((job, epoch, frame.ip_dst), hop)
+        if hop is None:
+            raise Refused(Reason.NO_ROUTE)
+        if frame.inc is not None:
+            self.link_sent[hop.port, resend] += 1
+        return [(hop.port, routed(frame, hop.mac))]
+
+    def _aggregate(self, port: int, packet: Packet) -> list[Emission]:
+        job = self.jobs.get((packet.job, packet.epoch))
+        if job is None:
+            raise Refused(Reason.JOB)
+        peer = self.peers.get((port, packet.ip_src, packet.job, packet.epoch))
+        if peer is None:
+            raise Refused(Reason.PEER)
+        self.peer_received[peer] += 1
+        allowed = (Kind.PUSH, Kind.PULL) if peer.bit else (Kind.RESULT,)
+        if packet.kind not in allowed:
+            raise Refused(Reason.TYPE)
+        index = job.base + packet.seq % job.slots
+        slot = self.slots.get(index, Slot())
+        answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
+        self.slots[index] = answer.slot
+        self.received[job.stats, packet.kind, packet.resend] += 1
+        return self._answer(job, port, packet, answer)
+
+    def _contribution(self, job: JobEntry, child: PeerEntry, slot: Slot, packet: Packet) -> "_Answer":
+        if job.generation < slot.generation:
+            raise Refused(Reason.GENERATION)
+        if job.generation > slot.generation or packet.seq == (slot.seq + job.slots) % SEQ_MODULUS:
+            return self._completed(job, _opened(job.generation, child, packet))
+        if packet.seq != slot.seq:
+            raise Refused(Reason.SEQ)
+        if packet.kind != slot.kind or (packet.lanes is not None) != slot.contributed:
+            raise Refused(Reason.KIND)
+        if not slot.children & child.bit:
+            return self._completed(job, _merged(slot, child, packet))
+        if slot.done:
+            return _Answer(slot, to="sender", resend=True)
+        if slot.children == job.full and child.lowest:
+            return _Answer(slot, to="parent", resend=True)
+        raise Refused(Reason.DUPLICATE)
+
+    def _completed(self, job: JobEntry, slot: Slot) -> "_Answer":
+        if slot.children != job.full:
+            return _Answer(slot)
+        if job.parent is not None:
+            return _Answer(slot, to="parent")
+        return _Answer(replace(slot, done=True), to="children")
+
+    def _result(self, job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
+        expected = (slot.generation, slot.seq) == (job.generation, packet.seq) and slot.children == job.full
+        if not expected or slot.done:
+            raise Refused(Reason.RESULT)
+        done = replace(
+            slot,
+            count=packet.count,
+            exponent=packet.exponent,
+            saturated=slot.saturated or packet.saturated,
+            ecn=slot.ecn or _congested(packet),
+            done=True,
+            lanes=packet.lanes,
+        )
+        return _Answer(done, to="children")
+
+    def _answer(self, job: JobEntry, port: int, packet: Packet, answer: "_Answer") -> list[Emission]:
+        """The packets that leave: fresh ones of this switch, which say what the slot holds."""
+        slot = answer.slot
+        fresh = replace(
+            packet, eth_src=self.mac, ip_src=self.ip, udp_src=INC_PORT, ttl=64, ecn=ECN_CAPABLE, identification=0,
+            udp_checksum=0, kind=Kind.RESULT if slot.done else slot.kind, lanes=slot.lanes, count=slot.count,
+            exponent=slot.exponent, saturated=slot.saturated, ecn_echo=slot.ecn, resend=answer.resend,
+        )  # fmt: skip
+        match answer.to:
+            case "sender":
+                return [self._send(job, fresh, Address(port, packet.eth_src, packet.ip_src, packet.udp_src))]
+            case "parent":
+                assert job.parent is not None
+                return [self._send(job, fresh, job.parent)]
+            case "children":
+                return [self._copy(job, fresh, *copy) for copy in self._copies(job)]
+            case _:
+                return []
+
+    def _copies(self, job: JobEntry) -> tuple[tuple[int, int], ...]:
+        group = self.groups.get(job.group)
+        return () if group is None else group.copies
+
+    def _copy(self, job: JobEntry, packet: Packet, port: int, rid: int) -> Emission:
+        replica = self.replicas.get(rid)
+        if replica is None:  # not written yet: nobody's packet, with the addresses that came in
+            return self._send(job, packet, Address(port, packet.eth_dst, packet.ip_dst, packet.udp_dst))
+        return self._send(job, packet, Address(port, replica.mac, replica.ip, replica.udp))
+
+    def _send(self, job: JobEntry, packet: Packet, to: Address) -> Emission:
+        self.sent[job.stats, packet.kind, packet.resend] += 1
+        self.link_sent[to.port, packet.resend] += 1
+        return to.port, replace(packet, eth_dst=to.mac, ip_dst=to.ip, udp_dst=to.udp)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The slot as it is afterwards, and who hears of it."""
+
+    slot: Slot
+    to: str = "nobody"
+    resend: bool = False
+
+
+def _opened(generation: int, child: PeerEntry, packet: Packet) -> Slot:
+    return Slot(
+        generation, packet.seq, child.bit, packet.count, packet.exponent, packet.kind, packet.saturated,
+        _congested(packet), False, packet.lanes is not None, packet.lanes,
+    )  # fmt: skip
+
+
+def _merged(slot: Slot, child: PeerEntry, packet: Packet) -> Slot:
+    lanes, overflowed = slot.lanes, False
+    if lanes is not None and packet.lanes is not None:
+        exact = [a + b for a, b in zip(lanes, packet.lanes, strict=True)]
+        lanes = tuple(min(max(x, INT32_MIN), INT32_MAX) for x in exact)
+        overflowed = any(not INT32_MIN <= x <= INT32_MAX for x in exact)
+    return replace(
+        slot,
+        children=slot.children | child.bit,
+        count=min(slot.count + packet.count, COUNT_MAX),
+        exponent=max(slot.exponent, packet.exponent),
+        saturated=slot.saturated or packet.saturated or overflowed,
+        ecn=slot.ecn or _congested(packet),
+        lanes=lanes,
+    )
+
+
+def _congested(packet: Packet) -> bool:
+    return packet.ecn_echo or packet.ecn == ECN_CONGESTED
+
+
+def _write(table: dict[_K, _E], key: _K, entry: _E, insert: bool) -> None:
+    if insert:
+        assert key not in table, f"an entry with the key {key} is there already"
+        table[key] = entry
+    else:
+        del table[key]

@@ -1,0 +1,89 @@
+"""Table entries as the golden switch understands them; `golden.p4_entries` writes the same ones for P4."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a switch sends a packet that it makes itself: port, MAC of the next hop, IPv4 and UDP destination."""
+
+    port: int
+    mac: int
+    ip: int
+    udp: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEntry:
+    """(job, epoch): its slots ``base .. base + slots - 1`` here, its children, and its parent (None: the root)."""
+
+    job: int
+    epoch: int
+    generation: int
+    base: int
+    slots: int
+    full: int
+    group: int
+    stats: int
+    parent: Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerEntry:
+    """A sender of (job, epoch), known by ingress port and IPv4 source. ``bit`` is 0 for the parent."""
+
+    port: int
+    ip: int
+    job: int
+    epoch: int
+    bit: int
+    lowest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEntry:
+    """A multicast group: one copy for each (port, replication id)."""
+
+    group: int
+    copies: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEntry:
+    """The addresses of the copy with replication id ``rid``."""
+
+    rid: int
+    mac: int
+    ip: int
+    udp: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEntry:
+    """The host that stands behind a port."""
+
+    port: int
+    ip: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEntry:
+    """The next hop to one IPv4 address."""
+
+    ip: int
+    port: int
+    mac: int
+
+
+@dataclass(frozen=True, slots=True)
+class PathEntry:
+    """The next hop of (job, epoch)'s packets to one IPv4 address, where it is not the usual one."""
+
+    job: int
+    epoch: int
+    ip: int
+    port: int
+    mac: int
+
+
+Entry = JobEntry | PeerEntry | GroupEntry | ReplicaEntry | EdgeEntry | RouteEntry | PathEntry

@@ -1,0 +1,126 @@
+"""What a job computes: its chunks, each worker's contributions, and what the sums must be.
+
+A contribution shows how often it went into a sum: the first lanes hold one hexadecimal digit for each worker, so that a
+sum spells out every worker's multiplicity; the other lanes are pseudo-random and tell chunks and jobs apart.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tests.support.golden.frames import SEQ_MODULUS, Kind
+from tests.support.golden.switch import INT32_MAX, INT32_MIN
+
+DIGITS_PER_LANE: Final = 7
+MAX_WORKERS: Final = 32
+DIGIT_LANES: Final = -(-MAX_WORKERS // DIGITS_PER_LANE)
+MIN_LANES: Final = DIGIT_LANES + 1
+
+Lanes = tuple[int, ...]
+
+
+class Collective(Enum):
+    """What one chunk is for. A root switch turns round the first three; a server answers all but the first."""
+
+    ALL_REDUCE = "sums of all, to all"
+    OPEN = "a push without lanes, which only agrees on an exponent"
+    BARRIER = "a pull that a root switch answers, or a server without weights"
+    PUSH = "upload, acknowledged without lanes"
+    PULL = "download"
+    PUSH_PULL = "upload, answered with new weights"
+
+    @property
+    def kind(self) -> Kind:
+        """The packet type that workers send."""
+        return Kind.PULL if self in (Collective.PULL, Collective.BARRIER) else Kind.PUSH
+
+    @property
+    def lanes_up(self) -> bool:
+        """Whether contributions carry lanes."""
+        return self in (Collective.ALL_REDUCE, Collective.PUSH, Collective.PUSH_PULL)
+
+    @property
+    def lanes_down(self) -> bool:
+        """Whether results carry lanes."""
+        return self in (Collective.ALL_REDUCE, Collective.PULL, Collective.PUSH_PULL)
+
+
+AT_ROOT: Final = (Collective.ALL_REDUCE, Collective.ALL_REDUCE, Collective.OPEN, Collective.BARRIER)
+AT_SERVER: Final = tuple(Collective)[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """``len(collectives)`` chunks of a job, the first with sequence number ``first_seq``.
+
+    Chunks are counted from 0 (``index``); the values of those in ``extreme`` fill all of int32, so their sums saturate.
+    """
+
+    job: int
+    first_seq: int
+    slots: int
+    lanes: int
+    collectives: tuple[Collective, ...]
+    extreme: frozenset[int]
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return len(self.collectives)
+
+    def seq(self, index: int) -> int:
+        """The chunk's sequence number on the wire."""
+        return (self.first_seq + index) % SEQ_MODULUS
+
+    def index(self, seq: int) -> int:
+        """The chunk of a sequence number; out of range if it is not of this work."""
+        return (seq - self.first_seq) % SEQ_MODULUS
+
+    def contribution(self, worker: int, index: int) -> Lanes:
+        """The lanes of worker ``worker`` (0..31) for chunk ``index``."""
+        digits = [0] * DIGIT_LANES
+        digits[worker // DIGITS_PER_LANE] = 1 << 4 * (worker % DIGITS_PER_LANE)
+        values = noise(self.lanes - DIGIT_LANES, "lanes", self.job, worker, self.seq(index))
+        shift = 0 if index in self.extreme else 7  # 32 workers of 25 bits stay within int32
+        return (*digits, *(value >> shift for value in values))
+
+    def exponent(self, worker: int, index: int) -> int:
+        """The exponent that worker ``worker`` proposes, 0..255."""
+        return noise(1, "exponent", self.job, worker, self.seq(index))[0] & 0xFF
+
+    def exact_sum(self, workers: Iterable[int], index: int) -> Lanes:
+        """The sum of the contributions of ``workers``, unbounded."""
+        rows = [self.contribution(worker, index) for worker in workers]
+        return tuple(map(sum, zip(*rows, strict=True)))
+
+    def weights(self, index: int) -> Lanes:
+        """What a server answers a PULL with."""
+        return noise(self.lanes, "weights", self.job, 0, self.seq(index))
+
+    def updated(self, total: Lanes, index: int) -> Lanes:
+        """What a server answers a PUSH_PULL with: a function of the sum and the chunk."""
+        return tuple((a + b - INT32_MIN) % 2**32 + INT32_MIN for a, b in zip(total, self.weights(index), strict=True))
+
+
+def multiplicities(total: Lanes) -> dict[int, int]:
+    """How often each worker's contribution is in ``total``; workers of multiplicity 0 are left out."""
+    found = {}
+    for worker in range(MAX_WORKERS):
+        digit = total[worker // DIGITS_PER_LANE] >> 4 * (worker % DIGITS_PER_LANE) & 0xF
+        if digit:
+            found[worker] = digit
+    return found
+
+
+def clamped(exact: Lanes) -> bool:
+    """Whether ``exact`` does not fit int32."""
+    return any(not INT32_MIN <= value <= INT32_MAX for value in exact)
+
+
+def noise(count: int, what: str, job: int, worker: int, seq: int) -> Lanes:
+    """``count`` pseudo-random int32 that depend on everything given."""
+    key = what.encode() + struct.pack(">IIQ", job, worker, seq)
+    return struct.unpack(f">{count}i", hashlib.shake_128(key).digest(4 * count))

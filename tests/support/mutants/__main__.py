@@ -1,0 +1,47 @@
+"""``python -m tests.support.mutants``: many mutants, counted."""
+
+import argparse
+import subprocess
+import sys
+from collections import Counter
+
+from tests.support.mutants.children import Finding, play
+
+
+def main() -> int:
+    """Runs mutants, prints what went wrong and how many became of what."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.mutants", description=__doc__)
+    parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--report", type=int, default=1000, help="print the counts after so many")
+    parser.add_argument("--large", type=int, default=0, help="also so many runs on a fat-tree of 250 hosts")
+    options = parser.parse_args()
+    counts, bad = Counter[str](), list[Finding]()
+    for finding in play(options.first, options.count):
+        counts[finding.outcome] += 1
+        if finding.outcome not in ("refused", "beyond", "same"):
+            bad.append(finding)
+            print(f"mutant {finding.seed}: {finding.outcome}: {finding.text}", flush=True)
+        if sum(counts.values()) % options.report == 0:
+            print(_counted(counts), flush=True)
+    print(_counted(counts), flush=True)
+    failed = sum(_large_run() != 0 for _ in range(options.large))
+    if options.large:
+        print(f"{options.large} runs on fat-tree k = 10: {failed} failed")
+    return 1 if bad or failed else 0
+
+
+def _large_run() -> int:
+    """125 switches, whose servers take hundreds of threads before code is linked; the exit status."""
+    command = [sys.executable, "-c", "from p4reduce.cli.main import app; app()"]
+    command += ["run", "-t", "fat-tree:k=10", "--elements", "100"]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
+
+
+def _counted(counts: Counter[str]) -> str:
+    parts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
+    return f"{sum(counts.values())} mutants: {parts}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,340 @@
+"""Histories of an orchestrator as a state machine: tasks, failures and kills in any order, and what holds after each.
+
+``tests/property/control_plane/orchestrator/test_histories.py`` runs some hundreds,
+``python -m tests.support.orchestrated.soak`` thousands.
+"""
+
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.support.orchestrated.instant import (
+    PS_PER_US,
+    Fuse,
+    FusedStore,
+    InstantController,
+    InstantHosts,
+    Killed,
+    LostError,
+    Switch,
+    restarted,
+)
+
+from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.inventory import Inventory
+from p4reduce.control_plane.orchestrator.plan_json import plan_from_json
+from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import Selection, Task, policy_named
+from p4reduce.jobs.programs import bundled
+from p4reduce.topologies import leaf_spine
+
+LANES = 64
+TOPOLOGY = leaf_spine(leaves=2, spines=2, hosts=2, servers=1)
+HOSTS = tuple(host.name for host in TOPOLOGY.hosts)
+RATE = TOPOLOGY.link_at("h1", 1).rate_bps
+UPLINKS = tuple((leaf, spine) for leaf in ("leaf1", "leaf2") for spine in ("spine1", "spine2"))
+OPTIONS = Options(
+    lanes=LANES, control_latency_ps=5 * PS_PER_US, measure_every_ps=200 * PS_PER_US, threshold=0.5, retries=2
+)
+MOST_STEPS = 3000
+"""of an orchestrator that is left alone until everything has ended"""
+STATISTICS: Counter[str] = Counter()
+"""what the histories of this process had in them"""
+
+
+def two_trees(task, state, *, lanes=256):
+    """Uploads and broadcasts on trees of their own for tasks with an even number of workers."""
+    from dataclasses import replace
+
+    from p4reduce.control_plane.scheduling import Decision, Rejection
+
+    steiner = policy_named("steiner")
+    one = steiner(task, state, lanes=lanes)
+    if len(task.workers) % 2:
+        return one
+    closed = {end for leaf in ("leaf1", "leaf2") for end in _ends(leaf, "spine1")}
+    try:
+        other = steiner(task, replace(state, down=state.down | closed), lanes=lanes)
+    except Rejection:
+        return one
+    return Decision("own", task, one.upload, other.broadcast, one.demand_bps)
+
+
+def faulty(task, state, *, lanes=256):
+    """A policy with a bug that some tasks meet."""
+    if task.elements == 666:
+        raise ZeroDivisionError("somebody else's policy")
+    return two_trees(task, state, lanes=lanes)
+
+
+def _ends(a, b):
+    return ((a, TOPOLOGY.port(a, b)), (b, TOPOLOGY.port(b, a)))
+
+
+SELECTIONS = (
+    Selection("random", 0.6, seed=1),
+    Selection("cheapest", 0.7),
+    Selection("useful", 1.0),  # nobody knows how useful they are: rejected
+    Selection("all"),
+)
+
+
+@st.composite
+def tasks(draw):
+    """Fields of a task; most of them can run."""
+    hosts = draw(st.permutations(HOSTS))
+    count = draw(st.integers(1, 3))
+    fields = {
+        "server": hosts[0],
+        "workers": tuple(hosts[1 : 1 + count]),
+        "elements": draw(st.sampled_from([1, 100, 100, 4000, 666, 10**9])),
+        "rounds": draw(st.integers(1, 4)),
+        "training_ps": draw(st.sampled_from([0, 20 * PS_PER_US])),
+        "demand_bps": draw(st.sampled_from([0, RATE // 10, RATE // 2 + 1, 2 * RATE])),
+        "priority": draw(st.sampled_from([None, None, 3, 7])),
+        "select": draw(st.sampled_from([None, None, *SELECTIONS])),
+    }
+    late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
+    poison = draw(st.sampled_from(["", "", "", "", "server", "worker", "switch"]))
+    if poison == "server":
+        fields["server"] = "nobody"
+    elif poison:
+        fields["workers"] = (*fields["workers"], "nobody" if poison == "worker" else "leaf1")
+    return fields, late
+
+
+GOOD_SPEC = {"server": "h1", "workers": ["h2"], "elements": 5}
+BAD_SPECS = (
+    "not json",
+    "[1, 2]",
+    "{}",
+    '{"name": "x", "server": "h1", "workers": ["h2"]}',
+    json.dumps({**GOOD_SPEC, "workers": ["h2", "h2"]}),
+    json.dumps({**GOOD_SPEC, "workers": ["h1"]}),
+    json.dumps({**GOOD_SPEC, "elements": 10**30}),
+    json.dumps({**GOOD_SPEC, "elements": float("nan")}),
+    json.dumps({**GOOD_SPEC, "elements": -1}),
+    json.dumps({**GOOD_SPEC, "training_ps": 1e300}),
+    json.dumps({**GOOD_SPEC, "name": "of another task"}),
+    "[" * 2000,
+)
+
+
+class Histories(RuleBasedStateMachine):
+    """One database, one network, one orchestrator after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="p4r-history-")
+        self.path = Path(self.folder.name) / "tasks.sqlite"
+        self.fuse = Fuse()
+        self.switches = {switch.name: Switch() for switch in TOPOLOGY.switches}
+        self.hosts = InstantHosts(TOPOLOGY, self.switches, self.fuse)
+        self.user = FusedStore(self.path, Fuse())
+        self.store = self.controller = self.orchestrator = None
+        self.names = 0
+        STATISTICS["histories"] += 1
+
+    # --- what users, networks and others do
+
+    def _submit(self, some):
+        made = []
+        for fields, late in some:
+            self.names += 1
+            times = {"arrival_ps": self.hosts.time, "deadline_ps": None if late is None else self.hosts.time + late}
+            made.append(Task(f"t{self.names}", **fields, **times))
+        self.user.submit(made)
+        STATISTICS["tasks"] += len(made)
+
+    @initialize(some=st.lists(tasks(), min_size=1, max_size=4))
+    def begin(self, some):
+        self._submit(some)
+
+    @rule(some=st.lists(tasks(), min_size=1, max_size=3))
+    def submit(self, some):
+        self._submit(some)
+
+    @rule(spec=st.sampled_from(BAD_SPECS))
+    def write_a_bad_row(self, spec):
+        self.names += 1
+        with self.user.transaction():
+            self.user._connection.execute(
+                "INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, ?, 'queued')",
+                (f"t{self.names}", spec, self.hosts.time),
+            )
+
+    @rule(number=st.integers(1, 8))
+    def cancel(self, number):
+        name = f"t{number}"
+        if name in self.user and self.user.task(name).state not in ENDED:
+            self.user.request_cancel(name)
+
+    @rule(link=st.sampled_from(UPLINKS), up=st.booleans())
+    def change_a_link(self, link, up):
+        self.hosts.change_link(*link, up=up)
+
+    @rule(name=st.sampled_from(sorted(switch.name for switch in TOPOLOGY.switches)), refuses=st.booleans())
+    def refuse(self, name, refuses):
+        self.switches[name].refuses = refuses
+
+    @rule(place=st.integers(0, 100))
+    def lose_an_entry(self, place):
+        """While nobody is there to see it: what a switch loses is found when an orchestrator comes."""
+        found = [(switch, name) for switch in self.switches.values() for name in switch.entries if _is_plans(name)]
+        if found and self.orchestrator is None:
+            switch, name = found[place % len(found)]
+            del switch.entries[name]
+
+    @rule(text=st.sampled_from(["{}", "not json", '{"grant": {}}']), place=st.integers(0, 9))
+    def damage_a_plan(self, text, place):
+        rows = self.user.plans()
+        if rows and self.orchestrator is None:
+            with self.user.transaction():
+                self.user._connection.execute(
+                    "UPDATE plans SET plan = ? WHERE generation = ?", (text, rows[place % len(rows)].generation)
+                )
+
+    @rule()
+    def restart_the_network(self):
+        self._leave()
+        self.hosts = restarted(self.hosts)
+        STATISTICS["networks"] += 1
+
+    # --- what orchestrators do
+
+    def _leave(self):
+        """The orchestrator is gone: what it wrote stays, what it knew is lost."""
+        if self.controller is not None:
+            self.controller.close()
+        if self.store is not None:
+            self.store.close()
+        self.store = self.controller = self.orchestrator = None
+
+    def _come(self):
+        self.store = FusedStore(self.path, self.fuse)
+        term = self.store.take_charge()
+        self.controller = InstantController(TOPOLOGY, bundled(LANES), self.switches, self.fuse, election_id=term)
+        self.controller.start()
+        self.orchestrator = Orchestrator(self.store, self.controller, self.hosts, faulty, name="own", options=OPTIONS)
+
+    def _work(self, until_ps):
+        try:
+            if self.orchestrator is None:
+                self._come()
+            self.orchestrator.run(until_ps)
+        except (Killed, LostError, StoreError, ControllerError):
+            assert self.fuse.blown or any(switch.refuses for switch in self.switches.values())
+            STATISTICS[f"ended: {self.fuse.blown.rstrip('0123456789')}"] += 1
+            self._leave()
+        STATISTICS["points"] += self.fuse.passed
+        self.fuse.passed = 0
+
+    @rule(us=st.integers(1, 300))
+    def work(self, us):
+        self.fuse.set(0, "kill")
+        self._work(self.hosts.time + us * PS_PER_US)
+
+    @rule(left=st.integers(1, 150), how=st.sampled_from(["kill", "kill", "fail"]), us=st.integers(20, 300))
+    def work_until_something_happens(self, left, how, us):
+        self.fuse.set(left, how)
+        self._work(self.hosts.time + us * PS_PER_US)
+        self.fuse.set(0, "kill")
+
+    @rule()
+    def leave(self):
+        self._leave()
+
+    # --- what holds
+
+    @invariant()
+    def what_is_reserved_belongs_to_live_plans(self):
+        if self.orchestrator is None:
+            return
+        plans = {row.generation: plan_from_json(TOPOLOGY, row.plan) for row in self.user.plans()}
+        resources = Resources(self.controller._slots())
+        for plan in plans.values():
+            resources.adopt(plan.grant)  # raises where two plans have the same
+        assert taken(self.controller.resources) == taken(resources)
+        assert {plan.generation for plan in self.controller.installed} == set(plans)
+        for row in self.user.plans():
+            state = self.user.task(row.task).state
+            assert row.phase is Phase.REMOVING or state in (TaskState.SCHEDULED, *AT_WORK), (row, state)
+
+    @invariant()
+    def hosts_do_what_the_database_says(self):
+        if self.orchestrator is None:
+            return
+        at_work = {row.name for row in self.user.tasks(AT_WORK)}
+        for row in self.user.plans((Phase.INSTALLED, Phase.ACTIVE)):
+            task = self.user.task(row.task)
+            if not task.fault:
+                assert list(task.task.workers) == json.loads(row.plan)["workers"]
+        active = {(row.job, row.epoch) for row in self.user.plans((Phase.ACTIVE,))}
+        for name, run in self.hosts.runs.items():
+            if not run.ended:
+                assert name in at_work
+                assert {(plan.job, plan.epoch) for plan in run.plans.values()} <= active
+
+    def teardown(self):
+        """Left alone, in a network that works again, everything comes to an end, and to nothing else."""
+        try:
+            self._check_end()
+        finally:
+            self._leave()
+            self.user.close()
+            self.folder.cleanup()
+
+    def _check_end(self):
+        self.fuse.set(0, "kill")
+        for switch in self.switches.values():
+            switch.refuses = False
+        self._leave()
+        for _ in range(2):  # the second one has nothing to do
+            self._come()
+            steps = 0
+            while self.orchestrator.step():
+                steps += 1
+                assert steps < MOST_STEPS, "it does not come to an end"
+            self.what_is_reserved_belongs_to_live_plans()
+            inventory = Inventory.read(self.controller)
+            assert inventory.strangers([]) == {}
+            assert taken(self.controller.resources) == taken(Resources(self.controller._slots()))
+            self._leave()
+        for row in self.user.tasks():
+            assert row.state in ENDED, row
+            assert row.state is TaskState.FINISHED or row.reason, row
+            if not row.fault and row.state is TaskState.FINISHED:
+                assert row.task.select is None
+                assert set(row.task.workers) <= set(row.candidates)
+                STATISTICS["tasks of some of their workers"] += row.task.workers != row.candidates
+            if row.state is TaskState.FINISHED:
+                rounds = [one["round"] for one in self.user.history.rounds(row.name)]
+                assert rounds == list(range(row.task.rounds))
+            STATISTICS[f"tasks {row.state}"] += 1
+        assert all(row.phase is Phase.REMOVED for row in self.user.plans(tuple(Phase)))
+        assert all(run.ended for run in self.hosts.runs.values())
+
+
+def taken(resources):
+    """All that is given out, by switch."""
+
+    def ids(these):
+        return set(range(these._next)) - set(these._freed)
+
+    stats = ids(resources._stats)
+    found = {
+        name: (dict(own.pool._used), ids(own.groups) - {0}, ids(own.rids) - {0})
+        for name, own in resources._switches.items()
+    }
+    return stats, {name: own for name, own in found.items() if any(own)}
+
+
+def _is_plans(name):
+    from p4reduce.control_plane.entries import PLAN_TABLES
+
+    return name[0] in PLAN_TABLES or name[0] == "multicast group"

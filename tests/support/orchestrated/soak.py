@@ -1,0 +1,43 @@
+"""Thousands of histories of the orchestrator: ``python -m tests.support.orchestrated.soak --histories 10000``.
+
+Prints what they had in them. Ends with a history that breaks something, if there is one, and exit code 1.
+"""
+
+import argparse
+import sys
+import time
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.support.orchestrated.histories import STATISTICS, Histories
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.soak", description=__doc__)
+    parser.add_argument("--histories", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=12, help="things that happen in a history, at most")
+    parser.add_argument("--shrink", action="store_true", help="look for the shortest history that breaks the same")
+    given = parser.parse_args()
+    began = time.process_time()
+    try:
+        run_state_machine_as_test(
+            Histories,
+            settings=settings(
+                max_examples=given.histories,
+                stateful_step_count=given.steps,
+                deadline=None,
+                database=None,
+                phases=(Phase.generate, Phase.shrink) if given.shrink else (Phase.generate,),
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    finally:
+        for name, count in sorted(STATISTICS.items()):
+            sys.stdout.write(f"{name:<40} {count:>12,}\n")
+        sys.stdout.write(f"{'CPU seconds':<40} {time.process_time() - began:>12,.0f}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Pipeline configurations of programs in the repository."""
+
+import time
+from functools import cache
+from pathlib import Path
+
+from finsy import P4Schema
+from finsy.proto import p4i, p4r
+from google.protobuf import text_format
+from tests.support.paths import DATA, ROOT
+
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.p4runtime.forwarding import Forwarding
+from p4reduce.dataplane.p4runtime.idle import Clock
+from p4reduce.dataplane.p4runtime.pipeline import PipelineLoader
+
+COMPILED = ROOT / "p4src" / "compiled"
+
+
+def p4info_path(name: str) -> Path:
+    """The P4Info of a program by its name."""
+    return next(
+        p
+        for p in (DATA / f"{name}.p4info.txt", DATA / f"bmv2/{name}.p4info.txt", COMPILED / f"{name}.p4info.txt")
+        if p.exists()
+    )
+
+
+def json_path(name: str) -> Path:
+    """The BMv2 JSON of a program by its name."""
+    return p4info_path(name).with_name(f"{name}.json")
+
+
+@cache
+def schema(name: str = "entities") -> P4Schema:
+    """finsy's view of a P4Info."""
+    return P4Schema(p4info_path(name))
+
+
+def config(name: str = "entities", cookie: int = 0) -> p4r.ForwardingPipelineConfig:
+    """What a controller sends to set a pipeline."""
+    p4info = text_format.Parse(p4info_path(name).read_text(), p4i.P4Info())
+    message = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=json_path(name).read_bytes())
+    if cookie:
+        message.cookie.cookie = cookie
+    return message
+
+
+_LOADER = PipelineLoader()
+
+
+def forwarding(name: str = "entities", clock: Clock = time.time_ns) -> Forwarding:
+    """A device with empty tables, as the server keeps it."""
+    message = config(name)
+    program, index = _LOADER.load(message)
+    return Forwarding(message, program, index, Device(program, executor="interpreted"), clock)

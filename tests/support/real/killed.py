@@ -1,0 +1,29 @@
+"""A run that sends itself a signal in a phase: ``python -m tests.support.real.killed JSON PHASE SIGNAL``."""
+
+import json
+import os
+import sys
+
+from tests.support.real import leftovers
+
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.run import run_real
+
+PHASES = ("links", "switches", "workers", "all_reduce")
+"""In the order in which a run comes to them."""
+
+
+def main() -> None:
+    given, phase, number = sys.argv[1:]
+
+    def strike(label: str, done: int, total: int) -> None:
+        if label.endswith(phase):
+            # Or a look for them afterwards would prove nothing.
+            assert leftovers.processes(os.environ["XDG_STATE_HOME"])
+            os.kill(os.getpid(), int(number))
+
+    run_real(Experiment(**json.loads(given)), progress=strike)
+
+
+if __name__ == "__main__":
+    main()

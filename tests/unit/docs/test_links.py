@@ -1,0 +1,36 @@
+"""Links in the documentation lead to files and headings that are there."""
+
+import re
+
+import pytest
+from tests.support.paths import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("labs/*/README.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(page):
+    """What GitHub and the site make of headings: lower case, spaces as dashes, nothing but letters, digits, - and _."""
+    found = set()
+    for line in page.read_text("utf-8").splitlines():
+        if line.startswith("#"):
+            text = re.sub(r"[`*]|\[([^]]*)\]\([^)]*\)", r"\1", line.lstrip("#").strip().lower())
+            found.add(re.sub(r"[^\w\- ]", "", text).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in LINK.findall(page.read_text("utf-8")):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        goal = (page.parent / path).resolve() if path else page
+        assert goal.exists(), f"{page.name}: there is no {target}"
+        if anchor and goal.suffix == ".md":
+            assert anchor in anchors(goal), f"{page.name}: no heading {target}"
+
+
+def test_every_page_is_in_the_navigation():
+    listed = (ROOT / "mkdocs.yml").read_text()
+    assert not [page.name for page in ROOT.glob("docs/*.md") if f": {page.name}\n" not in listed]

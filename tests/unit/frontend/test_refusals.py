@@ -1,0 +1,37 @@
+"""What once ended in a traceback, or in JSON that the loader refuses, is refused with its line and what mends it."""
+
+import pytest
+from tests.support.frontend.mistakes import PROGRAM
+
+from p4reduce.frontend.compile import compile_text
+
+
+def refused(text):
+    found = compile_text(text, "student.p4")
+    assert not found.ok
+    (error,) = found.diagnostics.errors
+    assert found.sources.place(error.position).file == "student.p4"
+    return error.message, found.sources.line(error.position)
+
+
+@pytest.mark.parametrize("kind", ["bit<0>", "varbit<0>"])
+def test_a_field_of_width_0(kind):
+    message, line = refused(PROGRAM.replace("struct headers_t", f"header none_t {{ {kind} f; }}\nstruct headers_t"))
+    assert "has no bits" in message
+    assert kind in line
+
+
+def test_a_number_of_an_annotation():
+    text = PROGRAM.replace("bit<8> hops;", "@field_list(2true) bit<8> hops;")
+    text = text.replace("route.apply();", "route.apply(); resubmit_preserving_field_list(2);")
+    message, line = refused(text)
+    assert message == "'2true' is no number"
+    assert "@field_list" in line
+
+
+@pytest.mark.parametrize("value", ["hdr", "hdr.ipv4", "{ 1, 2 }"])
+def test_several_values_where_a_single_one_stands(value):
+    call = f"hash(previous, HashAlgorithm.crc16, 16w0, {{ hdr.ipv4.src }}, {value});"
+    message, line = refused(PROGRAM.replace("route.apply();", f"route.apply(); {call}"))
+    assert "a single value must stand here" in message
+    assert call in line

@@ -1,0 +1,187 @@
+"""The property tests can fail: each of these errors, put into the model or the workers, is found within a few trees."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tests.support.golden import switch as golden
+from tests.support.golden.backend import GoldenBackend
+from tests.support.golden.choices import SeededChoices
+from tests.support.golden.frames import Kind, Packet
+from tests.support.golden.reasons import Reason, Refused
+from tests.support.golden.run import run
+from tests.support.golden.scenario import Scenario, draw_scenario
+from tests.support.golden.switch import GoldenSwitch
+from tests.support.golden.tables import JobEntry, PeerEntry
+
+TREES = 150
+
+
+class AddsTwice(GoldenSwitch):
+    """A retransmission is added again while the slot is incomplete."""
+
+    def _contribution(self, job, child, slot, packet):
+        again = (slot.generation, slot.seq) == (job.generation, packet.seq) and slot.children & child.bit
+        if again and slot.children != job.full:
+            return golden._Answer(golden._merged(slot, child, packet))
+        return super()._contribution(job, child, slot, packet)
+
+
+class NeverReplays(GoldenSwitch):
+    """A child whose RESULT was lost asks in vain."""
+
+    def _contribution(self, job, child, slot, packet):
+        answer = super()._contribution(job, child, slot, packet)
+        if answer.to == "sender":
+            raise Refused(Reason.DUPLICATE)
+        return answer
+
+
+class NeverSendsUpAgain(GoldenSwitch):
+    """A partial sum that was lost stays lost."""
+
+    def _contribution(self, job, child, slot, packet):
+        return super()._contribution(job, replace(child, lowest=False), slot, packet)
+
+
+class TakesAnyChunk(GoldenSwitch):
+    """A slot follows every jump of the sequence number, also backwards."""
+
+    def _contribution(self, job, child, slot, packet):
+        if job.generation == slot.generation and packet.seq != slot.seq:
+            slot = replace(slot, seq=(packet.seq - job.slots) % 2**32)
+        return super()._contribution(job, child, slot, packet)
+
+
+class KnowsNoGenerations(GoldenSwitch):
+    """A slot that another epoch or job left behind looks like one's own."""
+
+    def _contribution(self, job, child, slot, packet):
+        return super()._contribution(replace(job, generation=1), child, slot, packet)
+
+    def _result(self, job, slot, packet):
+        return super()._result(replace(job, generation=1), slot, packet)
+
+
+class LetsOldGenerationsIn(GoldenSwitch):
+    """A slot is taken over by any other generation, not only by a newer one."""
+
+    def _contribution(self, job, child, slot, packet):
+        if job.generation < slot.generation:
+            slot = golden.Slot()
+        return super()._contribution(job, child, slot, packet)
+
+
+class SharesSlots(GoldenSwitch):
+    """Jobs do not keep to their own slots."""
+
+    def write(self, entry, *, insert):
+        super().write(replace(entry, base=0) if isinstance(entry, JobEntry) else entry, insert=insert)
+
+
+class TrustsEveryPort(GoldenSwitch):
+    """A child is known by its address alone."""
+
+    def _aggregate(self, port, packet):
+        known = [p for p in self.peers.values() if (p.ip, p.job, p.epoch) == (packet.ip_src, packet.job, packet.epoch)]
+        return super()._aggregate(known[0].port if known else port, packet)
+
+
+class AnswersBeforeAllAreIn(GoldenSwitch):
+    """The last but one contribution completes a slot."""
+
+    def _completed(self, job, slot):
+        missing = bin(job.full & ~slot.children).count("1")
+        return super()._completed(replace(job, full=slot.children) if missing <= 1 else job, slot)
+
+
+class KeepsTheLastExponent(GoldenSwitch):
+    """The exponent is not the largest."""
+
+    def _contribution(self, job, child, slot, packet):
+        return super()._contribution(job, child, replace(slot, exponent=0), packet)
+
+
+class ForgetsTheSaturation(GoldenSwitch):
+    """The flag does not leave the switch."""
+
+    def _send(self, job, packet, to):
+        return super()._send(job, replace(packet, saturated=False), to)
+
+
+class SendsPullsAsPushes(GoldenSwitch):
+    """Merged pulls leave as pushes."""
+
+    def _send(self, job, packet, to):
+        return super()._send(job, replace(packet, kind=Kind.PUSH) if packet.kind == Kind.PULL else packet, to)
+
+
+class TakesResultsFromChildren(GoldenSwitch):
+    """A RESULT of a child counts as one of the parent."""
+
+    def _aggregate(self, port, packet):
+        key = (port, packet.ip_src, packet.job, packet.epoch)
+        peer = self.peers.get(key)
+        if peer is not None and packet.kind == Kind.RESULT:
+            self.peers[key] = replace(peer, bit=0)
+        try:
+            return super()._aggregate(port, packet)
+        finally:
+            if peer is not None:
+                self.peers[key] = peer
+
+
+class LooksAtNoSource(GoldenSwitch):
+    """A host may send as anybody."""
+
+    def _route(self, port, frame):
+        return super()._route(0, frame)
+
+
+MUTANTS = [
+    AddsTwice, NeverReplays, NeverSendsUpAgain, TakesAnyChunk, KnowsNoGenerations, LetsOldGenerationsIn, SharesSlots,
+    TrustsEveryPort, AnswersBeforeAllAreIn, KeepsTheLastExponent, ForgetsTheSaturation, SendsPullsAsPushes,
+    TakesResultsFromChildren, LooksAtNoSource,
+]  # fmt: skip
+
+
+def trees_until_found(model: type[GoldenSwitch], change: Callable[[Scenario], None] = lambda _: None) -> int | None:
+    """The number of scenarios after which a property fails; None if none does."""
+    backend = GoldenBackend(model)
+    for seed in range(TREES):
+        scenario = draw_scenario(SeededChoices(seed), backend.lanes, backend.slots)
+        change(scenario)
+        try:
+            run(scenario, backend)
+        except AssertionError:
+            return seed + 1
+    return None
+
+
+def test_the_model_itself_passes_these_trees():
+    assert trees_until_found(GoldenSwitch) is None
+
+
+@pytest.mark.parametrize("model", MUTANTS, ids=lambda model: model.__name__)
+def test_a_mutant_is_found(model):
+    assert trees_until_found(model) is not None
+
+
+def test_a_window_of_all_slots_is_found():
+    def too_wide(scenario: Scenario) -> None:
+        scenario.window_factor = 1
+
+    assert trees_until_found(GoldenSwitch, too_wide) is not None
+
+
+def test_wrapping_sums_are_found(monkeypatch):
+    def wrap(slot: golden.Slot, child: PeerEntry, packet: Packet) -> golden.Slot:
+        merged = right(slot, child, packet)
+        if slot.lanes is None or packet.lanes is None:
+            return merged
+        sums = (a + b for a, b in zip(slot.lanes, packet.lanes, strict=True))
+        return replace(merged, lanes=tuple((s + 2**31) % 2**32 - 2**31 for s in sums), saturated=False)
+
+    right = golden._merged
+    monkeypatch.setattr(golden, "_merged", wrap)
+    assert trees_until_found(GoldenSwitch) is not None

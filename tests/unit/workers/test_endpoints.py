@@ -1,0 +1,160 @@
+"""The Python surface: what it refuses, what it says of itself."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.loopback.jobs import Job, make_ring, random_arrays
+from tests.support.loopback.network import host, switch
+
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.operation import Operation
+from p4reduce.workers.records import Collective, Kind, State
+from p4reduce.workers.settings import HostAddress, Timing
+
+ONES = np.ones(10, np.float32)
+
+
+def add_worker(endpoints: Endpoints, **changes: Any) -> int:
+    arguments: dict[str, Any] = {
+        "job": 1,
+        "epoch": 1,
+        "lanes": 4,
+        "slots": 8,
+        "members": 2,
+        "numbers": BlockFloat(),
+    }
+    return endpoints.add_worker(host(len(endpoints)), switch(), **(arguments | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"slots": 6}, "slots: 6, must be a power of two"),
+        ({"slots": 1}, "slots: 1"),
+        ({"lanes": 0}, "lanes: 0"),
+        ({"lanes": 100_000}, "lanes: 100000"),
+        ({"members": 0}, "members: 0"),
+        ({"lead": 0}, r"lead: 0, must be 1\.\.4"),
+        ({"lead": 5}, r"lead: 5, must be 1\.\.4"),
+        ({"job": 65536}, "job: 65536"),
+        ({"epoch": -1}, "epoch: -1"),
+        ({"first_seq": 2**32}, "first_seq"),
+    ],
+)
+def test_impossible_workers_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        add_worker(Endpoints(), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rank": 3}, r"rank: 3, must be 0\.\.2"),
+        ({"ack_every": 8}, "ack_every: 8"),
+        ({"window": 40_000}, "window: 40000"),
+    ],
+)
+def test_impossible_rings_are_refused(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"job": 1, "epoch": 1, "lanes": 4, "rank": 0, "size": 3, "window": 8, "ack_every": 2}
+    with pytest.raises(ValueError, match=message):
+        Endpoints().add_ring(host(0), host(1), host(2), **(arguments | changes))
+
+
+def test_two_members_with_one_address_are_refused() -> None:
+    with pytest.raises(ValueError, match="same IPv4 address"):
+        Endpoints().add_ps_server(host(3), [host(1), host(1)], job=1, epoch=1, lanes=4, window=4)
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "message"),
+    [
+        (Operation(Collective.ALL_REDUCE, ONES.astype(np.float64), ONES), TypeError, "source: .* float64"),
+        (Operation(Collective.ALL_REDUCE, [1.0], ONES), TypeError, "source: .* list"),  # type: ignore[arg-type]
+        (Operation(Collective.ALL_REDUCE, ONES.reshape(2, 5), ONES), ValueError, "source: must be one-dimensional"),
+        (Operation(Collective.ALL_REDUCE, np.ones(20, np.float32)[::2], ONES), ValueError, "C-contiguous"),
+        (Operation(Collective.ALL_REDUCE, ONES), ValueError, "target: ALL_REDUCE at a worker endpoint needs one"),
+        (Operation(Collective.ALL_REDUCE, ONES, np.ones(9, np.float32)), ValueError, "10 elements, target 9"),
+        (Operation(Collective.PUSH, ONES[:0]), ValueError, "source: is empty"),
+        (Operation(Collective.PUSH, ONES, ONES), ValueError, "target: PUSH at a worker endpoint takes none"),
+        (Operation(Collective.PUSH, ONES, iteration=2**32), ValueError, "iteration"),
+        (Operation(Collective.PUSH, np.array([1, 2, np.nan], np.float32)), ValueError, "element 2 is nan"),
+    ],
+)
+def test_operations_that_do_not_fit_are_refused(operation: Operation, error: type[Exception], message: str) -> None:
+    endpoints = Endpoints()
+    index = add_worker(endpoints)
+    with pytest.raises(error, match=message):
+        endpoints.post(index, operation)
+    assert endpoints.status(index).state is State.IDLE
+
+
+def test_overlapping_and_read_only_arrays_are_refused() -> None:
+    endpoints = Endpoints()
+    index = add_worker(endpoints)
+    memory = np.ones(20, np.float32)
+    with pytest.raises(ValueError, match="overlap"):
+        endpoints.post(index, Operation(Collective.ALL_REDUCE, memory[:10], memory[5:15]))
+    frozen = ONES.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="target: is read-only"):
+        endpoints.post(index, Operation(Collective.PULL, target=frozen))
+
+
+def test_a_server_in_the_network_and_a_ring_cannot_do_everything() -> None:
+    job = Job(2, server=True)
+    with pytest.raises(ValueError, match="turned round by the root switch"):
+        job.endpoints.post(job.ps, Operation(Collective.ALL_REDUCE, target=ONES.copy()))
+    with pytest.raises(ValueError, match="a ring endpoint cannot do PUSH"):
+        make_ring(2).endpoints.post(0, Operation(Collective.PUSH, ONES))
+    with pytest.raises(ValueError, match="a ring has no epochs"):
+        make_ring(2).endpoints.change_epoch(0, 2, 0)
+
+
+def test_one_operation_at_a_time() -> None:
+    endpoints = Endpoints()
+    index = add_worker(endpoints)
+    endpoints.post(index, Operation(Collective.PUSH, ONES))
+    with pytest.raises(RuntimeError, match="under way"):
+        endpoints.post(index, Operation(Collective.PUSH, ONES))
+
+
+def test_addresses_and_timing_are_checked() -> None:
+    with pytest.raises(ValueError, match="mac: 0x1000000000000 does not fit 48 bits"):
+        HostAddress(1 << 48, 0)
+    with pytest.raises(ValueError, match="udp"):
+        HostAddress(0, 0, 65536)
+    assert str(HostAddress(0, 0x0A000001)) == "10.0.0.1:9400"
+    with pytest.raises(ValueError, match="time-outs"):
+        Timing(min_ps=2, max_ps=1)
+    with pytest.raises(ValueError, match="reorder: 0"):
+        Timing(reorder=0)
+
+
+def test_status_counts_frames_bytes_and_round_trips() -> None:
+    job = Job(3, lanes=4, slots=8, numbers=FixedScale(2.0**10))
+    job.all_reduce(random_arrays(3, 41, seed=1))
+    status = job.endpoints.status(job.workers[0])
+    assert status.kind is Kind.WORKER
+    assert status.state is State.DONE
+    assert not status.lingering
+    assert status.frames_sent == status.frames_received == 11
+    assert status.bytes_sent == 11 * (62 + 16)
+    assert (status.resends, status.resend_bytes, status.spurious, status.saturated) == (0, 0, 0, 0)
+    assert status.done_at_ps == job.network.now
+    assert 0 < status.rtt_min_ps <= status.rtt_ps < job.network.now
+    assert status.rtt_samples > 1
+    assert not any(status.refused.values())
+    assert status.error is None
+    assert status.failed_seq is None
+
+
+def test_arrays_stay_alive_while_they_are_used() -> None:
+    job = Job(1)
+    target = np.zeros(1000, np.float32)
+    job.post([Operation(Collective.ALL_REDUCE, np.full(1000, 3.0, np.float32), target)])
+    filler = [np.full(1000, 7.0, np.float32) for _ in range(50)]
+    job.network.run()
+    assert (target == 3.0).all()
+    assert len(filler) == 50
