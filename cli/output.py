@@ -4,14 +4,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
+
+from p4reduce.cli.fitting import records, table_that_fits, wrapped
 
 
 class Output:
-    """With ``as_json`` stdout carries one JSON document and nothing else; tables and notes go to stderr."""
+    """With ``as_json`` stdout carries one JSON document and nothing else; tables and notes go to stderr.
+
+    Tables and lines fit the terminal; where there is none, ``$COLUMNS`` or 80 columns.
+    """
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -25,40 +29,24 @@ class Output:
         if self.as_json:
             print(json.dumps(value, indent=1, sort_keys=True), flush=True)
 
-    def line(self, text: str) -> None:
-        """A line for people, as it is (no markup)."""
-        self.people.print(escape(text), soft_wrap=True)
+    def line(self, text: str | Text) -> None:
+        """A line for people, as it is (no markup), wrapped between words; what follows is indented."""
+        for part in wrapped(Text(text) if isinstance(text, str) else text, self.people.width):
+            self.people.print(part, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A remark on stderr, as it is (no markup)."""
+        """A remark on stderr, as it is (no markup) and never wrapped: an error is one line."""
         self.notes.print(escape(text), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
-        """A table; columns whose cells are all numbers (or '-') are set flush right.
+        """A table; columns whose cells are all numbers (or '-') are set flush right, and never broken.
 
-        Where the terminal is narrow, headings wrap between words; cells never do.
+        Where the terminal is narrow, headings wrap between words, then text; a table that does not fit even so is
+        written row by row.
         """
-        cells = [[row[number] for row in rows] for number in range(len(columns))]
-        natural = [max(map(len, (column, *own))) for column, own in zip(columns, cells, strict=True)]
-        fits = not self.people.is_terminal or sum(natural) + 3 * len(columns) + 2 <= self.people.width
-        least = [max(map(len, (*column.split(" "), *own))) for column, own in zip(columns, cells, strict=True)]
-        widths = natural if fits else least
-        table = Table(
-            title=title,
-            title_justify="left",
-            title_style="bold",
-            header_style="bold",
-            box=box.SIMPLE_HEAD,
-            padding=(0, 1) if fits else (0, 0),
-        )
-        for column, own, width in zip(columns, cells, widths, strict=True):
-            right = bool(own) and all(_numeric(cell) for cell in own)
-            table.add_column(escape(column), justify="right" if right else "left", width=width)
-        for row in rows:
-            table.add_row(*(escape(cell) for cell in row))
-        wide = max(self.people.width, sum(widths) + 3 * len(columns) + 2)  # a narrower terminal wraps whole lines
-        Console(file=self.people.file, width=wide, highlight=False).print(table)
-
-
-def _numeric(cell: str) -> bool:
-    return cell[:1] in "-+" or cell[:1].isdigit() or not cell
+        table = table_that_fits(columns, rows, self.people.width, title)
+        if table is not None:
+            self.people.print(table)
+            return
+        for text in ([Text(title, "bold")] if title else []) + records(columns, rows, self.people.width):
+            self.line(text)

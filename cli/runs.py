@@ -46,7 +46,7 @@ def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, ti
 
         with together(out) as aside:
             paths = [*write_results(aside, results), write_report(aside / "report.html", results, title=title)]
-        output.note("wrote " + ", ".join(str(out / path.name) for path in paths))
+        output.note(f"wrote {', '.join(path.name for path in paths)} to {out}")
     faults = [f"{result.network.plan}: {fault}" for result in results for fault in faults_of(result)]
     if faults:
         raise Failed("; ".join(faults))

@@ -81,17 +81,17 @@ def _print(output: Output, report: "Report") -> None:
     failed = sum(check.passed is False for check in report.checks)
     waiting = sum(check.passed is None for check in report.checks)
     if report.passed:
-        output.people.print(Text("PASS: the switches sum and multicast, also under loss", "bold green"))
+        output.line(Text("PASS: the switches sum and multicast, also under loss", "bold green"))
     else:
         after = f", {waiting} wait for them" if waiting else ""
-        output.people.print(Text(f"not yet: {failed} checks failed{after}", "bold red"))
+        output.line(Text(f"not yet: {failed} checks failed{after}", "bold red"))
 
 
 def _print_check(output: Output, check: "Check") -> None:
     mark, style = {True: ("pass", "green"), False: ("FAIL", "bold red"), None: ("-", "dim")}[check.passed]
-    output.people.print(Text.assemble("  ", (f"{mark:<5}", style), check.title), soft_wrap=True)
+    output.line(Text.assemble("  ", (f"{mark:<5}", style), check.title))
     if check.finding is not None:
         said = check.finding.said.replace("\n", "\n        ")
         for label, text in (("", said), ("where: ", check.finding.where), ("look:  ", check.finding.look)):
             if text:
-                output.people.print(Text(f"        {label}{text}"), soft_wrap=True)
+                output.line(f"        {label}{text}")

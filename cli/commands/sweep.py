@@ -76,7 +76,7 @@ def sweep(
     output.data(rows)
     columns = [*SHOWN, "communication_us", "ratio_to_bound", "total_bytes", "busiest_bytes", "test_accuracy", "error"]
     columns = [name for name in columns if any(row[name] is not None and row[name] != "" for row in rows)]
-    output.table(columns, [[_cell(row[name]) for name in columns] for row in rows])
+    output.table([name.replace("_", " ") for name in columns], [[_cell(row[name]) for name in columns] for row in rows])
     output.note(f"wrote {out / 'sweep.csv'}")
     failed = sum(1 for row in rows if row["error"])
     if failed:

@@ -20,10 +20,10 @@ Svg = Annotated[Path | None, typer.Option("--svg", help="Draw it to this file.")
 Name = Annotated[str, typer.Argument(help="File, bundled name, or builder with parameters.", show_default=False)]
 
 BUILDERS = (
-    ("star", "star:hosts=8", "hosts around one switch"),
-    ("leaf-spine", "leaf-spine:leaves=2,spines=2,hosts=4,servers=1,oversubscription=2", "two levels"),
-    ("fat-tree", "fat-tree:k=4", "three levels of switches with k ports (Al-Fares et al. 2008)"),
-    ("wan", "wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
+    ("star:hosts=8", "hosts around one switch"),
+    ("leaf-spine:leaves=2,spines=2,hosts=4,servers=1,oversubscription=2", "two levels"),
+    ("fat-tree:k=4", "three levels of switches with k ports (Al-Fares et al. 2008)"),
+    ("wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
 )
 Count = Annotated[int, typer.Option("--count", "-n", help="How many switches may aggregate.", min=1)]
 Tasks = Annotated[Path, typer.Option("--tasks", help="File of tasks, as of 'tasks submit'.", show_default=False)]
@@ -48,11 +48,16 @@ def list_topologies(as_json: Json = False) -> None:
     output = Output(as_json=as_json)
     found = [(name, topologies.load(name)) for name in topologies.bundled()]
     output.data(
-        {"bundled": [_counts(name, topology) for name, topology in found], "builders": [b[1] for b in BUILDERS]}
+        {
+            "bundled": [_counts(name, topology) for name, topology in found],
+            "builders": [example for example, _ in BUILDERS],
+        }
     )
     rows = [[str(value) for value in _counts(name, topology).values()] for name, topology in found]
     output.table(["bundled", "workers", "servers", "switches", "capable", "links"], rows)
-    output.table(["builder", "with parameters", ""], [list(builder) for builder in BUILDERS])
+    output.line("builders, with parameters:")
+    for example, says in BUILDERS:
+        output.line(f"  {example}: {says}")
 
 
 @app.command("show", epilog=epilog(*EXAMPLES))

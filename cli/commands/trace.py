@@ -176,4 +176,4 @@ def _format(program: "Program", roots: list[Path], bundled: str | None, brief: b
 def _print(output: Output, text: "TextFormat", traces: "list[PacketTrace]") -> None:
     for one in traces:
         for line in text.packet(one):
-            output.people.print(line, soft_wrap=True)
+            output.line(line)
