@@ -9,7 +9,7 @@ from p4reduce.workers import endpoint, wire
 from p4reduce.workers.congestion import set_up
 from p4reduce.workers.memory import address_of
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
-from p4reduce.workers.operation import Operation, check, exponents_of
+from p4reduce.workers.operation import Operation, check, exponents_of, poison_of
 from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
 from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
 from p4reduce.workers.status import EndpointStatus, read_status
@@ -36,7 +36,7 @@ class Endpoints:
         self._room = np.zeros(_FIRST_ROOM, ENDPOINT_DTYPE)
         self._records: NDArray[Any] = self._room[:0]
         self._memory: list[list[NDArray[Any]]] = []
-        self._posted: list[tuple[Operation, NDArray[np.uint8]] | None] = []
+        self._posted: list[tuple[Operation, NDArray[np.uint8], NDArray[np.uint8] | None] | None] = []
         self._numbers: list[Numbers] = []
         self._retired: dict[HostAddress, list[int]] = {}
 
@@ -209,10 +209,17 @@ class Endpoints:
             )
         lanes = int(record["lanes"])
         exponents = np.zeros(0, np.uint8)
-        if operation.source is not None:
-            exponents = exponents_of(operation.source, lanes)
-        self._posted[index] = (operation, exponents)
+        poison: NDArray[np.uint8] | None = None
+        if operation.source is not None and not operation.words:
+            if operation.poison and record["mode"] != NumberMode.FIXED:
+                exponents, poison = poison_of(operation.source, lanes)
+            else:
+                exponents = exponents_of(operation.source, lanes)
+        self._posted[index] = (operation, exponents, poison)
         self._set_operation(record, kind, operation, exponents)
+        # Hosts add what is not finite as float32 does; only lanes of integers cannot hold it.
+        marked = poison is not None and record["mode"] == NumberMode.BLOCK
+        record["poison"] = address_of(poison) if marked and poison is not None else 0
         if record["size"] == 1 and operation.source is not None and operation.target is not None:
             np.copyto(operation.target, operation.source)
         endpoint.posted(self._records, index)
@@ -371,10 +378,12 @@ class Endpoints:
     def _set_operation(record: Any, kind: Kind, operation: Operation, exponents: NDArray[np.uint8]) -> None:
         lanes = int(record["lanes"])
         chunks = operation.chunks(lanes)
-        with_exponents = record["mode"] == NumberMode.BLOCK and operation.collective not in (
-            Collective.PULL,
-            Collective.BARRIER,
+        with_exponents = (
+            record["mode"] == NumberMode.BLOCK
+            and operation.collective not in (Collective.PULL, Collective.BARRIER)
+            and not operation.words
         )
+        record["words"] = operation.words
         record["lead"] = min(int(record["max_lead"]), chunks) if with_exponents else 0
         record["collective"], record["chunks"] = operation.collective, chunks
         record["length"], record["iteration"] = operation.length, operation.iteration

@@ -60,6 +60,32 @@ def add_raw(lanes: int, count: int, source: int, target: int) -> Any:
 
 
 @kernel
+def add_words(lanes: int, count: int, source: int, target: int) -> Any:
+    """target[k] := source[k] + lanes[k] as int32, held at its ends as switches do; returns how many had to be held."""
+    held = 0
+    for k in range(count):
+        exact = np.int64(as_word(load_f32(source, k))) + np.int64(load_be32(lanes, k))
+        value = min(max(exact, np.int64(-(2**31))), np.int64(2**31 - 1))
+        held += value != exact
+        store_f32(target, k, as_float(np.int32(value)))
+    return held
+
+
+@kernel
+def fill_nan(target: int, count: int) -> None:
+    """target[:count] := NaN."""
+    for k in range(count):
+        store_f32(target, k, np.float32(np.nan))
+
+
+@kernel
+def clear_lanes(lanes: int, count: int) -> None:
+    """lanes[:count] := 0."""
+    for k in range(count):
+        store_be32(lanes, k, np.int32(0))
+
+
+@kernel
 def descend(sums: int, count: int, step: float, weights: int) -> Any:
     """weights[k] -= step * sums[k], in float32, two roundings (no fused multiply-add)."""
     for k in range(count):
@@ -99,3 +125,16 @@ def chunk_exponents(source: int, length: int, lanes: int, exponents: Any) -> Any
                     return k
         exponents[chunk] = 0 if largest == 0 else (largest >> 23) + 1
     return -1
+
+
+@kernel
+def chunk_poison(source: int, length: int, lanes: int, exponents: Any, poison: Any) -> None:
+    """As ``chunk_exponents`` where some elements are NaN or infinite: a chunk with one of them has exponent 0.
+
+    poison: uint8 array, one cell for each chunk: 1 where it has such an element.
+    """
+    for chunk in range(exponents.shape[0]):
+        begin = chunk * lanes
+        largest = largest_word(source + 4 * begin, min(lanes, length - begin))
+        poison[chunk] = largest >= 0x7F800000
+        exponents[chunk] = 0 if largest == 0 or largest >= 0x7F800000 else (largest >> 23) + 1

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.workers.kernels import chunk_exponents
+from p4reduce.workers.kernels import chunk_exponents, chunk_poison
 from p4reduce.workers.memory import address_of
 from p4reduce.workers.numbers import NonFiniteError
 from p4reduce.workers.records import Collective, Kind
@@ -44,7 +44,10 @@ class Operation:
     | PUSH_PULL | its gradient, the new weights | -, the weights: w -= learning_rate * sum / members |
     | BARRIER | -, - | -, - |
 
-    iteration: the training iteration, 0..2**32-1, in every frame: switches choose priorities by it.
+    iteration: the training iteration, 0..2**32-1, in every frame: switches choose priorities by it. words: the
+    arrays hold int32 (``array.view(np.float32)``), which are added as they are; ALL_REDUCE only. poison: NaN and
+    infinity do not make the operation an error; the sum of a chunk in which any worker has one is NaN everywhere
+    (block floating point; hosts that add float32 add them as float32).
     """
 
     collective: Collective
@@ -52,6 +55,8 @@ class Operation:
     target: Floats | None = None
     iteration: int = 0
     learning_rate: float = 0.0
+    words: bool = False
+    poison: bool = False
 
     @property
     def length(self) -> int:
@@ -83,6 +88,8 @@ def check(kind: Kind, operation: Operation) -> None:
     name = operation.collective.name
     if needed is None:
         raise ValueError(f"collective: a {kind.name.lower()} endpoint cannot do {name}")
+    if operation.words and operation.collective is not Collective.ALL_REDUCE:
+        raise ValueError(f"words: {name} adds no int32; only ALL_REDUCE does")
     if not 0 <= operation.iteration < 1 << 32:
         raise ValueError(f"iteration: {operation.iteration}, must be 0..2**32-1")
     for what, array, needs in (
@@ -111,3 +118,13 @@ def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
     if bad >= 0:
         raise NonFiniteError(bad, float(source[bad]))
     return exponents
+
+
+def poison_of(source: Floats, lanes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:
+    """As ``exponents_of``, and which chunks hold NaN or infinity (1), uint8 of shape (chunks,); None: no chunk does."""
+    exponents = np.zeros(-(-len(source) // lanes), np.uint8)
+    if int(chunk_exponents(address_of(source), len(source), lanes, exponents)) < 0:
+        return exponents, None
+    poison = np.zeros(len(exponents), np.uint8)
+    chunk_poison(address_of(source), len(source), lanes, exponents, poison)
+    return exponents, poison

@@ -95,6 +95,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("operation", "collective", "start", "end", "chunks", "lead", "max_lead", "length", "iteration"),
         # source, target: callers' float32 arrays; exponents: uint8 for each chunk.
         *_integers("source", "target", "exponents"),
+        # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
+        *_integers("words", "poison"),
         ("step", "f4"),
         # The sender's window: entries from low (oldest unanswered) to next; fresh: the first seq never sent in any
         # epoch; epoch_base: the seq that the epoch began with. entries, payloads: rings of ENTRY_DTYPE and of lanes.
@@ -121,7 +123,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("slots", "contributions", "results", "marks", "replies", "reply_head", "reply_tail", "completed"),
         # What happened. frames_sent counts resends too, resends separately; bytes without FCS.
         *_integers("frames_sent", "bytes_sent", "resends", "resend_bytes", "frames_received", "results_received"),
-        *_integers("saturated", "congested", "rtt_samples", "spurious"),
+        # poisoned: chunks that were NaN or infinite somewhere.
+        *_integers("saturated", "poisoned", "congested", "rtt_samples", "spurious"),
         ("refused", "i8", (REFUSAL_CELLS,)),
     ],
     align=True,
@@ -136,6 +139,8 @@ ENTRY_DTYPE: Final = np.dtype(
         ("type", "u1"),
         ("has_lanes", "u1"),
         ("answer", "u1"),
+        ("words", "u1"),
+        ("poisoned", "u1"),
         # Exponents: this worker's of the chunk it announces; the agreed one of its own lanes; the one that came back.
         ("announced", "u1"),
         ("agreed", "u1"),

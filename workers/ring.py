@@ -38,7 +38,7 @@ from p4reduce.workers.frames import (
     write_frame,
 )
 from p4reduce.workers.jit import kernel
-from p4reduce.workers.kernels import add_raw, clear_tail, send_raw, take_raw
+from p4reduce.workers.kernels import add_raw, add_words, clear_tail, send_raw, take_raw
 from p4reduce.workers.memory import copy_bytes, load_u8, store_u8
 from p4reduce.workers.records import EntryState, Refusal, State
 from p4reduce.workers.sender import (
@@ -107,7 +107,9 @@ def _take(e: Any, seq: int, lanes: int) -> None:
     step = frame // e.segment
     begin = _begin_of(e, e.rank - 1 - step, frame)
     count = min(e.lanes, e.length - begin)
-    if count > 0 and step < e.size - 1:
+    if count > 0 and step < e.size - 1 and e.words:
+        e.saturated += add_words(lanes, count, e.source + 4 * begin, e.target + 4 * begin) > 0
+    elif count > 0 and step < e.size - 1:
         add_raw(lanes, count, e.source + 4 * begin, e.target + 4 * begin)
     elif count > 0:
         take_raw(lanes, count, e.target + 4 * begin)

@@ -27,7 +27,7 @@ from p4reduce.workers.frames import (
     write_frame,
 )
 from p4reduce.workers.jit import kernel
-from p4reduce.workers.kernels import add_raw, clear_tail, dequantize, descend, send_raw, take_raw
+from p4reduce.workers.kernels import add_raw, add_words, clear_tail, dequantize, descend, send_raw, take_raw
 from p4reduce.workers.memory import carray, copy_bytes, load_u8, pointer, store_u8
 from p4reduce.workers.numbers import NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
@@ -143,7 +143,10 @@ def _sum(e: Any, slot: Any, seq: int) -> None:
         return
     take_raw(_contribution_at(e, seq, 0), e.lanes, result)
     for rank in range(1, e.peers):
-        add_raw(_contribution_at(e, seq, rank), e.lanes, result, result)
+        if e.words:
+            slot.saturated |= add_words(_contribution_at(e, seq, rank), e.lanes, result, result) > 0
+        else:
+            add_raw(_contribution_at(e, seq, rank), e.lanes, result, result)
 
 
 @kernel

@@ -39,7 +39,8 @@ class EndpointStatus:
     done_at_ps: when the last operation was done, -1 before. lingering: has still to serve peers. frames_sent and
     bytes_sent count resends too; resends and resend_bytes count them alone. rtt_ps: smoothed round trip, 0 before
     the first sample; timeout_ps: the present time-out. saturated: frames in which a lane saturated, sent or
-    received. congested: frames that met a congested queue. spurious: resends that were not needed, as far as known.
+    received; poisoned: results of chunks in which somebody's numbers are not finite. congested: frames that met a
+    congested queue. spurious: resends that were not needed, as far as known.
     window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that nobody
     answered, None unless the endpoint gave up.
     """
@@ -58,6 +59,7 @@ class EndpointStatus:
     rtt_samples: int
     timeout_ps: int
     saturated: int
+    poisoned: int
     congested: int
     spurious: int
     refused: dict[str, int]
@@ -99,6 +101,7 @@ def read_status(record: Any) -> EndpointStatus:
         rtt_samples=value["rtt_samples"],
         timeout_ps=value["rto"],
         saturated=value["saturated"],
+        poisoned=value["poisoned"],
         congested=value["congested"],
         spurious=value["spurious"],
         refused={reason.name.lower(): int(record["refused"][reason]) for reason in Refusal},

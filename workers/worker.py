@@ -30,7 +30,7 @@ from p4reduce.workers.frames import (
     write_frame,
 )
 from p4reduce.workers.jit import kernel
-from p4reduce.workers.kernels import clear_tail, dequantize, quantize, send_raw, take_raw
+from p4reduce.workers.kernels import clear_lanes, clear_tail, dequantize, fill_nan, quantize, send_raw, take_raw
 from p4reduce.workers.memory import as_double, copy_bytes, load_u8
 from p4reduce.workers.numbers import EXPONENT_BIAS, NumberMode
 from p4reduce.workers.pacing import forget, left, too_early
@@ -123,6 +123,8 @@ def _open(e: Any, seq: int) -> None:
     entry.has_lanes = 0
     entry.answer = _NOTHING
     entry.count = 0
+    entry.words = e.mode == _RAW or e.words
+    entry.poisoned = 0
     if chunk < 0:
         return
     begin = chunk * e.lanes
@@ -131,6 +133,7 @@ def _open(e: Any, seq: int) -> None:
     entry.target = e.target + 4 * begin
     if carries_lanes(e.collective):
         entry.has_lanes = 1
+        entry.poisoned = load_u8(e.poison, chunk) if e.poison != 0 else 0
         copy_bytes(payload_at(e, seq), e.source + 4 * begin, 4 * entry.count)
         clear_tail(payload_at(e, seq), entry.count, e.lanes)
 
@@ -157,7 +160,10 @@ def _send(e: Any, entry: Any, seq: int, now: int, out: Any) -> Any:
     if entry.has_lanes:
         flags |= HAS_LANES
         lanes = lanes_of(out)
-        if e.mode == _RAW:
+        if entry.poisoned:
+            clear_lanes(lanes, e.lanes)
+            flags |= SATURATED
+        elif entry.words:
             send_raw(payload_at(e, seq), e.lanes, lanes)
         elif quantize(payload_at(e, seq), e.lanes, scale_up(e, entry.agreed), e.limit, lanes) > 0:
             flags |= SATURATED
@@ -204,12 +210,18 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
     flags = flags_of(frame)
     if (flags & HAS_LANES != 0) != (entry.answer != _NOTHING):
         return _WRONG_KIND
-    if flags & SATURATED:
+    # Block floating point never saturates: there the flag says that somebody's chunk is not finite.
+    poisoned = flags & SATURATED != 0 and e.mode == _BLOCK and not entry.words
+    if poisoned:
+        e.poisoned += 1
+    elif flags & SATURATED:
         e.saturated += 1
     entry.carried = exponent_of(frame)
     # A chunk of an earlier operation, repeated in a new epoch: its result is the caller's by now.
     if entry.answer != _NOTHING and e.status == _ACTIVE and entry.operation == e.operation:
-        if entry.answer == _SUM:
+        if poisoned and entry.answer == _SUM:
+            fill_nan(entry.target, entry.count)
+        elif entry.answer == _SUM and not entry.words:
             dequantize(lanes_of(frame), entry.count, scale_down(e, entry.agreed), entry.target)
         else:
             take_raw(lanes_of(frame), entry.count, entry.target)
