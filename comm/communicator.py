@@ -1,12 +1,39 @@
-"""What a training script sees: blocking collectives on its own NumPy arrays."""
+"""What a training script sees: collectives on its own NumPy arrays, which block, or run beside its computation."""
 
 import math
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from p4reduce.comm.handles import PS_PER_SECOND, Handle, Queue
+
 FloatArray = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
+A = TypeVar("A", bound=Array)
+T = TypeVar("T")
+LEAVE_S: Final = 10.0
+"""for collectives that are under way when a participant leaves"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an all-reduce is carried; the same at all participants but for ``patience_s``."""
+
+    words: bool = False
+    """The arrays hold int32 in the place of float32, which are added as they are."""
+    poison: bool = False
+    """NaN and infinity are no error; they come through."""
+    name: str = ""
+    """What the collective is to whoever asked for it, where it is carried as another."""
+    patience_s: float | None = None
+    """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
+
+
+PLAIN: Final = Options()
 
 
 class Backend(Protocol):
@@ -16,8 +43,20 @@ class Backend(Protocol):
     size: int
     is_server: bool
 
-    def collective(self, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
-        """Take part in one collective with ``array`` (1-D, C-contiguous, float32), in place; blocks."""
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """Take part in one collective with ``array`` (1-D, C-contiguous, float32), in place; blocks.
+
+        It starts at ``start_ps`` of virtual time; without, where this participant's clock stands, which goes on to its
+        end. Returns when the result was there, picoseconds.
+        """
 
     def compute(self, seconds: float) -> None:
         """Let virtual time pass for this participant."""
@@ -25,22 +64,52 @@ class Backend(Protocol):
     def now(self) -> float:
         """Virtual time of this participant, seconds."""
 
+    def now_ps(self) -> int:
+        """The same in picoseconds."""
+
+    def reach(self, time_ps: int) -> None:
+        """Virtual time of this participant is at least this."""
+
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training, with the virtual time and the iteration."""
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "Backend":
+        """Its end of the serial-th group of these workers; its rank there is its place in ``ranks``."""
 
     def close(self) -> None:
         """Leave the group."""
 
 
+class Served(Backend, Protocol):
+    """What the coordinator needs of a place in a group, beside what a participant does."""
+
+    def record(self, name: str, value: float, at_ps: int | None = None) -> None:
+        """Keep a figure of ``at_ps``."""
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "Served":
+        """Its end of the serial-th group of these workers."""
+
+    def computed(self, start_ps: int, end_ps: int) -> None:
+        """Note computation for the timeline."""
+
+    def lost(self) -> None:
+        """Its process is gone without having left: everybody is told."""
+
+
 class Communicator:
     """One participant of a group: a worker, or the parameter server.
 
-    Every call blocks until this participant has its result, and works in place on the caller's own
-    array (float32, any shape, C-contiguous). All participants make the same calls in the same order.
+    Calls block until this participant has its result, and work in place on the caller's own array (C-contiguous, of any
+    shape). With ``start``, a virtual time in seconds, a collective starts then and a call returns a ``Handle`` at once:
+    several may be under way, and are carried one after the other. All participants of a group make the same calls in
+    the same order. In real time ``start`` only says that the call does not block.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, patience_s: float | None = None) -> None:
         self._backend = backend
+        self._patience_s = patience_s
+        self._queue: Queue | None = None
+        self._groups: Counter[tuple[int, ...]] = Counter()
 
     @property
     def rank(self) -> int:
@@ -62,24 +131,130 @@ class Communicator:
         """Virtual time, seconds."""
         return self._backend.now()
 
-    def all_reduce(self, array: FloatArray) -> FloatArray:
+    def group(self, ranks: Sequence[int]) -> "Communicator":
+        """The group of these ranks of this one, in this order; called by each of them, and by nobody else.
+
+        Raises ``ValueError`` for ranks that are not there, twice there, or without this one.
+        """
+        chosen = tuple(ranks)
+        if not chosen or len(set(chosen)) != len(chosen) or not all(0 <= rank < self.size for rank in chosen):
+            raise ValueError(f"group: ranks {list(chosen)}: must be different ones of 0 to {self.size - 1}")
+        if self.rank not in chosen:
+            raise ValueError(f"group: rank {self.rank} is not among ranks {list(chosen)}")
+        serial = self._groups[chosen]
+        self._groups[chosen] += 1
+        return Communicator(self._backend.group(chosen, serial), patience_s=self._patience_s)
+
+    @overload
+    def all_reduce(self, array: A, *, not_finite: Literal["error", "nan"] = ...) -> A: ...
+
+    @overload
+    def all_reduce(self, array: A, *, start: float, not_finite: Literal["error", "nan"] = ...) -> Handle[A]: ...
+
+    def all_reduce(
+        self, array: A, *, start: float | None = None, not_finite: Literal["error", "nan"] = "error"
+    ) -> A | Handle[A]:
         """Replace ``array`` by the sum over all workers.
 
-        Raises ``ValueError`` for NaN or infinity (the index is named), ``CollectiveError`` when the network gives up.
+        float32; float16, which is added as float32 and rounded once; int32, exactly (a sum beyond int32 is an error).
+        NaN and infinity raise ``ValueError`` with their index, or with ``not_finite="nan"`` come through: in the
+        network, a chunk (``lanes`` elements) that holds one becomes NaN. ``CollectiveError`` when the network gives up.
         """
-        return self._call("all_reduce", array)
+        if isinstance(array, np.ndarray) and array.dtype == np.int32:
+            _check("all_reduce", array, {np.dtype(np.int32)})
+            chosen = Options(words=True, patience_s=self._patience_s)
+            return self._carry("all_reduce", array.reshape(-1).view(np.float32), lambda: array, start, options=chosen)
+        chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s)
+        if isinstance(array, np.ndarray) and array.dtype == np.float16:
+            _check("all_reduce", array, {np.dtype(np.float16)})
+            wide = array.astype(np.float32).reshape(-1)
 
-    def broadcast(self, array: FloatArray, root: int = 0) -> FloatArray:
-        """Replace every worker's ``array`` by that of worker ``root``, bit for bit."""
-        return self._call("broadcast", array, root=root)
+            def narrowed() -> A:
+                with np.errstate(over="ignore"):
+                    array[...] = wide.reshape(array.shape)
+                return array
+
+            return self._carry("all_reduce", wide, narrowed, start, options=chosen)
+        _check("all_reduce", array, {np.dtype(np.float32)})
+        return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen)
+
+    @overload
+    def reduce_scatter(self, array: A) -> A: ...
+
+    @overload
+    def reduce_scatter(self, array: A, *, start: float) -> Handle[A]: ...
+
+    def reduce_scatter(self, array: A, *, start: float | None = None) -> A | Handle[A]:
+        """The own block of the sum over all workers: ``array`` is cut into ``size`` equal blocks.
+
+        Carried as an all-reduce (``array`` becomes the sum); the result is a view of the block. Types as there.
+        """
+        if isinstance(array, np.ndarray) and array.size % self.size:
+            raise ValueError(f"reduce_scatter: {array.size} elements are no {self.size} equal blocks")
+        begun = self.all_reduce(array, start=self.now if start is None else start)
+        share = array.size // self.size
+        block = array.reshape(-1)[self.rank * share : (self.rank + 1) * share]
+        handle = begun.map(lambda _: cast(A, block))
+        return handle.wait() if start is None else handle
+
+    @overload
+    def all_gather(self, array: Array, out: A) -> A: ...
+
+    @overload
+    def all_gather(self, array: Array, out: A, *, start: float) -> Handle[A]: ...
+
+    def all_gather(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
+        """``out``, of shape (size, *array.shape), gets every worker's ``array``, bit for bit, of whatever type.
+
+        Carried as a sum of 32-bit words, in which each worker gives zeros for the others' blocks.
+        """
+        if out.shape != (self.size, *array.shape) or out.dtype != array.dtype or not out.flags.c_contiguous:
+            raise ValueError(
+                f"all_gather: out is {out.dtype}{list(out.shape)}; must be C-contiguous {array.dtype}"
+                f"{[self.size, *array.shape]}"
+            )
+        words = _words(array)
+        every = np.zeros((self.size, words.size), np.int32)
+        every[self.rank] = words
+
+        def gathered() -> A:
+            octets = every.view(np.uint8)[:, : array.nbytes]
+            out.reshape(self.size, -1).view(np.uint8)[...] = octets
+            return out
+
+        if array.nbytes == 0:
+            raise ValueError("all_gather: the array is empty")
+        chosen = Options(words=True, name="all_gather", patience_s=self._patience_s)
+        return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen)
+
+    @overload
+    def broadcast(self, array: A, root: int = 0) -> A: ...
+
+    @overload
+    def broadcast(self, array: A, root: int = 0, *, start: float) -> Handle[A]: ...
+
+    def broadcast(self, array: A, root: int = 0, *, start: float | None = None) -> A | Handle[A]:
+        """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of whatever type."""
+        _check("broadcast", array, None)
+        chosen = Options(patience_s=self._patience_s)
+        if array.dtype.itemsize % 4 == 0:
+            flat = array.reshape(-1).view(np.float32)
+            return self._carry("broadcast", flat, lambda: array, start, root, options=chosen)
+        words = _words(array)
+
+        def unpacked() -> A:
+            array.reshape(-1).view(np.uint8)[...] = words.view(np.uint8)[: array.nbytes]
+            return array
+
+        return self._carry("broadcast", words.view(np.float32), unpacked, start, root, options=chosen)
 
     def push(self, array: FloatArray) -> FloatArray:
         """Workers: upload ``array``. The server: replace ``array`` by the workers' sum."""
-        return self._call("push", array)
+        return self._served("push", array)
 
     def pull(self, array: FloatArray) -> FloatArray:
         """Workers: replace ``array`` by the server's, bit for bit. The server: publish ``array``."""
-        return self._call("pull", array)
+        return self._served("pull", array)
 
     def push_pull(self, array: FloatArray, learning_rate: float) -> FloatArray:
         """One step of a parameter server, chunk by chunk in the network.
@@ -89,11 +264,18 @@ class Communicator:
         """
         if not math.isfinite(learning_rate):
             raise ValueError(f"push_pull: learning_rate must be finite, got {learning_rate}")
-        return self._call("push_pull", array, learning_rate=learning_rate)
+        return self._served("push_pull", array, learning_rate)
 
-    def barrier(self) -> None:
+    @overload
+    def barrier(self) -> None: ...
+
+    @overload
+    def barrier(self, *, start: float) -> Handle[None]: ...
+
+    def barrier(self, *, start: float | None = None) -> Handle[None] | None:
         """Wait until every worker is here."""
-        self._backend.collective("barrier", np.zeros(1, np.float32), 0, 0.0)
+        chosen = Options(patience_s=self._patience_s)
+        return self._carry("barrier", np.zeros(1, np.float32), lambda: None, start, options=chosen)
 
     def compute(self, seconds: float) -> None:
         """Declare ``seconds`` of computation: virtual time passes, wall-clock time does not matter."""
@@ -112,18 +294,65 @@ class Communicator:
 
     def close(self) -> None:
         """Leave the group; later calls of the others would wait for this one and fail."""
+        if self._queue is not None:
+            self._queue.close()
+            self._queue.join(LEAVE_S)
         self._backend.close()
 
-    def _call(self, operation: str, array: FloatArray, root: int = 0, learning_rate: float = 0.0) -> FloatArray:
-        if not isinstance(array, np.ndarray) or array.dtype != np.float32:
-            kind = array.dtype if isinstance(array, np.ndarray) else f"{type(array).__name__}, which is no array"
-            mend = "array.astype(np.float32)" if isinstance(array, np.ndarray) else "np.array(value, np.float32)"
-            raise TypeError(f"{operation}: expected a float32 array, got {kind}; use {mend}")
-        if not array.flags.c_contiguous:
-            raise ValueError(f"{operation}: the array must be C-contiguous; use np.ascontiguousarray(array)")
-        if array.size == 0:
-            raise ValueError(f"{operation}: the array is empty")
-        if not array.flags.writeable:
-            raise ValueError(f"{operation}: the array is read-only, but results are written in place")
-        self._backend.collective(operation, array.reshape(-1), root, learning_rate)
+    def _served(self, operation: str, array: FloatArray, learning_rate: float = 0.0) -> FloatArray:
+        _check(operation, array, {np.dtype(np.float32)})
+        chosen = Options(patience_s=self._patience_s)
+        flat = array.reshape(-1)
+        self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen)
         return array
+
+    def _carry(
+        self,
+        operation: str,
+        flat: FloatArray,
+        finish: Callable[[], T],
+        start: float | None,
+        root: int = 0,
+        learning_rate: float = 0.0,
+        *,
+        options: Options,
+    ) -> T | Handle[T]:
+        """The result that ``finish`` makes; with ``start`` a handle of it."""
+        if start is None and self._queue is None:
+            self._backend.collective(operation, flat, root, learning_rate, options)
+            return finish()
+        if start is not None and not 0 <= start < math.inf:
+            raise ValueError(f"{operation}: start must be >= 0 and finite, got {start}")
+        begin = self._backend.now_ps() if start is None else round(start * PS_PER_SECOND)
+
+        def task() -> tuple[T, int]:
+            done = self._backend.collective(operation, flat, root, learning_rate, options, begin)
+            return finish(), done
+
+        if self._queue is None:
+            self._queue = Queue(f"collectives-{self.rank}")
+        handle = self._queue.submit(task, self._backend.reach)
+        return handle.wait() if start is None else handle
+
+
+def _check(operation: str, array: Any, wanted: set[np.dtype[Any]] | None) -> None:
+    """Raise what is wrong with a caller's array; ``wanted``: types that the operation takes, None for any."""
+    if not isinstance(array, np.ndarray) or (wanted is not None and array.dtype not in wanted):
+        kind = array.dtype if isinstance(array, np.ndarray) else f"{type(array).__name__}, which is no array"
+        mend = "array.astype(np.float32)" if isinstance(array, np.ndarray) else "np.array(value, np.float32)"
+        raise TypeError(f"{operation}: expected a float32 array, got {kind}; use {mend}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{operation}: the array must be C-contiguous; use np.ascontiguousarray(array)")
+    if array.size == 0:
+        raise ValueError(f"{operation}: the array is empty")
+    if not array.flags.writeable:
+        raise ValueError(f"{operation}: the array is read-only, but results are written in place")
+    if array.dtype.hasobject:
+        raise TypeError(f"{operation}: arrays of Python objects have no bytes to send")
+
+
+def _words(array: Array) -> npt.NDArray[np.int32]:
+    """A copy of an array's bytes as int32, padded with zeros."""
+    octets = np.zeros(-(-array.nbytes // 4) * 4, np.uint8)
+    octets[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return octets.view(np.int32)

@@ -2,21 +2,21 @@
 
 import os
 import queue
-import select
 import signal
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from p4reduce.comm import remote
-from p4reduce.comm.communicator import Backend
+from p4reduce.comm.communicator import Served
 from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.listener import Listener
 from p4reduce.comm.processes import Emit, RankProcess
+from p4reduce.comm.remote import Membership
 from p4reduce.comm.rendezvous import Group
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net.state import RunFolder, remove_stale
@@ -25,8 +25,6 @@ from p4reduce.signals import SEEN_S, handling, raise_exit
 GRACE_S: Final = 3.0
 """between asking a process to end and ending it"""
 DEFAULT_TIMEOUT_S: Final = 24 * 3600.0
-_MAX_SOCKET_PATH: Final = 107
-"""bytes that ``sockaddr_un`` has for a path (unix(7)), without the closing zero"""
 
 
 @dataclass(frozen=True)
@@ -90,23 +88,22 @@ class _Coordinator:
         self._group = group
         self._events: queue.Queue[tuple[int, int] | ClusterError] = queue.Queue()
         self._processes: list[RankProcess] = []
-        self._connections: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
         self._taken: set[int] = set()
         self._lock = threading.Lock()
         self._run = folder
-        self._folder = folder.aside()  # nobody else reaches the socket
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._wake, self._wake_acceptor = socket.socketpair()
+        # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost.
+        self._listener = Listener(folder.aside(), self._seat, failed=self._events.put, lost=lambda _: None)
 
     def run(self, command: Sequence[str], workers: int, *, server: bool, emit: Emit, timeout_s: float) -> Launched:
         """Start the ranks and wait for them."""
         ranks = range(workers + int(server))
         for rank in ranks:
             self._group.backend(rank)  # raises for a rank that the group has not
-        address = self._listen()
         for rank in ranks:
-            environment = {**rank_environment(os.environ, address, rank, workers), **self._run.environment}
+            environment = {
+                **rank_environment(os.environ, self._listener.address, rank, workers),
+                **self._run.environment,
+            }
             process = RankProcess(rank, command, environment, emit=emit, ended=self._note_end)
             self._processes.append(process)
         deadline = time.monotonic() + timeout_s
@@ -140,57 +137,17 @@ class _Coordinator:
         for process in self._processes:
             process.join(GRACE_S)
         self._group.fail(ClusterError("the launch has ended"))
-        self._wake_acceptor.close()
-        with self._lock:
-            connections, threads = list(self._connections), list(self._threads)
-        for connection in connections:
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # closed already
-        for thread in threads:
-            thread.join(GRACE_S)
-        for end in (self._listener, self._wake):
-            end.close()
+        self._listener.close(GRACE_S)
 
-    def _listen(self) -> str:
-        address = str(self._folder / "socket")
-        if len(os.fsencode(address)) > _MAX_SOCKET_PATH:
-            raise ClusterError(f"{self._folder}: too long a path for a socket; set TMPDIR to a shorter one, e.g. /tmp")
-        self._listener.bind(address)
-        self._listener.listen()
-        self._start(self._accept)
-        return address
-
-    def _accept(self) -> None:
-        while True:
-            ready, _, _ = select.select([self._listener, self._wake], [], [])
-            if self._wake in ready:
-                return
-            connection, _ = self._listener.accept()
-            with self._lock:
-                self._connections.append(connection)
-            self._start(self._serve, connection)
-
-    def _serve(self, connection: socket.socket) -> None:
-        try:
-            remote.serve(connection, self._seat)
-        except ClusterError as error:
-            self._events.put(error)
-
-    def _seat(self, rank: int) -> Backend:
+    def _seat(self, rank: int, group: Membership | None) -> Served:
+        if group is not None:
+            return self._group.backend(rank).group(*group)
         with self._lock:
             if rank in self._taken:
                 raise ClusterError(f"rank {rank} is connected already; call connect() once in each process")
             backend = self._group.backend(rank)
             self._taken.add(rank)
             return backend
-
-    def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
-        thread = threading.Thread(target=target, args=arguments, daemon=True)
-        with self._lock:
-            self._threads.append(thread)
-        thread.start()
 
     def _note_end(self, rank: int, code: int) -> None:
         self._events.put((rank, code))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.communicator import PLAIN, FloatArray, Options
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
 
@@ -23,7 +23,15 @@ def as_carried(operation: str, *, ring: bool) -> str:
     return "all_reduce" if operation == "barrier" and ring else operation
 
 
-def part(collective: Collective, array: FloatArray, iteration: int, learning_rate: float, *, serves: bool) -> Operation:
+def part(
+    collective: Collective,
+    array: FloatArray,
+    iteration: int,
+    learning_rate: float,
+    options: Options = PLAIN,
+    *,
+    serves: bool,
+) -> Operation:
     """What one participant gives and gets, in ``array`` (workers/operation.py has the table).
 
     serves: it is the job's server, of a host-side all-reduce too, whose sum it takes.
@@ -38,4 +46,13 @@ def part(collective: Collective, array: FloatArray, iteration: int, learning_rat
         source, target = (array, None) if serves else (None, array)
     elif collective is Collective.PUSH_PULL:
         source, target = (None, array) if serves else (array, array)
-    return Operation(collective, source, target, iteration, learning_rate)
+    sums = collective is Collective.ALL_REDUCE
+    return Operation(
+        collective,
+        source,
+        target,
+        iteration,
+        learning_rate,
+        words=options.words and sums,
+        poison=options.poison and sums,
+    )

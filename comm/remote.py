@@ -1,22 +1,32 @@
 """The Communicator of a process that ``p4reduce launch`` started, and the coordinator's end of its connection."""
 
+import dataclasses
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from p4reduce.comm import framing
-from p4reduce.comm.communicator import Backend, Communicator, FloatArray
+from p4reduce.comm.clock import Clock
+from p4reduce.comm.communicator import PLAIN, Communicator, FloatArray, Options, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.handles import PS_PER_SECOND
 
 ADDRESS: Final = "P4REDUCE_ADDRESS"
 """Path of the coordinator's socket."""
 RANK: Final = "P4REDUCE_RANK"
 SIZE: Final = "P4REDUCE_SIZE"
 CONNECT_TIMEOUT_S: Final = 30.0
-ANSWER_TIMEOUT_S: Final = 3600.0
+NOTES: Final = 200
+"""figures and spans of computation in one message"""
+Note = dict[str, Any]
+ANSWER_TIMEOUT_S: Final = 24 * 3600.0
 """Longer than the coordinator's own patience, which names who is missing."""
 
+Membership = tuple[tuple[int, ...], int]
+"""The ranks of a group, and which of the groups of these ranks."""
+Seats = Callable[[int, Membership | None], Served]
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
     "ValueError": ValueError,
     "TypeError": TypeError,
@@ -25,8 +35,10 @@ _ERRORS: Final[Mapping[str, type[Exception]]] = {
 }
 
 
-def connect(environment: Mapping[str, str] = os.environ) -> Communicator:
+def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | None = None) -> Communicator:
     """The Communicator of this process, which ``p4reduce launch`` started.
+
+    patience_s: wall-clock seconds that it waits for the others in a collective; None: as long as the group does.
 
     Raises ``ClusterError`` when it did not, or when the coordinator cannot be reached.
     """
@@ -35,6 +47,10 @@ def connect(environment: Mapping[str, str] = os.environ) -> Communicator:
         raise ClusterError("this process belongs to no group: start the script with 'p4reduce launch -n 8 script.py'")
     rank = _number(environment, RANK)
     size = _number(environment, SIZE)
+    return Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s)
+
+
+def _connected(address: str, rank: int) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(CONNECT_TIMEOUT_S)
     try:
@@ -42,49 +58,135 @@ def connect(environment: Mapping[str, str] = os.environ) -> Communicator:
     except OSError as error:
         connection.close()
         raise ClusterError(f"rank {rank}: cannot reach the coordinator at {address}: {error}") from error
-    backend = RemoteBackend(connection, rank, size)
-    backend.ask({"do": "hello", "rank": rank})
-    connection.settimeout(ANSWER_TIMEOUT_S)
-    return Communicator(backend)
+    return connection
 
 
 class RemoteBackend:
-    """Carries a process's calls to the coordinator; implements ``communicator.Backend``."""
+    """Carries a process's calls to the coordinator; implements ``communicator.Backend``.
 
-    def __init__(self, connection: socket.socket, rank: int, size: int) -> None:
-        self._connection = connection
+    The clock is here, so that computation goes on while a collective has the connection; what computation it saw, and
+    what figures were recorded, travel with the next request.
+    """
+
+    def __init__(self, connection: socket.socket, rank: int, size: int, clock: Clock | None = None) -> None:
         self.rank = rank
         self.size = size
         self.is_server = rank == size
+        self._connection = connection
+        self._clock = Clock() if clock is None else clock
+        self._home = ("", rank)
+        self._notes: list[Note] = []
+        self._noting = threading.Lock()
+        self._asking = threading.Lock()
 
-    def collective(self, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
+    @classmethod
+    def join(cls, address: str, rank: int, size: int) -> "RemoteBackend":
+        """Connect to the coordinator at ``address``; ``ClusterError`` where that fails."""
+        backend = cls(_connected(address, rank), rank, size)
+        backend._greet((address, rank), {})
+        return backend
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "RemoteBackend":
+        """Another connection, for the serial-th group of ``ranks``; it has the same clock."""
+        found = RemoteBackend(_connected(*self._home), ranks.index(self.rank), len(ranks), self._clock)
+        found._greet(self._home, {"ranks": list(ranks), "serial": serial})
+        return found
+
+    def _greet(self, home: tuple[str, int], group: dict[str, Any]) -> None:
+        self._home = home
+        try:
+            answer = self.ask({"do": "hello", "rank": home[1], **group})
+        except BaseException:
+            self._connection.close()
+            raise
+        self._clock.reach(int(answer["now_ps"]))
+        self._connection.settimeout(ANSWER_TIMEOUT_S)
+
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
         """Take part in one collective, in place."""
+        begin = self._clock.now_ps if start_ps is None else start_ps
         request = {"do": "collective", "operation": operation, "root": root, "learning_rate": learning_rate}
-        self.ask(request, array, into=array)
+        answer = self.ask({**request, "options": dataclasses.asdict(options), "start_ps": begin}, array, into=array)
+        done = int(answer["done_ps"])
+        if start_ps is None:
+            self._clock.reach(done)
+        return done
 
     def compute(self, seconds: float) -> None:
         """Let virtual time pass."""
-        self.ask({"do": "compute", "seconds": seconds})
+        begin, end = self._clock.advance(round(seconds * PS_PER_SECOND))
+        with self._noting:
+            last = self._notes[-1] if self._notes else None
+            if last is not None and last.get("end_ps") == begin:
+                last["end_ps"] = end
+            elif end > begin:
+                self._notes.append({"start_ps": begin, "end_ps": end})
 
     def now(self) -> float:
         """Virtual time, seconds."""
-        return float(self.ask({"do": "now"})["now"])
+        return self._clock.now_ps / PS_PER_SECOND
+
+    def now_ps(self) -> int:
+        """Virtual time, picoseconds."""
+        return self._clock.now_ps
+
+    def reach(self, time_ps: int) -> None:
+        """Virtual time is at least this."""
+        self._clock.reach(time_ps)
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure."""
-        self.ask({"do": "record", "name": name, "value": value})
+        with self._noting:
+            self._notes.append({"name": name, "value": value, "at_ps": self._clock.now_ps})
+        self._flush()
 
     def close(self) -> None:
         """Leave the group and close the connection; a second time does nothing."""
         if self._connection.fileno() >= 0:
-            self.ask({"do": "close"})
-            self._connection.close()
+            with self._asking:
+                self._tell_notes()
+                self._exchange({"do": "close"}, "close")
+                self._connection.close()
 
     def ask(
         self, request: dict[str, Any], array: FloatArray | None = None, into: FloatArray | None = None
     ) -> dict[str, Any]:
         """Send a request and wait for its answer; raises the error that the answer carries."""
         what = request.get("operation", request.get("do"))
+        with self._asking:
+            self._tell_notes()
+            answer = self._exchange(request, what, array, into)
+        self._flush()
+        return answer
+
+    def _flush(self) -> None:
+        """Tell what was noted, unless a collective is under way, which does it when it is done."""
+        while self._notes and self._asking.acquire(blocking=False):
+            try:
+                self._tell_notes()
+            finally:
+                self._asking.release()
+
+    def _tell_notes(self) -> None:
+        while notes := self._take_notes():
+            self._exchange({"do": "note", "notes": notes}, "note")
+
+    def _take_notes(self) -> list[Note]:
+        with self._noting:
+            taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
+            return taken
+
+    def _exchange(
+        self, request: dict[str, Any], what: Any, array: FloatArray | None = None, into: FloatArray | None = None
+    ) -> dict[str, Any]:
         try:
             framing.send(self._connection, request, array)
             answer = framing.receive(self._connection, into)
@@ -102,24 +204,28 @@ class RemoteBackend:
         return header
 
 
-def serve(connection: socket.socket, seats: Callable[[int], Backend]) -> None:
-    """Answer one rank's requests until its connection ends; ``seats(rank)`` gives its place in the group.
+def serve(connection: socket.socket, seats: Seats) -> Served | None:
+    """Answer one rank's requests until its connection ends; ``seats(rank, group)`` gives its place in a group.
 
-    The rank's own mistakes are answered with an error. Raises ``ClusterError`` when it does not speak the protocol.
+    group: its ranks, and which of them; None for the whole run. The rank's own mistakes are answered with an error.
+    Returns the place of a rank whose connection ended before it left. Raises ``ClusterError`` when it does not speak
+    the protocol.
     """
+    backend: Served | None = None
     try:
         first = framing.receive(connection)
         if first is None:
-            return
+            return None
         rank = first[0].get("rank")
         if first[0].get("do") != "hello" or isinstance(rank, bool) or not isinstance(rank, int):
             raise framing.FramingError("the first message must be a hello with a rank")
+        group = _membership(first[0])
         try:
-            backend = seats(rank)
+            backend = seats(rank, group)
         except (ClusterError, ValueError) as error:
             framing.send(connection, _failure(error))
-            return
-        framing.send(connection, {})
+            return None
+        framing.send(connection, {"now_ps": backend.now_ps()})
         while (message := framing.receive(connection)) is not None:
             header, array = message
             try:
@@ -128,27 +234,41 @@ def serve(connection: socket.socket, seats: Callable[[int], Backend]) -> None:
                 framing.send(connection, _failure(error))
             else:
                 framing.send(connection, answer, array)
+                if header.get("do") == "close":
+                    return None
     except framing.FramingError as error:
         raise ClusterError(f"a process of the group sent something else than requests: {error}") from error
     except OSError:
-        return  # the process has ended; its exit code says how
+        return backend  # the process has ended; its exit code says how
     finally:
         connection.close()
+    return backend
 
 
-def _perform(backend: Backend, request: dict[str, Any], array: FloatArray | None) -> dict[str, Any]:
+def _membership(hello: dict[str, Any]) -> Membership | None:
+    ranks, serial = hello.get("ranks"), hello.get("serial")
+    if ranks is None:
+        return None
+    if not isinstance(ranks, list) or not all(type(rank) is int for rank in (*ranks, serial)):
+        raise framing.FramingError("a hello for a group needs ranks, a list of numbers, and serial, a number")
+    return tuple(ranks), int(str(serial))
+
+
+def _perform(backend: Served, request: dict[str, Any], array: FloatArray | None) -> dict[str, Any]:
     """Carry a request out; the answer's header. A collective writes its result to ``array``."""
     what = request.get("do")
     try:
         if what == "collective" and array is not None:
             operation, root, rate = request["operation"], request["root"], request["learning_rate"]
-            backend.collective(str(operation), array, int(root), float(rate))
-        elif what == "compute":
-            backend.compute(float(request["seconds"]))
-        elif what == "now":
-            return {"now": backend.now()}
-        elif what == "record":
-            backend.record(str(request["name"]), float(request["value"]))
+            options = Options(**request["options"])
+            start = int(request["start_ps"])
+            return {"done_ps": backend.collective(str(operation), array, int(root), float(rate), options, start)}
+        if what == "note":
+            for note in request["notes"]:
+                if "name" in note:
+                    backend.record(str(note["name"]), float(note["value"]), int(note["at_ps"]))
+                else:
+                    backend.computed(int(note["start_ps"]), int(note["end_ps"]))
         elif what == "close":
             backend.close()
         else:

@@ -14,10 +14,12 @@ from typing import Protocol
 
 import numpy as np
 
-from p4reduce.comm.communicator import Backend, FloatArray
+from p4reduce.comm.clock import Clock
+from p4reduce.comm.communicator import PLAIN, FloatArray, Options, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError
 
 PS_PER_SECOND = 10**12
+COMPUTE = "compute"
 SERVED = frozenset({"push", "pull", "push_pull"})
 """Operations in which the server takes part."""
 OPERATIONS = frozenset({"all_reduce", "broadcast", "barrier"}) | SERVED
@@ -35,6 +37,7 @@ class Call:
     start_ps: int
     iteration: int
     done_ps: int = -1
+    options: Options = PLAIN
 
 
 @dataclass
@@ -48,9 +51,22 @@ class Figure:
     value: float
 
 
+@dataclass(frozen=True)
+class Span:
+    """What a participant did from when to when: a collective, or computation."""
+
+    rank: int
+    name: str
+    start_ps: int
+    end_ps: int
+    elements: int = 0
+
+
 @dataclass
 class _Seat:
-    clock_ps: int
+    clock: Clock
+    ready_ps: int
+    """When its last collective was done: the next one starts no earlier."""
     call: Call | None = None
     under_way: bool = False
     """the network has its array"""
@@ -58,6 +74,8 @@ class _Seat:
     left: bool = False
     iteration: int = 0
     figures: list[Figure] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    computed: list[Span] = field(default_factory=list)
 
     @property
     def waits(self) -> bool:
@@ -73,7 +91,7 @@ calls ``check`` now and then, which raises once the group has ended: then nobody
 class Group(Protocol):
     """A group as whoever starts its participants sees it."""
 
-    def backend(self, rank: int) -> Backend:
+    def backend(self, rank: int) -> Served:
         """The end of a participant; ``ValueError`` for a rank that the group has not."""
 
     def waiting(self) -> str:
@@ -83,15 +101,35 @@ class Group(Protocol):
         """End the group: everyone who waits, or calls later, gets ``error``."""
 
 
-class Rendezvous:
-    """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``)."""
+Subgroup = Callable[[int, tuple[int, ...], int], "Seat"]
+"""The seat of a rank in a group of some of the ranks: (rank, ranks, which of the groups of these ranks)."""
 
-    def __init__(self, size: int, *, server: bool, carry: Carry, start_ps: int, patience_s: float = 600.0) -> None:
+
+class Rendezvous:
+    """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``).
+
+    ``clocks`` are those of its participants where they belong to other groups too; ``subgroup`` makes such groups.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        server: bool,
+        carry: Carry,
+        start_ps: int,
+        patience_s: float = 600.0,
+        clocks: list[Clock] | None = None,
+        subgroup: Subgroup | None = None,
+    ) -> None:
+        self.subgroup = subgroup
         self._size = size
         self._server = server
         self._carry = carry
         self._patience_s = patience_s
-        self._seats = [_Seat(start_ps) for _ in range(size + int(server))]
+        count = size + int(server)
+        clocks = [Clock(start_ps) for _ in range(count)] if clocks is None else clocks
+        self._seats = [_Seat(clock, start_ps) for clock in clocks]
         self._changed = threading.Condition()
         self._failure: ClusterError | None = None
 
@@ -127,8 +165,27 @@ class Rendezvous:
             names = self._names([call.rank for call in calls])
             return f"{calls[0].operation} #{calls[0].iteration}: {names} {verb} for {self._missing(calls[0].operation)}"
 
-    def post(self, rank: int, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
-        """Post ``rank``'s call and wait for its result."""
+    def spans(self) -> list[Span]:
+        """What the participants did, by rank and start."""
+        with self._changed:
+            every = [span for seat in self._seats for span in (*seat.computed, *seat.spans)]
+        return sorted(every, key=lambda span: (span.rank, span.start_ps, span.end_ps))
+
+    def post(
+        self,
+        rank: int,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """Post ``rank``'s call and wait for its result; when that was there, picoseconds.
+
+        The collective starts at ``start_ps``, and the rank's clock stays as it is; without, it starts where that clock
+        stands, and the clock goes on to its end. It never starts before the rank's last one was done.
+        """
         if operation not in OPERATIONS:
             raise ValueError(f"unknown operation {operation!r}; known: {', '.join(sorted(OPERATIONS))}")
         if operation in SERVED and not self._server:
@@ -137,7 +194,8 @@ class Rendezvous:
             raise CollectiveError(f"{operation} is for workers; the server takes part in push, pull and push_pull")
         if not 0 <= root < self._size:
             raise ValueError(f"root {root}: this group has workers 0 to {self._size - 1}")
-        bad = _first_bad_value(array) if operation in {"all_reduce", "push", "push_pull"} else None
+        summed = operation in {"all_reduce", "push", "push_pull"} and not (options.words or options.poison)
+        bad = _first_bad_value(array) if summed else None
         if bad is not None:
             raise ValueError(f"{operation}: rank {rank} gave {array[bad]} at index {bad}; a sum cannot carry it")
         with self._changed:
@@ -145,26 +203,28 @@ class Rendezvous:
             if seat.call is not None:
                 raise CollectiveError(f"rank {rank} calls {operation} while its {seat.call.operation} is under way")
             self._raise_failure()
-            seat.call = Call(rank, operation, array, root, learning_rate, seat.clock_ps, seat.iteration)
+            begin = max(seat.clock.now_ps if start_ps is None else start_ps, seat.ready_ps)
+            seat.call = Call(rank, operation, array, root, learning_rate, begin, seat.iteration, options=options)
             seat.finished = False
             complete = self._take_complete()
         if complete:
             self._carry_out(complete)
+        patience_s = self._patience_s if options.patience_s is None else options.patience_s
         with self._changed:
-            self._changed.wait_for(
-                lambda: seat.under_way or seat.finished or self._failure is not None, self._patience_s
-            )
+            self._changed.wait_for(lambda: seat.under_way or seat.finished or self._failure is not None, patience_s)
             self._changed.wait_for(lambda: not seat.under_way)  # until then the network writes to its array
             call, seat.call = seat.call, None
             if seat.finished:
-                seat.clock_ps = call.done_ps
+                seat.ready_ps = call.done_ps
+                if start_ps is None:
+                    seat.clock.reach(call.done_ps)
                 seat.iteration += 1
-                return
+                name = options.name or operation
+                seat.spans.append(Span(rank, name, call.start_ps, call.done_ps, array.size))
+                return call.done_ps
             self._raise_failure()
             missing = self._missing(operation)
-            error = CollectiveError(
-                f"{operation} #{seat.iteration}: rank {rank} waited {self._patience_s:g} s for {missing}"
-            )
+            error = CollectiveError(f"{operation} #{seat.iteration}: rank {rank} waited {patience_s:g} s for {missing}")
         self.fail(error)
         raise error
 
@@ -176,19 +236,26 @@ class Rendezvous:
 
     def compute(self, rank: int, seconds: float) -> None:
         """Advance ``rank``'s clock."""
-        with self._changed:
-            self._seats[rank].clock_ps += round(seconds * PS_PER_SECOND)
+        self.computed(rank, *self._seats[rank].clock.advance(round(seconds * PS_PER_SECOND)))
 
-    def clock_ps(self, rank: int) -> int:
+    def computed(self, rank: int, start_ps: int, end_ps: int) -> None:
+        """Note that ``rank`` computed then; what follows on what it noted last is one with it."""
+        spans = self._seats[rank].computed
+        if spans and spans[-1].end_ps == start_ps:
+            start_ps = spans.pop().start_ps
+        if end_ps > start_ps:
+            spans.append(Span(rank, COMPUTE, start_ps, end_ps))
+
+    def clock(self, rank: int) -> Clock:
         """Virtual time of ``rank``."""
-        with self._changed:
-            return self._seats[rank].clock_ps
+        return self._seats[rank].clock
 
-    def record(self, rank: int, name: str, value: float) -> None:
-        """Keep a figure."""
+    def record(self, rank: int, name: str, value: float, at_ps: int | None = None) -> None:
+        """Keep a figure, of ``at_ps`` or now."""
         with self._changed:
             seat = self._seats[rank]
-            seat.figures.append(Figure(rank, name, seat.iteration, seat.clock_ps, value))
+            now = seat.clock.now_ps if at_ps is None else at_ps
+            seat.figures.append(Figure(rank, name, seat.iteration, now, value))
 
     def _waiting_calls(self) -> list[Call]:
         return [seat.call for seat in self._seats if seat.waits and seat.call is not None]
@@ -271,9 +338,17 @@ class Seat:
         self.size = size
         self.is_server = rank == size
 
-    def collective(self, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
         """Post the call and wait."""
-        self._rendezvous.post(self.rank, operation, array, root, learning_rate)
+        return self._rendezvous.post(self.rank, operation, array, root, learning_rate, options, start_ps)
 
     def compute(self, seconds: float) -> None:
         """Advance this participant's clock."""
@@ -281,11 +356,33 @@ class Seat:
 
     def now(self) -> float:
         """Virtual time, seconds."""
-        return self._rendezvous.clock_ps(self.rank) / PS_PER_SECOND
+        return self._rendezvous.clock(self.rank).now_ps / PS_PER_SECOND
 
-    def record(self, name: str, value: float) -> None:
+    def now_ps(self) -> int:
+        """Virtual time, picoseconds."""
+        return self._rendezvous.clock(self.rank).now_ps
+
+    def reach(self, time_ps: int) -> None:
+        """Virtual time is at least this."""
+        self._rendezvous.clock(self.rank).reach(time_ps)
+
+    def computed(self, start_ps: int, end_ps: int) -> None:
+        """Note computation for the timeline; the clock stays."""
+        self._rendezvous.computed(self.rank, start_ps, end_ps)
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "Seat":
+        """Its end of the group of ``ranks``, in that order."""
+        if self._rendezvous.subgroup is None:
+            raise ClusterError("groups are made of the ranks of the whole run, not of another group")
+        return self._rendezvous.subgroup(self.rank, ranks, serial)
+
+    def lost(self) -> None:
+        """Its process is gone without having left: everybody is told."""
+        self._rendezvous.fail(CollectiveError(f"rank {self.rank} ended without leaving the group"))
+
+    def record(self, name: str, value: float, at_ps: int | None = None) -> None:
         """Keep a figure."""
-        self._rendezvous.record(self.rank, name, value)
+        self._rendezvous.record(self.rank, name, value, at_ps)
 
     def close(self) -> None:
         """Leave."""
@@ -302,15 +399,25 @@ def _check_agreement(calls: list[Call]) -> None:
             )
 
 
-def _shape(call: Call) -> tuple[str, int, int, float]:
-    return (call.operation, call.array.size, call.root, call.learning_rate)
+def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str]:
+    chosen = call.options
+    return (
+        call.operation,
+        call.array.size,
+        call.root,
+        call.learning_rate,
+        chosen.words,
+        chosen.poison,
+        chosen.name,
+    )
 
 
 def _describe(call: Call) -> str:
     extra = f", root={call.root}" if call.operation == "broadcast" else ""
     if call.operation == "push_pull":
         extra = f", learning_rate={call.learning_rate:g}"
-    return f"{call.operation}({call.array.size} elements{extra})"
+    kind = " of int32" if call.options.words and not call.options.name else ""
+    return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
 
 
 def _first_bad_value(array: FloatArray) -> int | None:

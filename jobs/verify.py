@@ -1,6 +1,6 @@
 """Sums held against float64: what an all-reduce should have given, and how far off it may be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +38,18 @@ class ExpectedSum:
     numbers: Numbers | None
     lanes: int
     members: int
+    poisoned: npt.NDArray[np.bool_] | None = None
+    """Shape (elements,): where the sum must not be finite; in the network all of a chunk that holds such a number."""
 
     def deviation(self, result: FloatArray) -> Deviation:
-        """Distance of ``result`` (float32, shape (elements,)) from the exact sum."""
+        """Distance of ``result`` (float32, shape (elements,)) from the exact sum.
+
+        What is not finite, and may not be, has no error; where it must not be finite but is, the error is infinite.
+        """
+        if self.poisoned is not None:
+            if np.isfinite(result[self.poisoned]).any():
+                return Deviation(np.inf, 0.0, np.inf)
+            result = np.where(self.poisoned, np.float32(0), result)
         step = BLOCK_CHUNKS * self.lanes
         parts = [self._deviation(result, slice(first, first + step)) for first in range(0, result.size, step)]
         return Deviation(
@@ -74,6 +83,13 @@ class ExpectedSum:
 
 def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int) -> ExpectedSum:
     """Add ``inputs`` (float32, shape (elements,) each); ``numbers``: how the network adds, None for hosts' float32."""
+    if not all(_all_finite(array) for array in inputs):
+        poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
+        if isinstance(numbers, BlockFloat):
+            chunks = np.add.reduceat(poisoned, np.arange(0, poisoned.size, lanes)) > 0
+            poisoned = np.repeat(chunks, lanes)[: poisoned.size]
+        clean = [np.where(poisoned, np.float32(0), array) for array in inputs]
+        return replace(expect_sum(clean, numbers, lanes), poisoned=poisoned)
     exact = np.zeros(inputs[0].size, np.float64)
     magnitude = np.zeros(inputs[0].size, np.float32)
     for array in inputs:
@@ -83,6 +99,28 @@ def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int) ->
             part = slice(first, first + step)
             np.maximum(magnitude[part], np.abs(array[part]), out=magnitude[part])
     return ExpectedSum(exact, magnitude, numbers, lanes, len(inputs))
+
+
+def _all_finite(array: FloatArray) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.dot(array, array))) or bool(np.isfinite(array).all())
+
+
+@dataclass(frozen=True)
+class ExpectedWords:
+    """What int32 add up to."""
+
+    exact: npt.NDArray[np.int64]
+
+    def deviation(self, result: FloatArray) -> Deviation:
+        """None, or infinite: there is no error that integers may have."""
+        same = bool(np.array_equal(result.view(np.int32), self.exact))
+        return Deviation(0.0, 0.0, 0.0) if same else Deviation(np.inf, 0.0, np.inf)
+
+
+def expect_words(inputs: list[FloatArray]) -> ExpectedWords:
+    """Add ``inputs``: int32 in the place of float32, shape (elements,) each."""
+    return ExpectedWords(np.sum([array.view(np.int32) for array in inputs], axis=0, dtype=np.int64))
 
 
 def _block_bound(magnitude: FloatArray, lanes: int, members: int) -> Doubles:

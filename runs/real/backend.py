@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.communicator import PLAIN, FloatArray, Options
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.runs.real.spec import WorkerSpec
@@ -16,6 +16,7 @@ from p4reduce.workers.udp.driver import Driver, SilenceError
 from p4reduce.workers.udp.port import Port, PortCounts
 
 NS_PER_S: Final = 1_000_000_000
+PS_PER_NS: Final = 1000
 REST_US: Final = 100
 """for which frames gather, at workers and embedded switches: several processes share few processors here, and a round
 trip a little longer costs nothing as long as the window covers it"""
@@ -78,22 +79,30 @@ class RealBackend:
             self.port.close()
             raise
 
-    def collective(self, operation: str, array: FloatArray, root: int, learning_rate: float) -> None:
-        """Take part in one collective, in place; blocks.
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """Take part in one collective, in place; blocks. It starts now, whatever ``start_ps`` says.
 
         Raises ``ValueError`` for NaN or infinity, ``CollectiveError`` when the network gives up.
         """
         if operation == "broadcast" and self.size == 1:
-            return
+            return self.now_ps()
         index, endpoint = self._place(operation, root)
         carried = as_carried(operation, ring=endpoint.ring)
         iteration = len(self.carried)
-        given = part(COLLECTIVES[carried], array, iteration, learning_rate, serves=endpoint.serves)
+        given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=endpoint.serves)
         if self.observer is not None:
             self.observer.given(array)
         start = time.monotonic_ns()
         try:
-            self._driver.carry_out(given, index, patience_s=self._spec.patience_s)
+            self._driver.carry_out(given, index, patience_s=options.patience_s or self._spec.patience_s)
         except SilenceError as error:
             raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {error}") from error
         end = time.monotonic_ns()
@@ -104,6 +113,7 @@ class RealBackend:
         self.carried.append(Carried(operation, iteration, array.size, start, end, digest))
         if self.observer is not None:
             self.observer.got(array)
+        return self.now_ps()
 
     def compute(self, seconds: float) -> None:
         """Nothing: in real time a computation takes as long as it takes."""
@@ -111,6 +121,17 @@ class RealBackend:
     def now(self) -> float:
         """Seconds since this participant was made."""
         return (time.monotonic_ns() - self._began_ns) / NS_PER_S
+
+    def now_ps(self) -> int:
+        """Picoseconds since this participant was made."""
+        return (time.monotonic_ns() - self._began_ns) * PS_PER_NS
+
+    def reach(self, time_ps: int) -> None:
+        """Nothing: time passes by itself."""
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "RealBackend":
+        """Not in real time, where the jobs are made before the workers."""
+        raise ClusterError(f"group {list(ranks)}: in real time there is one group, of all workers")
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training."""

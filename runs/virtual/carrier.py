@@ -1,6 +1,7 @@
 """Carries collectives out: posts them to endpoints, lets virtual time pass, and checks what came of it."""
 
 import hashlib
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.jobs.job import Job, add_endpoints
 from p4reduce.jobs.programs import P4Files
 from p4reduce.jobs.switches import EmbeddedSwitches
-from p4reduce.jobs.verify import ExpectedSum, expect_sum
+from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, expect_sum, expect_words
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
@@ -34,10 +35,12 @@ MAIN_JOB = 1
 SERVED_JOB = 2
 FIRST_BROADCAST_JOB = 16
 """Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
+FIRST_GROUP_JOB = 32768
+"""Jobs of groups of some workers."""
 
 
 class Carrier:
-    """The network of a cluster. Not thread-safe: the rendezvous calls ``carry`` one at a time."""
+    """The network of a cluster. ``carry`` may be called from several threads."""
 
     def __init__(
         self,
@@ -59,7 +62,10 @@ class Carrier:
         """Told how many collectives are done, after each."""
         self.digest = hashlib.sha256()
         self.worst_ratio = 0.0
+        self._one = threading.Lock()
         self._jobs: dict[int, Job] = {}
+        self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
+        self._host_of = workers
         self._endpoints = Endpoints()
         self._hosts: list[str] = []
         self.switches = EmbeddedSwitches(topology, program)
@@ -84,22 +90,35 @@ class Carrier:
         """All jobs so far."""
         return list(self._jobs.values())
 
-    def carry(self, calls: list[Call], check: Callable[[], None]) -> None:
-        """Carry one collective out; results land in the callers' arrays. See ``comm.rendezvous.Carry``."""
+    def carry(
+        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
+    ) -> None:
+        """Carry one collective out; results land in the callers' arrays. See ``comm.rendezvous.Carry``.
+
+        workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
+        and virtual time does not go back: where two groups have collectives at once, one starts after the other.
+        """
+        with self._one:
+            check()
+            self._carry(calls, self.workers if workers is None else workers, check)
+
+    def _carry(self, calls: list[Call], workers: tuple[str, ...], check: Callable[[], None]) -> None:
         first = calls[0]
         elements = 1 if first.operation == "barrier" else first.array.size
-        if first.operation == "broadcast" and len(self.workers) == 1:
+        alone = len(workers) == 1 and (first.operation == "broadcast" or workers != self.workers)
+        if alone:
             first.done_ps = max(first.start_ps, self.network.now)
             return
-        job = self._job_for(first.operation, first.root)
+        job = self._job_for(first.operation, first.root, workers)
         operation = as_carried(first.operation, ring=bool(job.plan.ring))
-        expected = self._expect(job, calls)
+        expected = self._expect(job, calls, workers)
+        self._host_of = (*workers, *([] if self.server is None else [self.server]))
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
         resends, saturated = self._totals(job)
         self._post(job, operation, calls, check)
         self._run(job, first.operation, check)
-        job.note(operation, elements)
+        job.note(operation, elements, words=first.options.words)
         for call in calls:
             call.done_ps = self._endpoints.status(self._endpoint(job, call)).done_at_ps
         self._add_record(job, calls, expected, (resends, saturated))
@@ -121,18 +140,27 @@ class Carrier:
 
     # --- jobs
 
-    def _job_for(self, operation: str, root: int) -> Job:
+    def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
         plan = self.experiment.plan
         star = plan == "ring"  # a ring only reduces: everything else goes host to host
         if operation == "broadcast":
-            number, source = FIRST_BROADCAST_JOB + root, self.workers[root]
-            members = tuple(worker for worker in self.workers if worker != source)
+            source = workers[root]
+            whole = workers == self.workers
+            number = FIRST_BROADCAST_JOB + root if whole else self._group_job(workers, root)
+            members = tuple(worker for worker in workers if worker != source)
             return self._jobs.get(number) or self._start_job(number, "ps" if star else plan, members, source)
         if operation in {"push", "pull", "push_pull"} and self.main.server is None:
             return self._jobs.get(SERVED_JOB) or self._start_job(
                 SERVED_JOB, "ps" if star else plan, self.workers, self.server
             )
+        if workers != self.workers:
+            number = self._group_job(workers, None)
+            return self._jobs.get(number) or self._start_job(number, plan, workers, None)
         return self.main
+
+    def _group_job(self, workers: tuple[str, ...], root: int | None) -> int:
+        """The number of a group's job: one for its sums, one for each root of its broadcasts."""
+        return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
 
     def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
         """Install a job; it takes effect one control latency from now."""
@@ -164,7 +192,7 @@ class Carrier:
     # --- one collective
 
     def _endpoint(self, job: Job, call: Call) -> int:
-        host = self.server if call.rank == len(self.workers) else self.workers[call.rank]
+        host = self._host_of[call.rank]
         if host in job.members:
             return job.members[host]
         assert job.server is not None  # noqa: S101
@@ -179,7 +207,9 @@ class Carrier:
             index = self._endpoint(job, call)
             if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
                 self._post_host_server(job, collective, call)
-            given = part(collective, call.array, call.iteration, call.learning_rate, serves=index == job.server)
+            given = part(
+                collective, call.array, call.iteration, call.learning_rate, call.options, serves=index == job.server
+            )
             self._endpoints.post(index, given)
             self.network.start(index)
 
@@ -188,7 +218,8 @@ class Carrier:
         assert job.server is not None  # noqa: S101
         if self._endpoints.status(job.server).state is not State.ACTIVE:
             target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None
-            self._endpoints.post(job.server, Operation(collective, None, target, call.iteration))
+            words = collective is Collective.ALL_REDUCE and call.options.words
+            self._endpoints.post(job.server, Operation(collective, None, target, call.iteration, words=words))
             self.network.start(job.server)
 
     def _run(self, job: Job, operation: str, check: Callable[[], None]) -> None:
@@ -219,19 +250,25 @@ class Carrier:
 
     # --- what came of it
 
-    def _expect(self, job: Job, calls: list[Call]) -> ExpectedSum | None:
+    def _expect(self, job: Job, calls: list[Call], workers: tuple[str, ...]) -> ExpectedSum | ExpectedWords | None:
         if calls[0].operation not in {"all_reduce", "push"}:
             return None
-        inputs = [call.array for call in calls if call.rank < len(self.workers)]
+        inputs = [call.array for call in calls if call.rank < len(workers)]
+        if calls[0].options.words:
+            return expect_words(inputs)
         return expect_sum(inputs, job.numbers, self.experiment.lanes)
 
     def _totals(self, job: Job) -> tuple[int, int]:
         statuses = [self._endpoints.status(index) for index in job.endpoints]
         return sum(status.resends for status in statuses), max(status.saturated for status in statuses)
 
-    def _add_record(self, job: Job, calls: list[Call], expected: ExpectedSum | None, before: tuple[int, int]) -> None:
+    def _add_record(
+        self, job: Job, calls: list[Call], expected: ExpectedSum | ExpectedWords | None, before: tuple[int, int]
+    ) -> None:
         first = calls[0]
         resends, saturated = self._totals(job)
+        if first.options.words and saturated > before[1]:
+            raise CollectiveError(f"{first.operation} #{first.iteration}: a sum of int32 lies beyond int32")
         result = _result_of(calls)
         self.digest.update(hashlib.sha256(result.data).digest())
         error = bound = None
@@ -248,7 +285,7 @@ class Carrier:
         elements = 1 if first.operation == "barrier" else first.array.size
         self.records.append(
             CollectiveRecord(
-                operation=first.operation,
+                operation=first.options.name or first.operation,
                 iteration=first.iteration,
                 elements=elements,
                 start_ps=min(call.start_ps for call in calls),

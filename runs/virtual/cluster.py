@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from p4reduce.comm.communicator import Backend, Communicator
+from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
-from p4reduce.comm.rendezvous import Figure, Rendezvous
+from p4reduce.comm.rendezvous import Figure, Rendezvous, Seat, Span
 from p4reduce.jobs.programs import P4Files, bundled, from_files, from_source
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier
@@ -46,12 +46,15 @@ class Cluster:
         self.carrier = Carrier(
             experiment, self.topology, self.program, workers=workers, server=self.server, capture=capture
         )
+        self._groups: dict[tuple[tuple[int, ...], int], Rendezvous] = {}
+        self._grouping = threading.Lock()
         try:
             self._rendezvous = Rendezvous(
                 len(workers),
                 server=self.server is not None,
                 carry=self.carrier.carry,
                 start_ps=self.carrier.network.now,
+                subgroup=self._seat_in,
             )
         except BaseException:
             self.carrier.close()
@@ -62,7 +65,42 @@ class Cluster:
         """Number of workers."""
         return len(self.workers)
 
-    def backend(self, rank: int) -> Backend:
+    def _seat_in(self, rank: int, ranks: tuple[int, ...], serial: int) -> Seat:
+        """The seat of ``rank`` in the serial-th group of ``ranks``, which is made when its first member asks."""
+        if len(set(ranks)) != len(ranks) or rank not in ranks or not all(0 <= one < self.size for one in ranks):
+            raise ClusterError(f"group: rank {rank} asks for ranks {list(ranks)} of 0 to {self.size - 1}")
+        with self._grouping:
+            found = self._groups.get((ranks, serial))
+            if found is None:
+                hosts = tuple(self.workers[one] for one in ranks)
+                found = self._groups[ranks, serial] = Rendezvous(
+                    len(ranks),
+                    server=False,
+                    carry=lambda calls, check: self.carrier.carry(calls, check, hosts),
+                    start_ps=self.carrier.network.now,
+                    clocks=[self._rendezvous.clock(one) for one in ranks],
+                )
+        return found.backend(ranks.index(rank))
+
+    def fail(self, error: ClusterError) -> None:
+        """End all groups: everyone who waits, or calls later, gets ``error``."""
+        for one in self._all_groups():
+            one.fail(error)
+
+    def spans(self) -> list[Span]:
+        """What each rank did from when to when, in all groups."""
+        found = self._rendezvous.spans()
+        for (ranks, _), one in list(self._groups.items()):
+            names = ",".join(map(str, ranks))
+            found += [
+                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name} [{names}]") for span in one.spans()
+            ]
+        return found
+
+    def _all_groups(self) -> list[Rendezvous]:
+        return [self._rendezvous, *self._groups.values()]
+
+    def backend(self, rank: int) -> Seat:
         """The end of a participant: a worker, or rank ``size`` for the server. Safe to use from any one thread."""
         return self._rendezvous.backend(rank)
 
@@ -88,7 +126,7 @@ class Cluster:
             except BaseException as error:
                 with guard:
                     first.append(error)
-                self._rendezvous.fail(ClusterError(f"rank {communicator.rank} failed: {error}"))
+                self.fail(ClusterError(f"rank {communicator.rank} failed: {error}"))
                 raise
             finally:
                 communicator.close()
@@ -99,7 +137,7 @@ class Cluster:
                 while wait(futures, timeout=SEEN_S).not_done:
                     pass
             except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
-                self._rendezvous.fail(ClusterError("interrupted"))
+                self.fail(ClusterError("interrupted"))
                 raise
         if first:
             raise first[0]
@@ -111,15 +149,12 @@ class Cluster:
 
     def waiting(self) -> str:
         """Who waits for whom in a collective, as one line; empty when nobody waits."""
-        return self._rendezvous.waiting()
-
-    def fail(self, error: ClusterError) -> None:
-        """End the group: everyone who waits, or calls later, gets ``error``."""
-        self._rendezvous.fail(error)
+        return "; ".join(filter(None, (one.waiting() for one in self._all_groups())))
 
     def close(self) -> None:
         """End what is under way, stop the switches and finish capture files."""
-        self._rendezvous.close()
+        for one in self._all_groups():
+            one.close()
         self.carrier.close()
 
     def __enter__(self) -> Self:

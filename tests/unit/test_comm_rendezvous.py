@@ -125,7 +125,7 @@ def test_who_calls_meanwhile_is_part_of_the_next_collective(network, group, pool
     for call in [*second, server]:
         call.result(SOON_S)
     assert [sorted(ranks) for ranks in network.carried] == [[0, 1], [0, 1, 2]]
-    assert [group.clock_ps(rank) for rank in range(3)] == [2, 2, 1]
+    assert [group.clock(rank).now_ps for rank in range(3)] == [2, 2, 1]
 
 
 def test_who_leaves_meanwhile_is_missed_by_the_next_collective_only(network, group, pool):

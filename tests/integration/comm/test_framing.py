@@ -93,6 +93,10 @@ def group(size=1):
     return Rendezvous(size, server=False, carry=lambda calls, check: None, start_ps=0, patience_s=20)
 
 
+def seats(rank, _group):
+    return group().backend(rank)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -100,6 +104,9 @@ def group(size=1):
         raw({"do": "hello"}),
         raw({"do": "hello", "rank": True}),
         raw({"do": "hello", "rank": "0"}),
+        raw({"do": "hello", "rank": 0, "ranks": "all"}),
+        raw({"do": "hello", "rank": 0, "ranks": [0, "1"], "serial": 0}),
+        raw({"do": "hello", "rank": 0, "ranks": [0]}),
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
@@ -107,7 +114,7 @@ def test_strangers_are_not_served(ends, data):
     ends[0].sendall(data)
     ends[0].shutdown(socket.SHUT_WR)
     with pytest.raises(ClusterError, match="something else than requests"):
-        remote.serve(ends[1], group().backend)
+        remote.serve(ends[1], seats)
 
 
 @pytest.mark.parametrize(
@@ -116,28 +123,29 @@ def test_strangers_are_not_served(ends, data):
         {"do": "dance"},
         {"do": None},
         {},
-        {"do": "compute"},
-        {"do": "compute", "seconds": "soon"},
-        {"do": "compute", "seconds": None},
-        {"do": "record", "name": "x"},
+        {"do": "note"},
+        {"do": "note", "notes": [{"start_ps": "soon", "end_ps": 1}]},
+        {"do": "note", "notes": [{"start_ps": None, "end_ps": 1}]},
+        {"do": "note", "notes": [{"name": "x"}]},
+        {"do": "note", "notes": 5},
         {"do": "collective", "operation": "all_reduce", "root": 0, "learning_rate": 0},
     ],
 )
 def test_requests_that_make_no_sense_are_answered(ends, request_):
-    server = threading.Thread(target=remote.serve, args=(ends[1], group().backend))
+    server = threading.Thread(target=remote.serve, args=(ends[1], seats))
     server.start()
     backend = remote.RemoteBackend(ends[0], 0, 1)
     backend.ask({"do": "hello", "rank": 0})
     with pytest.raises((ValueError, TypeError)):
         backend.ask(request_)
-    assert backend.now() == 0.0  # and the connection lives on
+    backend.record("loss", 1.0)  # and the connection lives on
     backend.close()
     server.join(20)
     assert not server.is_alive()
 
 
 def test_a_rank_of_another_group_is_told(ends):
-    server = threading.Thread(target=remote.serve, args=(ends[1], group().backend))
+    server = threading.Thread(target=remote.serve, args=(ends[1], seats))
     server.start()
     with pytest.raises(ValueError, match="rank 5"):
         remote.RemoteBackend(ends[0], 5, 6).ask({"do": "hello", "rank": 5})
@@ -147,8 +155,8 @@ def test_a_rank_of_another_group_is_told(ends):
 
 def test_a_lost_coordinator_is_said(ends):
     ends[1].close()
-    with pytest.raises(ClusterError, match="rank 0 lost the coordinator in now"):
-        remote.RemoteBackend(ends[0], 0, 1).now()
+    with pytest.raises(ClusterError, match="rank 0 lost the coordinator in note"):
+        remote.RemoteBackend(ends[0], 0, 1).record("loss", 1.0)
 
 
 def test_an_answer_that_does_not_come_is_said(ends):
@@ -160,10 +168,10 @@ def test_an_answer_that_does_not_come_is_said(ends):
 def test_unknown_errors_arrive_as_cluster_errors(ends):
     framing.send(ends[1], {"error": "KeyError", "message": "what"})
     with pytest.raises(ClusterError, match="what"):
-        remote.RemoteBackend(ends[0], 0, 1).now()
+        remote.RemoteBackend(ends[0], 0, 1).record("loss", 1.0)
     framing.send(ends[1], {"error": "CollectiveError", "message": "who"})
     with pytest.raises(CollectiveError, match="who"):
-        remote.RemoteBackend(ends[0], 0, 1).now()
+        remote.RemoteBackend(ends[0], 0, 1).record("loss", 1.0)
 
 
 @pytest.mark.parametrize(

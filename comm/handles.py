@@ -1,0 +1,141 @@
+"""Collectives that do not block: a queue that carries one after the other, and a handle for each."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from p4reduce.comm.errors import ClusterError
+
+T = TypeVar("T")
+U = TypeVar("U")
+PS_PER_SECOND = 10**12
+
+
+class Handle(Generic[T]):
+    """One collective that was started. Its arrays are in use until it is done."""
+
+    def __init__(self, reach: Callable[[int], None]) -> None:
+        self._reach = reach
+        self._over = threading.Event()
+        self._guard = threading.Lock()
+        self._callbacks: list[Callable[[Handle[T]], None]] = []
+        self._result: list[T] = []
+        self._done_ps = 0
+        self.error: BaseException | None = None
+        """Why it failed; None while it is under way, too."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over, well or not."""
+        return self._over.is_set()
+
+    @property
+    def done_s(self) -> float:
+        """When this participant had its result, seconds; 0 before, or where it failed."""
+        return self._done_ps / PS_PER_SECOND
+
+    def wait(self, timeout_s: float | None = None) -> T:
+        """The result; the participant's clock is then at least where it was there.
+
+        Raises what went wrong, ``TimeoutError`` after ``timeout_s`` of wall-clock time.
+        """
+        self.settle(timeout_s)
+        if self.error is not None:
+            raise self.error
+        self._reach(self._done_ps)
+        return self._result[0]
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Block until it is over, well or not; ``TimeoutError`` after ``timeout_s`` of wall-clock time."""
+        if not self._over.wait(timeout_s):
+            raise TimeoutError(f"no result after {timeout_s:g} s")
+
+    def when_done(self, callback: "Callable[[Handle[T]], None]") -> None:
+        """Call it with this handle when it is over, in the thread that carries collectives out; or now, if it is."""
+        with self._guard:
+            if not self._over.is_set():
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def map(self, change: "Callable[[T], U]") -> "Handle[U]":
+        """A handle of what ``change`` makes of the result, done when this one is."""
+        changed: Handle[U] = Handle(self._reach)
+
+        def pass_on(handle: Handle[T]) -> None:
+            if handle.error is not None:
+                changed.fail(handle.error)
+            else:
+                changed.finish(change(handle._result[0]), handle._done_ps)
+
+        self.when_done(pass_on)
+        return changed
+
+    def finish(self, result: T, done_ps: int) -> None:
+        """For who carries it out: it is done."""
+        self._result = [result]
+        self._done_ps = done_ps
+        self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """For who carries it out: it failed."""
+        self.error = error
+        self._end()
+
+    def _end(self) -> None:
+        with self._guard:
+            self._over.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+
+class Queue:
+    """Carries out what is submitted, one after the other, in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._tasks: queue.SimpleQueue[tuple[Callable[[], None], Callable[[BaseException], None]] | None]
+        self._tasks = queue.SimpleQueue()
+        self._closed = False
+        self._guard = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, task: Callable[[], tuple[T, int]], reach: Callable[[int], None]) -> Handle[T]:
+        """Carry out ``task``, which returns its result and when it was there (ps). ``ClusterError`` once closed."""
+        handle: Handle[T] = Handle(reach)
+
+        def run() -> None:
+            handle.finish(*task())
+
+        with self._guard:
+            if self._closed:
+                raise ClusterError("this participant has left the group")
+            self._tasks.put((run, handle.fail))
+        return handle
+
+    def close(self) -> None:
+        """What was submitted is carried out, nothing else; does not wait for it."""
+        with self._guard:
+            if not self._closed:
+                self._closed = True
+                self._tasks.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until everything was carried out; False when that takes longer."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        failed: BaseException | None = None
+        while (item := self._tasks.get()) is not None:
+            run, fail = item
+            if isinstance(failed, ClusterError):
+                fail(type(failed)(str(failed)))  # the group has failed: nothing that comes after it can be carried out
+                continue
+            try:
+                run()
+            except BaseException as error:
+                failed = error
+                fail(error)
