@@ -6,25 +6,24 @@ and its array can be replaced by a larger one between two runs of the loop. Noth
 
 from typing import Any
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
 
 from p4reduce.fabric import records
-from p4reduce.workers.memory import intrinsic
+from p4reduce.native.late import LateModule
+from p4reduce.workers.memory import intrinsic, ir, types
 
-_I64 = ir.IntType(64)
+_numba: Any = LateModule("numba")
 
 
 def record_at(dtype: "np.dtype[Any]") -> Any:
     """A compiled function (base address, index) that gives the record of that type there."""
-    record = numba.from_dtype(dtype)
 
     @intrinsic
     def at(typingctx: Any, base: Any, index: Any) -> Any:
+        record = _numba.from_dtype(dtype)
+
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            offset = builder.mul(args[1], ir.Constant(_I64, dtype.itemsize))
+            offset = builder.mul(args[1], ir.Constant(ir.IntType(64), dtype.itemsize))
             return builder.inttoptr(builder.add(args[0], offset), context.get_value_type(record))
 
         return record(types.int64, types.int64), generate
@@ -54,14 +53,14 @@ def byte_at(typingctx: Any, base: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
-        return builder.zext(builder.load(pointer), _I64)
+        return builder.zext(builder.load(pointer), ir.IntType(64))
 
     return types.int64(types.int64, types.int64), generate
 
 
 def _call(builder: Any, args: Any) -> Any:
     address, *values = args
-    function = ir.FunctionType(_I64, [_I64] * len(values))
+    function = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * len(values))
     return builder.call(builder.inttoptr(address, function.as_pointer()), values)
 
 

@@ -2,23 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.fabric.errors import FabricError
-from p4reduce.fabric.jit import callback
-from p4reduce.workers.endpoint import deadline, expire, receive, transmit
-from p4reduce.workers.memory import carray, pointer
-from p4reduce.workers.records import ENDPOINT_DTYPE
+from p4reduce.workers.endpoint import deadline, expire, receive, status, transmit
 
 
 class EndpointCalls(NamedTuple):
     """Addresses of C functions on int64; ``eps`` is the address of the endpoints' records, ``i`` an index.
 
-    All take five arguments, those not named are 0:
+    All are called with five arguments, of which a function of C may take fewer; those not named are 0:
     ``receive(eps, i, frame, length, now_ps)`` -> 1 if the frame was for endpoint i, else 0;
     ``transmit(eps, i, now_ps, out, capacity)`` -> length of the next frame, written to ``out``, or 0;
     ``deadline(eps, i)`` -> when ``expire`` is to be called, 2^62: never (one that is past: in a microsecond);
@@ -59,38 +55,6 @@ class Endpoints:
 NO_ENDPOINTS: Final = Endpoints(np.zeros(0, dtype=[("status", np.int64)]), (), EndpointCalls(0, 0, 0, 0, 0))
 
 
-def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
-    return receive(
-        carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i, carray(pointer(frame), (length,), np.uint8), length, now_ps
-    )
-
-
-def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
-    return transmit(
-        carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i, now_ps, carray(pointer(out), (capacity,), np.uint8)
-    )
-
-
-def _deadline(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
-    return deadline(carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i)
-
-
-def _expire(eps: Any, i: int, now_ps: int, _a: int, _b: int) -> int:
-    expire(carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE), i, now_ps)
-    return 0
-
-
-def _status(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
-    return carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)[i].status
-
-
-_callbacks: list[Any] = []
-"""keeps the machine code alive"""
-
-
-@cache
 def worker_endpoints() -> EndpointCalls:
     """The functions of `workers/endpoint.py`, on records of ENDPOINT_DTYPE."""
-    made = [callback(5)(function) for function in (_receive, _transmit, _deadline, _expire, _status)]
-    _callbacks.extend(made)
-    return EndpointCalls(*(function.address for function in made))
+    return EndpointCalls(*(function.address for function in (receive, transmit, deadline, expire, status)))

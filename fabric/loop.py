@@ -7,7 +7,7 @@ from p4reduce.fabric.cells import drop_frame, frame_address, prefetch_frame
 from p4reduce.fabric.detours import come_again, process_any
 from p4reduce.fabric.events import remove_first, replace_first, schedule
 from p4reduce.fabric.hosts import deliver, go_off, pump, start, submit
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.jit import entry, kernel
 from p4reduce.fabric.queues import depart
 from p4reduce.fabric.records import (
     ARRIVAL,
@@ -25,6 +25,7 @@ from p4reduce.fabric.records import (
     START,
     TIMER,
     WATCHED_DONE,
+    WORLD,
 )
 from p4reduce.fabric.taps import note, record
 from p4reduce.fabric.wires import wake_when_free
@@ -113,13 +114,13 @@ def _link_free(w: Any, link_index: int) -> None:
         wake_when_free(w, link_index)
 
 
-@kernel
+@entry(WORLD, int, int)
 def add_event(worlds: Any, time: int, what: int) -> None:
     """An event of Python's."""
     schedule(worlds[0], time, what)
 
 
-@kernel
+@entry(WORLD, int)
 def run(worlds: Any, most_events: int) -> int:
     """Let events happen; one of the reasons in `records.py`."""
     w = worlds[0]

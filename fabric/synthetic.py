@@ -9,7 +9,6 @@ interval, and counts what comes in.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from p4reduce.dataplane import abi
 from p4reduce.fabric.access import byte_at, cell_at, io_at
 from p4reduce.fabric.endpoint_calls import EndpointCalls, Endpoints
-from p4reduce.fabric.jit import callback
+from p4reduce.fabric.jit import entry
 from p4reduce.topologies import Topology
 from p4reduce.workers.memory import carray, copy_bytes, pointer
 
@@ -43,6 +42,7 @@ _PHV_HEADER: Final = 64
 _ECN_EGRESS_DROP: Final = 1
 
 
+@entry(int, int, int, int, int)
 def _ingress(state: Any, frame: Any, length: int, io_address: Any, phv: Any) -> int:
     if length > abi.MAX_FRAME_BYTES:
         return -1
@@ -61,6 +61,7 @@ def _ingress(state: Any, frame: Any, length: int, io_address: Any, phv: Any) -> 
     return _PHV_HEADER + length
 
 
+@entry(int, int, int, int)
 def _egress(state: Any, phv: Any, io_address: Any, out: Any) -> Any:
     io = io_at(io_address, 0)
     length = cell_at(phv, 0).value
@@ -81,11 +82,6 @@ def _egress(state: Any, phv: Any, io_address: Any, out: Any) -> Any:
         cell_at(out + STAMPED_AT, 7).value = cell_at(phv, 1).value
         cell_at(out + STAMPED_AT, 8).value = cell_at(phv, 2).value
     return length
-
-
-@cache
-def _program() -> tuple[Any, Any]:
-    return callback(5)(_ingress), callback(4)(_egress)
 
 
 class Groups:
@@ -116,8 +112,8 @@ class SyntheticSwitch:
         for host, route in routes.items():
             self.state[1 + host] = route
         self.multicast = Groups(groups or {})
-        self.ingress_address: int = _program()[0].address
-        self.egress_address: int = _program()[1].address
+        self.ingress_address: int = _ingress.address
+        self.egress_address: int = _egress.address
         self.state_address = self.peek_state_address = int(self.state.ctypes.data)
 
 
@@ -188,6 +184,7 @@ ENDPOINT: Final = np.dtype(
 )
 
 
+@entry(int, int, int, int, int)
 def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> int:
     e = carray(pointer(eps), (i + 1,), ENDPOINT)[i]
     ip = byte_at(frame, 30) << 24 | byte_at(frame, 31) << 16 | byte_at(frame, 32) << 8 | byte_at(frame, 33)
@@ -201,6 +198,7 @@ def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> int:
     return 1
 
 
+@entry(int, int, int, int, int)
 def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
     e = carray(pointer(eps), (i + 1,), ENDPOINT)[i]
     if e.sent >= e.to_send or now_ps < e.next_ps:
@@ -227,25 +225,26 @@ def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
     return e.length
 
 
-def _deadline(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
+@entry(int, int)
+def _deadline(eps: Any, i: int) -> Any:
     e = carray(pointer(eps), (i + 1,), ENDPOINT)[i]
     if e.gap_ps == 0 or e.sent >= e.to_send or e.sent == 0:
         return NEVER
     return e.next_ps
 
 
-def _expire(eps: Any, i: int, _now_ps: int, _a: int, _b: int) -> int:
+@entry(int, int)
+def _expire(eps: Any, i: int) -> int:
     carray(pointer(eps), (i + 1,), ENDPOINT)[i].expired += 1
     return 0
 
 
-def _status(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
+@entry(int, int)
+def _status(eps: Any, i: int) -> Any:
     return carray(pointer(eps), (i + 1,), ENDPOINT)[i].status
 
 
-@cache
-def _calls() -> tuple[Any, ...]:
-    return tuple(callback(5)(function) for function in (_receive, _transmit, _deadline, _expire, _status))
+_CALLS: Final = (_receive, _transmit, _deadline, _expire, _status)
 
 
 def senders(topology: Topology, hosts: Sequence[str]) -> Endpoints:
@@ -253,4 +252,4 @@ def senders(topology: Topology, hosts: Sequence[str]) -> Endpoints:
     records: NDArray[Any] = np.zeros(len(hosts), dtype=ENDPOINT)
     records["ip"] = [topology.node(name).ip for name in hosts]
     records["status"] = 1
-    return Endpoints(records, list(hosts), EndpointCalls(*(function.address for function in _calls())))
+    return Endpoints(records, list(hosts), EndpointCalls(*(function.address for function in _CALLS)))

@@ -7,9 +7,11 @@ link is idle, until it returns 0.
 
 from typing import Any, Final
 
+import numpy as np
+
 from p4reduce.workers.frames import NOT_MINE, congestion_of, inspect
-from p4reduce.workers.jit import kernel
-from p4reduce.workers.records import NEVER, Kind, Refusal, State
+from p4reduce.workers.jit import entry
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
 from p4reduce.workers.ring import ring_posted, ring_receive, ring_transmit
 from p4reduce.workers.sender import rewind, time_out
 from p4reduce.workers.server import server_receive, server_transmit
@@ -22,9 +24,11 @@ _ACTIVE: Final = int(State.ACTIVE)
 _FAILED: Final = int(State.FAILED)
 _DONE: Final = int(State.DONE)
 _NOT_POSTED: Final = int(Refusal.NOT_POSTED)
+_EPS: Final = ENDPOINT_DTYPE
+_BYTES: Final = np.dtype(np.uint8)
 
 
-@kernel
+@entry(_EPS, int, _BYTES, int, int)
 def receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
     """A frame arrived at the host of endpoint i: 1 when it was for this endpoint (taken in or refused), else 0.
 
@@ -50,7 +54,7 @@ def receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
     return 1
 
 
-@kernel
+@entry(_EPS, int, int, _BYTES)
 def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
     """The next frame of endpoint i, written into ``out`` (uint8, at least 62 + 4 * lanes); its length, 0 if none."""
     e = eps[i]
@@ -63,7 +67,7 @@ def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
     return ring_transmit(e, now_ps, out)
 
 
-@kernel
+@entry(_EPS, int)
 def deadline(eps: Any, i: int) -> Any:
     """When ``expire`` wants to be called, in picoseconds; ``NEVER`` (2**62) when endpoint i waits for nothing."""
     e = eps[i]
@@ -72,7 +76,7 @@ def deadline(eps: Any, i: int) -> Any:
     return min(e.timer, e.wake)
 
 
-@kernel
+@entry(_EPS, int, int)
 def expire(eps: Any, i: int, now_ps: int) -> None:
     """The deadline passed: marks chunks for resending, or gives up. Nothing happens when it has not passed.
 
@@ -84,20 +88,20 @@ def expire(eps: Any, i: int, now_ps: int) -> None:
             time_out(eps[i], now_ps)
 
 
-@kernel
+@entry(_EPS, int)
 def posted(eps: Any, i: int) -> None:
     """An operation was written into the record: frames of it that came early are taken in."""
     if eps[i].kind == _RING:
         ring_posted(eps[i])
 
 
-@kernel
+@entry(_EPS, int)
 def oldest_missing(eps: Any, i: int) -> Any:
     """The oldest seq without a RESULT, unwrapped: counted on from the endpoint's first seq past 2**32."""
     return eps[i].low
 
 
-@kernel
+@entry(_EPS, int, int, int)
 def change_epoch(eps: Any, i: int, epoch: int, restart_seq: int) -> Any:
     """Endpoint i goes on in another epoch, a worker from ``restart_seq`` (unwrapped) on, the oldest any worker lacks.
 
@@ -116,3 +120,9 @@ def change_epoch(eps: Any, i: int, epoch: int, restart_seq: int) -> Any:
         e.lingering = e.status == _DONE and restart_seq < e.end
     e.epoch = epoch
     return True
+
+
+@entry(_EPS, int)
+def status(eps: Any, i: int) -> Any:
+    """The ``State`` of endpoint i."""
+    return eps[i].status

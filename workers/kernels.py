@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p4reduce.workers.jit import kernel
+from p4reduce.workers.jit import entry, kernel
 from p4reduce.workers.memory import (
     as_float,
     as_word,
@@ -108,14 +108,15 @@ def largest_word(source: int, count: int) -> Any:
     return largest
 
 
-@kernel
-def chunk_exponents(source: int, length: int, lanes: int, exponents: Any) -> Any:
+@entry(np.dtype(np.float32), int, int, np.dtype(np.uint8), int)
+def chunk_exponents(values: Any, length: int, lanes: int, exponents: Any, chunks: int) -> Any:
     """The biased exponent of each chunk of a float32 array.
 
-    source: address, ``length`` elements. exponents: uint8 array, one cell for each chunk of ``lanes`` elements.
-    Returns -1, or the index of the first element that is NaN or infinite.
+    values: ``length`` elements. exponents: uint8 array, one cell for each of the ``chunks`` chunks of ``lanes``
+    elements. Returns -1, or the index of the first element that is NaN or infinite.
     """
-    for chunk in range(exponents.shape[0]):
+    source = values.ctypes.data
+    for chunk in range(chunks):
         begin = chunk * lanes
         count = min(lanes, length - begin)
         largest = largest_word(source + 4 * begin, count)

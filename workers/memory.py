@@ -8,20 +8,30 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numba
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic as _intrinsic
 from numpy.typing import NDArray
 
-intrinsic: Callable[[Callable[..., Any]], Any] = _intrinsic
-_numba: Any = numba
-carray = _numba.carray
+from p4reduce.native.late import Late, LateModule
 
+_numba: Any = LateModule("numba")
+types: Any = LateModule("numba.core.types")
+cgutils: Any = LateModule("numba.core.cgutils")
+ir: Any = LateModule("llvmlite.ir")
+
+carray: Any = Late(lambda: _numba.carray)
+"""``numba.carray``"""
 _SWAP = sys.byteorder == "little"
-_I32 = ir.IntType(32)
-_I64 = ir.IntType(64)
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """``numba.extending.intrinsic``."""
+    return Late(lambda: LateModule("numba.extending").intrinsic(function))
+
+
+def external(name: str, result: str, *arguments: str) -> Any:
+    """A function of the C library; types are named as in ``numba.types``."""
+    return Late(
+        lambda: types.ExternalFunction(name, getattr(types, result)(*(getattr(types, one) for one in arguments)))
+    )
 
 
 def address_of(array: NDArray[Any]) -> int:
@@ -52,7 +62,7 @@ def load_be32(typingctx: Any, address: Any, index: Any) -> Any:
     """The index-th 32-bit word in network order, as int32."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _swapped(builder, builder.load(_at(builder, args[0], args[1], _I32), align=1))
+        return _swapped(builder, builder.load(_at(builder, args[0], args[1], ir.IntType(32)), align=1))
 
     return types.int32(types.int64, types.int64), generate
 
@@ -83,7 +93,7 @@ def load_be64(typingctx: Any, address: Any) -> Any:
     """Eight bytes in network order, as int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _swapped(builder, builder.load(builder.inttoptr(args[0], _I64.as_pointer()), align=1))
+        return _swapped(builder, builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1))
 
     return types.int64(types.int64), generate
 
@@ -93,7 +103,7 @@ def store_be32(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
     """Stores an int32 as the index-th word, in network order."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(_swapped(builder, args[2]), _at(builder, args[0], args[1], _I32), align=1)
+        builder.store(_swapped(builder, args[2]), _at(builder, args[0], args[1], ir.IntType(32)), align=1)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int32), generate
@@ -145,7 +155,7 @@ def as_word(typingctx: Any, number: Any) -> Any:
     """The bits of a float32, as an int32."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], _I32)
+        return builder.bitcast(args[0], ir.IntType(32))
 
     return types.int32(types.float32), generate
 

@@ -114,7 +114,7 @@ def check(kind: Kind, operation: Operation) -> None:
 def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
     """The biased exponent of each chunk, uint8 of shape (chunks,). NonFiniteError names the first NaN or Inf."""
     exponents = np.zeros(-(-len(source) // lanes), np.uint8)
-    bad = int(chunk_exponents(address_of(source), len(source), lanes, exponents))
+    bad = chunk_exponents(source, len(source), lanes, exponents, len(exponents))
     if bad >= 0:
         raise NonFiniteError(bad, float(source[bad]))
     return exponents

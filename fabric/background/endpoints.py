@@ -1,7 +1,6 @@
 """Sources of background traffic as endpoints, beside those of jobs."""
 
 import struct
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from p4reduce.fabric.background.source import (
 from p4reduce.fabric.draws import link_key
 from p4reduce.fabric.endpoint_calls import EndpointCalls, worker_endpoints
 from p4reduce.fabric.errors import FabricError
-from p4reduce.fabric.jit import callback
+from p4reduce.fabric.jit import entry
 from p4reduce.topologies import Node, Topology
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.memory import address_of, carray, pointer
@@ -134,6 +133,7 @@ def _headers(source: Node, gateway: Node, target: Node, length: int) -> bytes:
     return headers.ljust(TEMPLATE_BYTES, b"\0")
 
 
+@entry(int, int, int, int, int)
 def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
     records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
     e = records[i]
@@ -149,6 +149,7 @@ def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
     return 1
 
 
+@entry(int, int, int, int, int)
 def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
     records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
     e = records[i]
@@ -158,6 +159,7 @@ def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
     return source_transmit(carray(pointer(e.entries), (1,), SOURCE)[0], now_ps, out)
 
 
+@entry(int, int, int, int, int)
 def _deadline(eps: Any, i: int, a: int, b: int, c: int) -> Any:
     records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
     e = records[i]
@@ -167,6 +169,7 @@ def _deadline(eps: Any, i: int, a: int, b: int, c: int) -> Any:
     return carray(pointer(e.entries), (1,), SOURCE)[0].next_ps
 
 
+@entry(int, int, int, int, int)
 def _expire(eps: Any, i: int, now_ps: int, a: int, b: int) -> Any:
     records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
     if records[i].kind != BACKGROUND:
@@ -175,17 +178,11 @@ def _expire(eps: Any, i: int, now_ps: int, a: int, b: int) -> Any:
     return 0
 
 
-def _status(eps: Any, i: int, _a: int, _b: int, _c: int) -> Any:
+@entry(int, int)
+def _status(eps: Any, i: int) -> Any:
     return carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)[i].status
 
 
-_callbacks: list[Any] = []
-"""keeps the machine code alive"""
-
-
-@cache
 def background_calls() -> EndpointCalls:
     """What drives the records of :class:`BackgroundEndpoints`: sources themselves, all others as `workers/` does."""
-    made = [callback(5)(function) for function in (_receive, _transmit, _deadline, _expire, _status)]
-    _callbacks.extend(made)
-    return EndpointCalls(*(function.address for function in made))
+    return EndpointCalls(*(function.address for function in (_receive, _transmit, _deadline, _expire, _status)))

@@ -8,20 +8,17 @@ import sys
 from typing import Any, Final
 
 import numpy as np
-from numba import types
 
 from p4reduce.workers.jit import kernel
-from p4reduce.workers.memory import carray, pointer
+from p4reduce.workers.memory import carray, external, pointer
 
-recvmmsg: Any = types.ExternalFunction(
-    "recvmmsg", types.int32(types.int32, types.int64, types.uint32, types.int32, types.int64)
-)
+recvmmsg: Any = external("recvmmsg", "int32", "int32", "int64", "uint32", "int32", "int64")
 """recvmmsg(2): (fd, messages, count, flags, timeout)."""
-sendmmsg: Any = types.ExternalFunction("sendmmsg", types.int32(types.int32, types.int64, types.uint32, types.int32))
+sendmmsg: Any = external("sendmmsg", "int32", "int32", "int64", "uint32", "int32")
 """sendmmsg(2): (fd, messages, count, flags)."""
-_ppoll: Any = types.ExternalFunction("ppoll", types.int32(types.int64, types.uint64, types.int64, types.int64))
-_clock_gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
-_errno_location: Any = types.ExternalFunction("__errno_location", types.int64())
+_ppoll: Any = external("ppoll", "int32", "int64", "uint64", "int64", "int64")
+_clock_gettime: Any = external("clock_gettime", "int32", "int32", "int64")
+_errno_location: Any = external("__errno_location", "int64")
 
 SUPPORTED: Final = sys.platform == "linux" and sys.maxsize > 1 << 32
 """Whether the structures below are those of this machine."""

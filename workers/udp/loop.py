@@ -13,9 +13,9 @@ import numpy as np
 from p4reduce.workers import wire
 from p4reduce.workers.endpoint import deadline, expire, receive, transmit
 from p4reduce.workers.frames import RESEND
-from p4reduce.workers.jit import kernel
+from p4reduce.workers.jit import entry, kernel
 from p4reduce.workers.memory import carray, copy_bytes, load_be32, pointer
-from p4reduce.workers.records import State
+from p4reduce.workers.records import ENDPOINT_DTYPE, State
 from p4reduce.workers.udp.libc import (
     IOVEC,
     MESSAGE,
@@ -30,7 +30,7 @@ from p4reduce.workers.udp.libc import (
     recvmmsg,
     sendmmsg,
 )
-from p4reduce.workers.udp.records import BATCH, CONTROL_BYTES, Reason
+from p4reduce.workers.udp.records import BATCH, CONTROL_BYTES, PORT, Reason
 
 PAYLOAD_OFFSET: Final = wire.INC_OFFSET
 _IP: Final = wire.IPV4_OFFSET
@@ -253,7 +253,7 @@ def now_ps(port: Any) -> Any:
     return (clock_ns(port.timespec) - port.base_ns) * _PS_PER_NS
 
 
-@kernel
+@entry(ENDPOINT_DTYPE, PORT, int, int)
 def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
     """Drives the endpoints for at most ``wait_ns``; why it came back: a ``Reason``, or minus an ``errno``.
 

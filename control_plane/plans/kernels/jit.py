@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.workers.jit import Decorator, compiler
+from p4reduce.native.compiler import Compiler, Decorator
 
-kernel: Decorator = compiler(Path(__file__).parent)
+kernel: Decorator = Compiler(Path(__file__).parent).kernel
 """Compiles a function of this folder."""
 
 SMALL: Final = 100

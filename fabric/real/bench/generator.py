@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.fabric.access import cell_at
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.jit import entry, kernel
 from p4reduce.fabric.real.io.records import BATCH
 from p4reduce.fabric.real.io.system import load_shared
 from p4reduce.workers import wire
@@ -35,18 +35,18 @@ def _numbered(frames: int, frame_cell: int, seq: int, count: int) -> None:
         store_be32(frames + place * frame_cell + SEQ, 0, np.int32(seq + place))
 
 
-@kernel
+@entry(int, int, int, int, int, int, np.dtype(np.int64), int)
 def load(
-    sockets: int, received: int, ports: int, frames: int, frame_cell: int, messages: int, limits: Any, numbered: bool
+    sockets: int, received: int, ports: int, frames: int, frame_cell: int, messages: int, limits: Any, numbered: int
 ) -> int:
     """Send to every port in turn until a time is over; rounds of BATCH frames that every port got, or -1.
 
     sockets, received: addresses of ``ports`` int64: descriptors, and addresses of the counts of frames that came in.
     frames: ``ports`` times BATCH cells of ``frame_cell`` bytes; their messages likewise. limits: int64 (first seq,
-    CLOCK_MONOTONIC at the end). ``numbered``: each round has the next BATCH sequence numbers. -1: the switch takes
-    nothing more.
+    CLOCK_MONOTONIC at the end, and two to use). ``numbered``: each round has the next BATCH sequence numbers. -1: the
+    switch takes nothing more.
     """
-    time = np.zeros(2, np.int64)
+    time = limits.ctypes.data + 16
     first = limits[0]
     until = limits[1]
     rounds = 0
@@ -55,16 +55,16 @@ def load(
         sent = rounds * BATCH
         for port in range(ports):
             while sent + BATCH - (load_shared(cell_at(received, port).value) - base) > WINDOW:
-                if clock_ns(time.ctypes.data) > until + _PATIENCE_NS:
+                if clock_ns(time) > until + _PATIENCE_NS:
                     return _ENDED
-                _wait(time.ctypes.data)
+                _wait(time)
             own = frames + port * BATCH * frame_cell
-            if numbered:
+            if numbered != 0:
                 _numbered(own, frame_cell, first + sent, BATCH)
             done = 0
             while done < BATCH:
                 count = sendmmsg(cell_at(sockets, port).value, messages + (port * BATCH + done) * 64, BATCH - done, 0)
                 done += max(count, 0)
         rounds += 1
-        if clock_ns(time.ctypes.data) > until:
+        if clock_ns(time) > until:
             return rounds

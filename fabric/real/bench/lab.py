@@ -78,9 +78,9 @@ class BenchLab:
             table.insert(TableEntry((Lpm(host.ip, 32),), "IncIngress.forward.next_hop", (port, host.mac)))
 
     def __enter__(self) -> Self:
-        nothing = np.zeros(3, np.int64)
-        nothing[2] = nothing.ctypes.data
-        load(0, nothing[2:].ctypes.data, 0, 0, 0, 0, nothing[:2], False)  # compiles it, numbered or not
+        nothing = np.zeros(5, np.int64)
+        nothing[4] = nothing.ctypes.data
+        load(0, nothing[4:].ctypes.data, 0, 0, 0, 0, nothing[:4], False)  # compiles it
         self.switches.start()
         return self
 
@@ -150,7 +150,7 @@ class BenchLab:
         sockets = np.array([one.fileno() for one in self._sockets], np.int64)
         before, cpu, sleeps = self._counts(), self.switches.cpu_s(), int(path.machine[0]["sleeps"])
         began = time.monotonic_ns()
-        limits = np.array([first or 0, began + int(seconds * 1e9)], np.int64)
+        limits = np.array([first or 0, began + int(seconds * 1e9), 0, 0], np.int64)
         rounds = load(
             sockets.ctypes.data,
             received.ctypes.data,

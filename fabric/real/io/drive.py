@@ -12,14 +12,14 @@ from p4reduce.fabric.access import event_at, frame_at, link_at
 from p4reduce.fabric.cells import drop_frame, frame_address
 from p4reduce.fabric.detours import come_again, process_any
 from p4reduce.fabric.events import remove_first
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.jit import entry, kernel
 from p4reduce.fabric.loop import first_on_wire, has_space
 from p4reduce.fabric.queues import depart
 from p4reduce.fabric.real.io.clock import asked, clock_ps, hold, poll_ports, rest, signal
 from p4reduce.fabric.real.io.receive import receive_datagrams, receive_ring, take_pending
-from p4reduce.fabric.real.io.records import FULL, MOVE, MOVED, RING, STOP, STOPPED, WRITABLE, port_at
+from p4reduce.fabric.real.io.records import FULL, MACHINE, MOVE, MOVED, RING, STOP, STOPPED, WRITABLE, port_at
 from p4reduce.fabric.real.io.send import emit, flush_all, unblock
-from p4reduce.fabric.records import ARRIVAL, CORRUPTED, ENTRY, LATE_ARRIVAL, LINK_FREE, NEVER, RETURN
+from p4reduce.fabric.records import ARRIVAL, CORRUPTED, ENTRY, LATE_ARRIVAL, LINK_FREE, NEVER, RETURN, WORLD
 from p4reduce.fabric.taps import note
 from p4reduce.fabric.wires import wake_when_free
 
@@ -106,7 +106,7 @@ def _receive(w: Any, m: Any) -> int:
     return total
 
 
-@kernel
+@entry(WORLD, MACHINE)
 def drive(worlds: Any, machines: Any) -> int:
     """Carry frames until there is a reason to go back to Python; one of those in `records.py`."""
     w = worlds[0]

@@ -5,20 +5,13 @@ Pointers travel as int64. Every function returns what its manual page says.
 
 from typing import Any, Final
 
-from llvmlite import ir
-from numba import types
+from p4reduce.workers.memory import external, intrinsic, ir, types
 
-from p4reduce.workers.memory import intrinsic
-
-_i32: Any = types.int32
-_i64: Any = types.int64
-_external: Any = types.ExternalFunction
-
-getsockopt: Any = _external("getsockopt", _i32(_i32, _i32, _i32, _i64, _i64))
+getsockopt: Any = external("getsockopt", "int32", "int32", "int32", "int32", "int64", "int64")
 """(socket, level, option, value *, length *)"""
-read: Any = _external("read", _i64(_i32, _i64, _i64))
+read: Any = external("read", "int64", "int32", "int64", "int64")
 """(file, buffer, bytes)"""
-write: Any = _external("write", _i64(_i32, _i64, _i64))
+write: Any = external("write", "int64", "int32", "int64", "int64")
 """(file, buffer, bytes)"""
 MSG_TRUNC: Final = 0x20
 POLLERR: Final = 8
