@@ -16,7 +16,7 @@ MUTANTS ?= 100000
 SEED ?= 1
 CASES ?= 50
 HISTORIES ?= 10000
-PACKAGES := cli comm control_plane dataplane experiments fabric frontend jobs labs orchestrated p4src runs topologies workers
+PACKAGES := cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies workers
 INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
@@ -159,11 +159,11 @@ $(INSTALLED): pyproject.toml
 
 # Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
 $(WARM_VIRTUAL): $(INSTALLED)
-	@$(BIN)/python -m p4reduce.runs.warm virtual
+	@$(BIN)/python -m p4reduce.cli.warm virtual
 	@touch $@
 
 $(WARM): $(WARM_VIRTUAL)
-	@$(BIN)/python -m p4reduce.runs.warm real planners
+	@$(BIN)/python -m p4reduce.cli.warm
 	@touch $@
 
 # Git with core.symlinks=false leaves small files with the target's name in place of symbolic links, a source

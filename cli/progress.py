@@ -1,11 +1,12 @@
 """Progress bars on stderr, and none when nobody looks."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from p4reduce.cli.output import Output
+from p4reduce.native.objects import watched
 
 Report = Callable[[str, int, int], None]
 """``report(label, done, total)``; may be called from any thread."""
@@ -31,4 +32,11 @@ def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
 
             return report
 
-        yield open_bar
+        @contextmanager
+        def compiling() -> Iterator[Callable[[int, int], None]]:
+            task = progress.add_task("", total=None, title="compiling machine code, once")
+            yield lambda done, total: progress.update(task, completed=done, total=total or None)
+            progress.remove_task(task)
+
+        with watched(compiling) if output.notes.is_terminal else nullcontext():
+            yield open_bar

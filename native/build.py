@@ -7,6 +7,7 @@ be seen from outside, and optimized and translated once.
 Nothing that is compiled this way may allocate: there is no runtime of Numba's behind it. References are counted
 where compiled functions pass arrays on, and the arrays are all of memory that the caller owns: counting does nothing.
 """
+# mypy: disable-error-code="no-untyped-call, attr-defined"
 
 import importlib
 import sys
@@ -37,7 +38,7 @@ define void @NRT_decref(i8* %meminfo) { ret void }
 """
 
 
-class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
+class _Library(codegen.JITCodeLibrary):
     """What Numba makes of one function: kept as it is."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -62,7 +63,7 @@ class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
                 yield from library.libraries(seen)
 
 
-class _Codegen(codegen.JITCPUCodegen):  # type: ignore[misc]
+class _Codegen(codegen.JITCPUCodegen):
     _library_class = _Library
 
     def set_env(self, env_name: str, env: Any) -> None:
@@ -92,6 +93,9 @@ def object_code(entries: Iterable[Entry]) -> bytes:
             variable.linkage = "internal"
     whole.verify()
     optimize(whole)
+    runtime = sorted(one.name for one in whole.functions if one.is_declaration and one.name.startswith("NRT_"))
+    if runtime:
+        raise ValueError(f"{', '.join(names)}: need Numba's runtime ({', '.join(runtime)}): they allocate")
     return target_machine().emit_object(whole)  # type: ignore[no-any-return]
 
 

@@ -94,14 +94,15 @@ class Kernel:
         import numba  # noqa: PLC0415  (slow, and not needed by who runs machine code)
 
         config: Any = numba.config
+        njit: Any = numba.njit
         options = {"nogil": True, "error_model": "numpy"}
         if ahead is not None:
             ahead(len(_known))
-            return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(self.py_func)
+            return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(self.py_func)
         # Numba reads the setting while it decorates; what others in this process decorate stays theirs.
         before, config.CACHE_DIR = config.CACHE_DIR, str(self.compiler.folder)
         try:
-            return numba.njit(cache=True, **options)(self.py_func)
+            return njit(cache=True, **options)(self.py_func)
         finally:
             config.CACHE_DIR = before
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import importlib
 import os
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def addresses(module: str, folder: Path) -> Mapping[str, int]:
             path = folder / f"{module}.o"
             code = read(path)
             if code is None:
-                _make_missing()
+                prepare()
                 code = read(path)
             if code is None:
                 raise CompilationError(f"{path}: was written, and cannot be read")
@@ -81,20 +82,25 @@ def addresses(module: str, folder: Path) -> Mapping[str, int]:
         return _loaded[module].addresses
 
 
-def _make_missing() -> None:
-    """Make the object files of all modules that are imported: who needs one will need the others, too."""
-    with ExitStack() as stack:
-        paths = {module: entries[0].compiler.folder / f"{module}.o" for module, entries in _entries.items()}
-        # In one order everywhere, so that no two processes wait for each other.
-        wanted = []
-        for module, path in sorted(paths.items()):
-            if read(path) is None:
-                stack.enter_context(_alone(path.with_suffix(".lock")))
-                if read(path) is None:
-                    wanted.append(module)
-        if wanted:
-            report = stack.enter_context(_watch[-1]())
-            _compile({module: paths[module] for module in wanted}, report)
+def prepare(*modules: str) -> None:
+    """Make the object files of these modules that are not on disk, and of all that are imported.
+
+    Who needs one will need the others, too, and they are made at the same time.
+
+    Raises:
+        CompilationError: one of them cannot be compiled.
+    """
+    for module in modules:
+        importlib.import_module(module)
+    paths = {module: entries[0].compiler.folder / f"{module}.o" for module, entries in _entries.items()}
+    missing = [module for module, path in sorted(paths.items()) if read(path) is None]
+    if not missing:
+        return
+    with _lock, ExitStack() as stack:
+        report = stack.enter_context(_watch[-1]())
+        for module in missing:  # in one order everywhere, so that no two processes wait for each other
+            stack.enter_context(_alone(paths[module].with_suffix(".lock")))
+        _compile({module: paths[module] for module in missing if read(paths[module]) is None}, report)
 
 
 def _compile(paths: Mapping[str, Path], report: Report) -> None:

@@ -18,6 +18,7 @@ from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net import enter_command, here_command, why_not
 from p4reduce.fabric.real.net.children import last_lines, start, stop
 from p4reduce.fabric.real.net.state import RunFolder, remove_stale
+from p4reduce.native.objects import prepare
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.training import accuracy_alone, training_options
@@ -25,6 +26,8 @@ from p4reduce.runs.virtual.cluster import Progress
 from p4reduce.signals import SEEN_S, handling, raise_exit
 
 SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")
+MACHINE_CODE: Final = ("p4reduce.workers.udp.loop", "p4reduce.fabric.real.io.drive")
+"""of workers and of switches; what they import has more"""
 START_S: Final = 600.0
 """beyond the run's own budget: for links, switches and workers, which have deadlines of their own"""
 CLOSE_S: Final = 20.0
@@ -59,6 +62,7 @@ def run_session(
             f"links: veth needs network namespaces, which cannot be made here: {reason}; "
             "be root, or choose --links udp (embedded target)"
         )
+    prepare(*MACHINE_CODE)  # here, where it can be told
     command = enter_command(SESSION) if experiment.links == "veth" else here_command(SESSION)
     request = {
         "experiment": experiment.model_dump(mode="json"),
