@@ -16,6 +16,8 @@ MUTANTS ?= 100000
 SEED ?= 1
 CASES ?= 50
 HISTORIES ?= 10000
+P4MUTANTS ?= 4
+PROGRAMS ?= tests/conformance/programs
 PACKAGES := cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies workers
 INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
@@ -124,6 +126,12 @@ conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2
 
 conformance-p4: $(WARM)  ## the front end against p4c's corpus: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4.py
+
+conformance-p4-bmv2: $(WARM)  ## what the front end writes, loaded and played by real BMv2: SIMPLE_SWITCH_GRPC=... TESTDATA=...
+	SIMPLE_SWITCH_GRPC='$(SIMPLE_SWITCH_GRPC)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4_bmv2.py
+
+differential-p4: $(INSTALLED)  ## the same packets as p4c's output, and mutants noticed: P4C=... PROGRAMS='folder ...' P4MUTANTS=4
+	$(BIN)/python -m tests.support.frontend.differential $(if $(P4C),--p4c '$(P4C)') --mutants $(P4MUTANTS) $(PROGRAMS)
 
 soak-p4: $(INSTALLED)  ## 100,000 mutated P4 sources: none ends in a traceback: SOAK='--sources 1000 --seed 2'
 	$(BIN)/python -m tests.support.frontend.soak $(SOAK)

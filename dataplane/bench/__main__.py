@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from p4reduce.dataplane.bench import bmv2, compilation, locks, packets, tables, writes
+from p4reduce.dataplane.bench import bmv2, compilation, front_end, locks, packets, tables, writes
 from p4reduce.dataplane.bench.report import Report
 
-PARTS: Final = ("packets", "compilation", "memory", "tables", "writes", "locks", "bmv2")
+PARTS: Final = ("packets", "compilation", "frontend", "memory", "tables", "writes", "locks", "bmv2")
 SCANNED_ENTRIES: Final = 10_000
 """of LPM and ternary tables, and of what is written over gRPC"""
 
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     work: dict[str, Any] = {
         "packets": _packets,
         "compilation": _compilation,
+        "frontend": _front_end,
         "memory": _memory,
         "tables": _tables,
         "writes": _writes,
@@ -93,6 +94,27 @@ def _compilation(report: Report, options: argparse.Namespace) -> None:
             rows.append(compilation.compile_times(lanes))
     headings = {"lanes": "lanes", "cold_s": "cold, CPU s", "cached_s": "cached, CPU s"}
     report.rows("compilation", "From p4c's JSON to machine code, in a new process", headings, rows)
+
+
+def _front_end(report: Report, options: argparse.Namespace) -> None:
+    compiled, compared, slots = [], [], options.slots[0]
+    with report.progress("front end", len(options.lanes) * (options.rounds + 2)) as step:
+        for lanes in options.lanes:
+            step(f"{lanes} lanes, from source")
+            compiled.append(front_end.compile_times(lanes, options.rounds))
+            progress = partial(step, f"{lanes} lanes, its output beside p4c's")
+            compared.append(front_end.packets_of_both(lanes, slots, options.rounds, progress))
+    headings = {"lanes": "lanes", "first_ms": "first, CPU ms", "least_ms": "least, CPU ms"}
+    headings |= {"loop_ms": f"{front_end.ADDITIONS:,} additions, ms", "x_loop": "least / loop"}
+    report.rows("frontend", "From p4src/ to JSON and P4Info, in a new process, without a cache", headings, compiled)
+    headings = {
+        "lanes": "lanes",
+        "slots": "slots",
+        "what": "packet",
+        "p4c_ns": "p4c's, ns",
+        "own_ns": "front end's, ns",
+    }
+    report.rows("frontend_packets", "CPU ns/packet by who compiled p4src/", {**headings, "ratio": "ratio"}, compared)
 
 
 def _memory(report: Report, options: argparse.Namespace) -> None:

@@ -7,26 +7,22 @@ import os
 import shutil
 import subprocess
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import pytest
 from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player
-from tests.support.conformance.stf.samples import Sample, find_samples
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
+from tests.support.frontend.corpus import THERE, compiled, stf_samples, v1model
 
 from p4reduce.dataplane.model import load_program
-from p4reduce.frontend.compile import Compilation, compile_file
 from p4reduce.frontend.diagnostics import Diagnostics
 from p4reduce.frontend.source import Sources
 from p4reduce.frontend.syntax.parser import parse
 from p4reduce.frontend.syntax.preprocessor import Preprocessor
 
-TESTDATA = Path(os.environ.get("TESTDATA") or "/nonexistent")
 P4C = shutil.which(os.environ.get("P4C") or "/nonexistent")
-THERE = (TESTDATA / "p4_16_samples").is_dir()
 LEAST_STF = 195
 LEAST_REFUSED = 48
 NOT_REFUSED = {"issue3299": "a switch in an action: it is compiled to jumps, which p4c of 2023 did not"}
@@ -39,21 +35,6 @@ pytestmark = [
     pytest.mark.stf,
     pytest.mark.skipif(not THERE, reason="needs p4c's samples: TESTDATA=/path/to/p4c/testdata"),
 ]
-
-
-def v1model(folder: str) -> list[Path]:
-    found = sorted((TESTDATA / folder).glob("*.p4")) if THERE else []
-    return [p for p in found if "v1model.p4" in p.read_text(errors="replace") and not p.stem.startswith("psa-")]
-
-
-def stf_samples() -> list[Sample]:
-    found = find_samples(TESTDATA) if THERE else []
-    return [s for s in found if s.name.startswith("p4_16_samples/") and not s.options]
-
-
-@cache
-def compiled(path: Path) -> Compilation:
-    return compile_file(path)
 
 
 def test_the_corpus_is_there():

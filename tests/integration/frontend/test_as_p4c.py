@@ -7,10 +7,13 @@ from tests.support.conformance.fuzz.outcome import differences
 from tests.support.conformance.fuzz.recording import read_recording
 from tests.support.conformance.fuzz.run import load, play_embedded
 from tests.support.conformance.fuzz.suites import SUITES
+from tests.support.frontend.differential.mutants import bare, mutant
+from tests.support.frontend.differential.pair import Pair
 from tests.support.frontend.programs import P4INFO, ROOT, compiled, loaded
 from tests.support.frontend.programs import SUITES as SOURCES
 
 from p4reduce.dataplane import compile_p4
+from p4reduce.frontend.compile import compile_text
 
 COMPARED = [name for name in SUITES if name != "draws"]  # its results are random
 
@@ -39,6 +42,29 @@ def test_random_cases_as_p4c(name, seed):
     expected = play_embedded(suite, theirs, "interpreted", operations)
     found = differences(operations, expected, play_embedded(suite, ours, "interpreted", operations))
     assert not found, "\n".join(found[:5])
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_every_way_through_a_program_as_p4c(name):
+    """Frames that follow the parser, entries for what they look up; all cells of all registers and counters."""
+    pair = Pair(SUITES[name].path, name, cases=2, packets=40)
+    assert pair.differs(compiled(SOURCES[name]).json) == ""
+
+
+@pytest.mark.parametrize("name", ["stacks", "unions"])
+def test_such_cases_notice_changes_of_the_program(name):
+    """Else that they find nothing would say nothing; make differential-p4 does this with many programs."""
+    pair = Pair(SUITES[name].path, name, cases=3, packets=60)
+    source, rng = SOURCES[name], random.Random(name)
+    plain, noticed, made = bare(compiled(source).json), 0, 0
+    while made < 10:
+        changed = mutant(source.read_text(), rng)
+        assert changed is not None
+        json = compile_text(changed.text, str(source)).json
+        if json is not None and bare(json) != plain:
+            made += 1
+            noticed += pair.differs(json) != ""
+    assert noticed >= 8
 
 
 @pytest.mark.parametrize("source", P4INFO, ids=lambda path: path.stem)

@@ -64,12 +64,12 @@ def play(operations: Sequence[Operation], shape: Shape, target: Target) -> Outco
                 outcome.sent.append(by_port(target.drain()))
             case Insert(table, entry):
                 live[table, entry.identity] = entry
-                _apply(operation, target)
+                apply(operation, target)
             case Delete(table, entry):
                 del live[table, entry.identity]
-                _apply(operation, target)
+                apply(operation, target)
             case _:
-                _apply(operation, target)
+                apply(operation, target)
     _read_state(outcome, shape, target, live)
     return outcome
 
@@ -103,7 +103,8 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome | None:
     return Outcome(first.sent, first.registers, first.counters, first.direct, raced)
 
 
-def _apply(operation: Operation, target: Target) -> None:
+def apply(operation: Operation, target: Target) -> None:
+    """Does one operation that sends nothing."""
     match operation:
         case Insert(table, entry, None, None):
             target.insert(table, entry)

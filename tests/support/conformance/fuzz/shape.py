@@ -63,7 +63,11 @@ class Shape:
 
 def read_shape(path: Path) -> Shape:
     """The shape of a compiled program."""
-    root = json.loads(path.read_text())
+    return shape_of(json.loads(path.read_text()))
+
+
+def shape_of(root: Any) -> Shape:
+    """The same of JSON that was read already."""
     actions = {
         action["id"]: ActionShape(action["name"], tuple(p["bitwidth"] for p in action["runtime_data"]))
         for action in root["actions"]

@@ -1,20 +1,27 @@
-"""Frames that take random ways through a program's parser: read from p4c's JSON, and from nothing of ours."""
+"""Frames that take every way through a program's parser: read from p4c's JSON, and from nothing of ours."""
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.support.conformance.fuzz.generate import number
+from tests.support.frontend.differential.values import Values
 
 LONGEST = 64
 """States of one way."""
 
 
 class ParserFrames:
-    """Makes frames; each transition's value is put where its keys are."""
+    """Makes frames; each transition's value is put where its keys are, and those that were taken least come first.
 
-    def __init__(self, path: Path) -> None:
+    Attributes:
+        taken: how often a frame was made for each transition, by state and number.
+    """
+
+    def __init__(self, path: Path, values: Values) -> None:
+        self.values = values
+        self.taken: Counter[tuple[str, int]] = Counter()
         root = json.loads(path.read_text())
         parser = root["parsers"][0]
         self.start: str | None = parser["init_state"]
@@ -35,7 +42,7 @@ class ParserFrames:
         way.bits += [rng.getrandbits(1) for _ in range(8 * rng.choice((0, 0, 1, 4, 20)))]
         bits = way.bits[: len(way.bits) // 8 * 8]
         frame = bytes(int("".join(map(str, bits[i : i + 8])), 2) for i in range(0, len(bits), 8))
-        if rng.random() < 0.1:
+        if rng.random() < 0.05:
             frame = frame[: rng.randrange(len(frame) + 1)]
         return frame or b"\x00"
 
@@ -55,14 +62,34 @@ class _Way:
                 self._extract(op["parameters"][0])
             elif op["op"] == "advance" and op["parameters"][0]["type"] == "hexstr":
                 self._add(int(op["parameters"][0]["value"], 16))
+            elif op["op"] == "set":
+                self._note(*op["parameters"])
         transitions = state["transitions"]
         if not transitions:
             return None
-        chosen = self.rng.choice(transitions)
+        chosen = transitions[self._choice(state["name"], len(transitions))]
         if chosen["type"] == "hexstr" and chosen["value"] != "default":
             self._aim(state["transition_key"], int(chosen["value"], 16), chosen["mask"])
         following: str | None = chosen["next_state"]
         return following
+
+    def _note(self, target: Any, origin: Any) -> None:
+        """A variable that holds what comes, or what a field holds."""
+        name = tuple(target["value"])
+        if origin["type"] == "lookahead":
+            offset, width = origin["value"]
+            self.where[name] = (len(self.bits) + offset, width)
+        elif origin["type"] == "field" and tuple(origin["value"]) in self.where:
+            self.where[name] = self.where[tuple(origin["value"])]
+        else:
+            self.where.pop(name, None)
+
+    def _choice(self, state: str, count: int) -> int:
+        taken = self.frames.taken
+        order = sorted(range(count), key=lambda i: (taken[state, i], self.rng.random()))
+        number = order[0] if self.rng.random() < 0.6 else self.rng.randrange(count)
+        taken[state, number] += 1
+        return number
 
     def _extract(self, parameter: Any) -> None:
         name = parameter["value"]
@@ -79,12 +106,16 @@ class _Way:
         for field, width, *_ in self.frames.headers[name]["fields"]:
             size = 8 * self.rng.randrange(4) if width == "*" else width
             begin = len(self.bits)
-            self._add(size)
+            self._add(size, (name, field))
             self.where[name, field] = self.where[last, field] = (begin, size)
 
-    def _add(self, width: int) -> None:
-        value = number(self.rng, width) if width else 0
+    def _add(self, width: int, field: tuple[str, str] | None = None) -> None:
         begin = len(self.bits)
+        value = self.frames.values.draw(self.rng, width, field) if width else 0
+        alike = [at for at in self.where.values() if at[1] == width and sum(at) <= begin]
+        if alike and self.rng.random() < 0.15:  # two fields that are the same
+            at, _ = self.rng.choice(alike)
+            value = int("0" + "".join(map(str, self.bits[at : at + width])), 2)
         self.bits += [(value >> (width - 1 - i)) & 1 for i in range(width)]
         for at in range(begin, begin + width):
             if at in self.wanted:

@@ -1,0 +1,236 @@
+"""Cases that reach what a program does: entries for the keys that packets bring, as the reference looked them up."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from tests.support.conformance.fuzz.generate import PORTS, CaseMaker
+from tests.support.conformance.fuzz.operations import (
+    Modify,
+    Operation,
+    Send,
+    SetDirectMeter,
+    SetGroup,
+    SetMeter,
+    SetSession,
+    WriteRegister,
+)
+from tests.support.conformance.fuzz.outcome import apply
+from tests.support.conformance.fuzz.shape import ActionShape, Key, Shape, TableShape
+from tests.support.conformance.targets.embedded import EmbeddedSwitch
+from tests.support.frontend.differential.frames import ParserFrames
+
+from p4reduce.dataplane.interpreter import Event
+from p4reduce.dataplane.interpreter.trace import ConditionEvaluated, ParserFailed, Selected, TableApplied
+from p4reduce.dataplane.model import Program
+from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+
+Point: TypeAlias = tuple[str, str, str]
+"""A transition of the parser, an outcome of a condition, an action of a table by a hit or a miss."""
+NUMBERED: Final = 6
+"""Groups and clone sessions up to here are set in every case."""
+LOST: Final = 0.1
+"""What a packet that does not leave counts, as it shows little."""
+GENEROUS: Final = 1_000_000
+"""Packets or bytes, of a meter that stops none."""
+WATCHED_CELLS: Final = 1 << 17
+"""Registers of more bytes are not watched for what a packet wrote."""
+
+
+class GuidedCaseMaker(CaseMaker):
+    """Plays what it makes on the reference, and puts in entries for what was looked up and missed."""
+
+    def __init__(
+        self, shape: Shape, frames: ParserFrames, program: Program, rng: random.Random, reached: dict[Point, float]
+    ) -> None:
+        """``reached``: how often packets that left came to each point of the program; actions that few of them ran come
+        first.
+        """
+        super().__init__(shape, frames, rng)
+        self._switch = EmbeddedSwitch(program, "interpreted")
+        self._switch.device.runner.trace = self._note
+        self._reached = reached
+        self._news = False
+        self._seen: list[tuple[str, tuple[int, ...], bool]] = []
+        self._known: dict[str, list[tuple[int, ...]]] = {}
+        self._chosen: Counter[Point] = Counter()
+        self._table = ""
+        self._passed: list[Point] = []
+        self._aimed: tuple[int, ...] | None = None
+        self._keys: Iterator[int] = iter(())
+        self._made: list[Operation] = []
+        self._last: list[Send] = []
+        self._fresh: list[Send] = []
+
+    def _note(self, event: Event) -> None:
+        """What the reference does with a packet."""
+        match event:
+            case Selected(state, _, following):
+                self._reach(("transition", state, str(following)))
+            case ParserFailed(state, error):
+                self._reach(("parser error", state, error))
+            case ConditionEvaluated(conditional, outcome):
+                self._reach(("condition", conditional.name, str(outcome)))
+            case TableApplied(table, keys, entry, action):
+                self._reach(("action", table, str(action)))
+                self._seen.append((table, tuple(value for _, value in keys), entry is not None))
+
+    def _reach(self, point: Point) -> None:
+        self._passed.append(point)
+
+    def case(self, packets: int) -> list[Operation]:
+        """Set-up, then ``packets`` frames at least, each again after entries for it were put in."""
+        self._do(self._set_up())
+        frames = self._frames
+        for number in frames.values.numbers if isinstance(frames, ParserFrames) else ():
+            if number > NUMBERED:
+                self._do([SetGroup(number, self._replicas(2))])
+                if self._shape.clones:
+                    self._do([SetSession(number, self._replicas(1))])
+        while sum(isinstance(one, Send) for one in self._made) < packets:
+            send = self._frame()
+            self._last = [*self._last[-20:], send]
+            self._news = False
+            self._send(send)
+            if self._news:
+                self._fresh.append(send)
+            draw = self._rng.random()
+            if draw < 0.85:
+                self._answer(send)
+            if draw < 0.3:
+                self._do(self._change())
+                self._send(send)
+            elif draw < 0.45:
+                self._do(self._other_actions())
+                self._send(send)
+        return self._made
+
+    def _do(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            if isinstance(operation, SetMeter | SetDirectMeter) and self._rng.random() < 0.8:
+                # What a meter lets through shows more than what it stops.
+                operation = replace(operation, committed=GENEROUS, peak=GENEROUS)  # noqa: PLW2901
+            apply(operation, self._switch)
+            self._made.append(operation)
+
+    def _frame(self) -> Send:
+        """A new frame, or one of the last again, as it was, with one byte changed, or on another port."""
+        draw = self._rng.random()
+        if draw < 0.7 or not self._last:
+            return Send(self._rng.randrange(PORTS), self._frames(self._rng))
+        send = self._rng.choice(self._fresh if self._fresh and self._rng.random() < 0.5 else self._last)
+        if draw < 0.8:
+            return send
+        if draw < 0.85:
+            return Send(self._rng.randrange(PORTS), send.frame)
+        frame = bytearray(send.frame)
+        at = self._rng.randrange(len(frame))
+        frame[at] = (frame[at] + self._rng.choice((1, 255, 128))) & 255
+        return Send(send.port, bytes(frame))
+
+    def _send(self, send: Send) -> None:
+        self._seen.clear()
+        before = {name: cells.copy() for name, cells in self._watched()}
+        self._passed.clear()
+        self._switch.send(send.port, send.frame)
+        weight = 1 if self._switch.drain() else LOST
+        for point in self._passed:
+            self._news = self._news or not self._reached[point]
+            self._reached[point] += weight
+        self._made.append(send)
+        for name, values, _ in self._seen:
+            known = self._known.setdefault(name, [])
+            known.append(values)
+            del known[:-30]
+        self._changed = [
+            (name, int(index))
+            for name, cells in self._watched()
+            for index in np.flatnonzero((cells != before[name]).any(axis=1))[:4]
+        ]
+
+    def _watched(self) -> list[tuple[str, Any]]:
+        registers = self._switch.device.registers.items()
+        return [(name, one._cells) for name, one in registers if one._cells.size <= WATCHED_CELLS]
+
+    def _answer(self, send: Send) -> None:
+        """Entries for what the frame looked up and missed, again and again, as it comes further each time."""
+        for _ in range(6):
+            missed = [(n, v) for n, v, hit in self._seen if not hit and n in self._shape.tables]
+            missed = list(dict.fromkeys(missed))
+            made: list[Operation] = []
+            for name, values in missed:
+                if self._rng.random() < 0.8:
+                    self._aimed = values
+                    made += self._insert(self._shape.tables[name])
+            self._aimed = None
+            if self._changed and self._rng.random() < 0.1:
+                name, index = self._rng.choice(self._changed)
+                width = self._switch.device.registers[name].bitwidth
+                made.append(WriteRegister(name, index, self._value(width)))
+            if not made:
+                return
+            self._do(made)
+            self._send(send)
+
+    def _other_actions(self) -> list[Operation]:
+        """Other actions for the entries that the last frame hit."""
+        hit = {(n, v) for n, v, found in self._seen if found}
+        made: list[Operation] = []
+        for key, (table, entry) in list(self._live.items()):
+            fits = any(name == table.name and _fits(entry.match, values) for name, values in hit)
+            if fits and table.profile is None:
+                self._table = table.name
+                changed = TableEntry(entry.match, *self._action(table.actions), entry.priority)
+                self._live[key] = (table, changed)
+                made.append(Modify(table.name, changed))
+        return made
+
+    # --- what entries hold
+
+    def _value(self, width: int) -> int:
+        frames = self._frames
+        return frames.values.draw(self._rng, width) if isinstance(frames, ParserFrames) else 0
+
+    def _insert(self, table: TableShape) -> list[Operation]:
+        known = self._known.get(table.name)
+        aimed = self._aimed
+        if aimed is None and known and self._rng.random() < 0.8:
+            self._aimed = self._rng.choice(known)
+        self._keys, self._table = iter(self._aimed or ()), table.name
+        made = super()._insert(table)
+        self._keys, self._aimed = iter(()), aimed
+        return made
+
+    def _action(self, actions: Sequence[ActionShape]) -> tuple[str, tuple[int, ...]]:
+        points = {action: ("action", self._table, action.name) for action in actions}
+        rare = {a: self._reached[p] + LOST * self._chosen[p] for a, p in points.items()}
+        order = sorted(actions, key=lambda a: (rare[a], self._rng.random()))
+        action = order[0] if self._rng.random() < 0.6 else self._rng.choice(actions)
+        self._chosen[points[action]] += 1
+        return action.name, tuple(self._value(width) for width in action.widths)
+
+    def _match(self, key: Key) -> Match:
+        value = next(self._keys, None)
+        if value is None:
+            return super()._match(key)
+        rng, ones = self._rng, (1 << key.width) - 1
+        match key.kind:
+            case "exact":
+                return Exact(value)
+            case "lpm":
+                prefix = rng.choice((key.width, key.width, key.width - 1, rng.randint(0, key.width)))
+                return Lpm(value & ~(ones >> prefix) & ones, prefix)
+            case "ternary":
+                mask = rng.choice((ones, ones, 0, rng.getrandbits(key.width)))
+                return Ternary(value & mask, mask)
+            case "range":
+                return Range(max(value - rng.randrange(2), 0), min(value + rng.randrange(2), ones))
+        raise ValueError(f"no kind of match {key.kind!r}")
+
+
+def _fits(matches: Sequence[Match], values: Sequence[int]) -> bool:
+    """Whether an entry of exact keys, or of any others, may have been hit by a key."""
+    return all(not isinstance(one, Exact) or one.value == value for one, value in zip(matches, values, strict=True))

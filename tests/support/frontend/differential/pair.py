@@ -1,0 +1,108 @@
+"""A program as a reference compiled it, with cases and what came of them."""
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.conformance.fuzz.operations import Operation
+from tests.support.conformance.fuzz.outcome import Outcome, differences, play
+from tests.support.conformance.fuzz.shape import Shape, read_shape, shape_of
+from tests.support.conformance.targets.embedded import EmbeddedSwitch
+from tests.support.frontend.differential.cases import GuidedCaseMaker, Point
+from tests.support.frontend.differential.frames import ParserFrames
+from tests.support.frontend.differential.values import Values
+
+from p4reduce.dataplane.model import Program, load_program
+from p4reduce.dataplane.model.control import Conditional
+
+CASES: Final = 8
+PACKETS: Final = 120
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What can be seen of a case: frames and the first cells of arrays; every cell of them; digests."""
+
+    outcome: Outcome
+    registers: dict[str, bytes]
+    counters: dict[str, bytes]
+    digests: list[tuple[int, ...]]
+
+
+class Pair:
+    """A reference, and what it makes of cases; ``play`` compares another compilation with it."""
+
+    def __init__(self, json: Path, name: str, cases: int = CASES, packets: int = PACKETS) -> None:
+        self.shape: Shape = read_shape(json)
+        self.program = load_program(json)
+        self.frames = ParserFrames(json, Values(json))
+        self.reached: dict[Point, float] = defaultdict(float)
+        self.cases: list[tuple[list[Operation], Seen]] = []
+        for number in range(cases):
+            rng = random.Random(f"{name} {number}")
+            operations = GuidedCaseMaker(self.shape, self.frames, self.program, rng, self.reached).case(packets)
+            self.cases.append((operations, self.seen(self.program, operations)))
+
+    def points(self) -> list[Point]:
+        """Transitions of the parser, outcomes of conditions, actions of tables."""
+        program = self.program
+        found: list[Point] = [
+            ("transition", state.name, str(transition.next_state))
+            for state in program.parser.states.values()
+            for transition in state.transitions
+        ]
+        for pipeline in (program.ingress, program.egress):
+            for node in pipeline.nodes.values():
+                if isinstance(node, Conditional):
+                    found += [("condition", node.name, str(outcome)) for outcome in (True, False)]
+                elif node.keys:
+                    found += [("action", node.name, program.actions[number].name) for number in node.actions]
+        return list(dict.fromkeys(found))
+
+    def seen(self, program: Program, operations: Sequence[Operation]) -> Seen:
+        """What a program makes of a case."""
+        switch = EmbeddedSwitch(program, "interpreted")
+        digests: list[tuple[int, ...]] = []
+        switch.device.on_digest = lambda digest: digests.append(digest.values)
+        outcome = play(operations, self.shape, switch)
+        device = switch.device
+        return Seen(
+            outcome,
+            {name: bytes(one._cells.tobytes()) for name, one in device.registers.items()},
+            {name: one.cells.tobytes() for name, one in device.counters.items()},
+            digests,
+        )
+
+    def differs(self, json: Any) -> str:
+        """The first difference of another compilation; empty if there is none."""
+        program, shape = load_program(json), shape_of(json)
+        if shape != self.shape:
+            return f"what the control plane can set differs: {_first(self.shape, shape)}"
+        for operations, expected in self.cases:
+            try:
+                found = self.seen(program, operations)
+            except Exception as error:  # an entry that does not fit is a difference, too
+                return f"{type(error).__name__}: {error}"
+            lines = differences(operations, expected.outcome, found.outcome)
+            lines += _others("register", expected.registers, found.registers)
+            lines += _others("counter", expected.counters, found.counters)
+            if expected.digests != found.digests:
+                lines.append(f"digests: expected {expected.digests[:3]} …, got {found.digests[:3]} …")
+            if lines:
+                return lines[0]
+        return ""
+
+
+def _first(expected: Shape, found: Shape) -> str:
+    for name, table in expected.tables.items():
+        if table != found.tables.get(name):
+            return f"expected {table}, got {found.tables.get(name)}"
+    return f"expected {expected}, got {found}"
+
+
+def _others(what: str, expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    names = [name for name in expected if expected[name] != found.get(name)]
+    return [f"{what} {name}: other cells" for name in names]

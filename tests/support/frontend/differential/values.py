@@ -1,0 +1,73 @@
+"""Numbers that a program treats apart: what it compares its fields with, and what its constant entries hold."""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.conformance.fuzz.generate import number
+
+FEW = 1 << 12
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+
+
+class Values:
+    """Draws numbers for fields; read from p4c's JSON, and from nothing of ours."""
+
+    def __init__(self, path: Path) -> None:
+        root = json.loads(path.read_text())
+        self._of_field: dict[tuple[str, str], set[int]] = defaultdict(set)
+        anywhere: set[int] = set()
+        for node in _objects(root):
+            if node.get("type") == "hexstr" and isinstance(node.get("value"), str):
+                anywhere.add(int(node["value"], 16))
+            if node.get("op") in COMPARISONS:
+                self._compared(node)
+        for pipeline in root["pipelines"]:
+            for table in pipeline["tables"]:
+                for entry in table.get("entries", ()):
+                    self._matched(table, entry)
+        self._anywhere = sorted(value for value in anywhere if value > 1)
+        self.numbers = [value for value in self._anywhere if value < FEW][:16]
+        """Small ones: numbers of groups and clone sessions are among them."""
+
+    def _compared(self, node: Any) -> None:
+        """``field == constant`` and the like: the constant and its neighbours."""
+        sides = node["left"], node["right"]
+        constants = [int(one["value"], 16) for side in sides for one in _objects(side) if one.get("type") == "hexstr"]
+        for side in sides:
+            for one in _objects(side):
+                if one.get("type") == "field":
+                    for constant in constants:
+                        self._of_field[tuple(one["value"])] |= {constant, constant + 1, max(constant - 1, 0)}
+
+    def _matched(self, table: Any, entry: Any) -> None:
+        for key, match in zip(table["key"], entry["match_key"], strict=True):
+            for name in ("key", "start", "end"):
+                if isinstance(match.get(name), str):
+                    self._of_field[tuple(key["target"])].add(int(match[name], 16))
+
+    def draw(self, rng: random.Random, width: int, field: tuple[str, str] | None = None) -> int:
+        """A number of so many bits: often one that the program knows, mostly of this field."""
+        ones = (1 << width) - 1
+        own = self._of_field.get(field) if field is not None else None
+        if own and rng.random() < 0.5:
+            return rng.choice(sorted(own)) & ones
+        if self._anywhere and rng.random() < 0.15:
+            value = rng.choice(self._anywhere)
+            if value <= ones:
+                return value
+        return number(rng, width)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for name, inner in value.items():
+            if name != "source_info":
+                yield from _objects(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _objects(inner)
