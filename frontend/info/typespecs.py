@@ -20,7 +20,7 @@ from p4reduce.frontend.types.kinds import (
     width_of,
 )
 
-_ORDER = ("structs", "headers", "header_unions", "enums", "serializable_enums", "error", "new_types")
+_ORDER = ("structs", "headers", "header_unions", "enums", "error", "serializable_enums", "new_types")
 
 
 class TypeSpecs:

@@ -123,6 +123,9 @@ class StatementChecker(CallChecker):
         item.value = self.coerce(item.value, self.result, "this function returns")
 
     def _switch(self, item: Switch) -> None:
+        if self.context == "action":
+            hint = "Write if … else if, or move the switch to the apply block."
+            self.error(item.at, "a switch stands in controls, not in actions", hint)
         subject = self.check(item.subject)
         if isinstance(subject, ApplyResult):
             self.error(item.subject.at, "what is switched on is .action_run", "Write t.apply().action_run.")

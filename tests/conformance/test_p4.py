@@ -14,7 +14,7 @@ from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
-from tests.support.frontend.corpus import THERE, compiled, stf_samples, v1model
+from tests.support.frontend.corpus import THERE, carried, compiled, stf_samples, v1model
 
 from p4reduce.dataplane.model import load_program
 from p4reduce.frontend.diagnostics import Diagnostics
@@ -24,11 +24,12 @@ from p4reduce.frontend.syntax.preprocessor import Preprocessor
 
 P4C = shutil.which(os.environ.get("P4C") or "/nonexistent")
 LEAST_STF = 195
-LEAST_REFUSED = 48
-NOT_REFUSED = {"issue3299": "a switch in an action: it is compiled to jumps, which p4c of 2023 did not"}
 P4INFO_DIFFERS = {
     "issue2735-bmv2": "p4c leaves out a register that is declared by a typedef and never used",
     "parser-unroll-test1": "extracts into an element that only the packet names, which BMv2 cannot do",
+}
+P4INFO_IS_OLD = {
+    "issue1062-1-bmv2": "p4c's tree has it with ids of 16 bits, as p4c once gave them; p4c itself writes ours"
 }
 
 pytestmark = [
@@ -60,11 +61,20 @@ def test_stf(sample, executor):
 
 def test_wrong_programs_are_refused():
     accepted = {p.stem for p in v1model("p4_16_errors") if compiled(p).ok}
-    assert accepted == set(NOT_REFUSED)
-    assert len(v1model("p4_16_errors")) - len(accepted) >= LEAST_REFUSED
+    assert accepted == set()
     for path in v1model("p4_16_errors"):
         for error in compiled(path).diagnostics.errors:
             assert error.position, f"{path.name}: {error.message} has no place"
+
+
+@pytest.mark.parametrize("source", [p for p in v1model("p4_16_samples") if carried(p).is_file()], ids=lambda p: p.stem)
+def test_p4info_is_that_of_p4c_s_tree(source):
+    """The text that p4c's authors keep beside their samples."""
+    if source.stem in (P4INFO_DIFFERS | P4INFO_IS_OLD):
+        pytest.skip((P4INFO_DIFFERS | P4INFO_IS_OLD)[source.stem])
+    if not compiled(source).ok:
+        pytest.skip("it is refused: " + compiled(source).diagnostics.errors[0].message)
+    assert compiled(source).p4info() == carried(source).read_text()
 
 
 @pytest.mark.skipif(P4C is None, reason="needs p4c: P4C=/path/to/p4c-bm2-ss")

@@ -24,6 +24,11 @@ def stf_samples() -> list[Sample]:
     return [s for s in found if s.name.startswith("p4_16_samples/") and not s.options]
 
 
+def carried(source: Path) -> Path:
+    """P4Info of a sample as p4c's tree has it; the file may be missing."""
+    return TESTDATA / "p4_16_samples_outputs" / f"{source.name}.p4info.txt"
+
+
 @cache
 def compiled(path: Path) -> Compilation:
     """A sample, compiled by the front end."""

@@ -35,3 +35,10 @@ def test_several_values_where_a_single_one_stands(value):
     message, line = refused(PROGRAM.replace("route.apply();", f"route.apply(); {call}"))
     assert "a single value must stand here" in message
     assert call in line
+
+
+def test_a_switch_in_an_action():
+    text = PROGRAM.replace("std.egress_spec = port;", "std.egress_spec = port; switch (port) { 1: { } }")
+    message, line = refused(text)
+    assert message == "a switch stands in controls, not in actions"
+    assert "switch (port)" in line
