@@ -1,10 +1,15 @@
 """The controls that verify and update checksums: BMv2 takes a list of them, not code."""
 
+from typing import Final
+
 from p4reduce.frontend.diagnostics import SourceFault
 from p4reduce.frontend.lower.places import FieldPlace, HeaderPlace, StructPlace
 from p4reduce.frontend.lower.programs import Programs
+from p4reduce.frontend.lower.storage import storage_width
 from p4reduce.frontend.lower.values import Json, is_constant
 from p4reduce.frontend.syntax.tree import Call
+
+WIDEST: Final = 64
 
 
 class ChecksumLowering(Programs):
@@ -32,6 +37,9 @@ class ChecksumLowering(Programs):
         target = self.target(self.argument(node, 2))
         if not isinstance(target, FieldPlace):
             raise SourceFault(node.at, "a checksum is a field of a header")
+        if storage_width(target.type) > WIDEST:
+            message = f"a checksum has at most {WIDEST} bits on this target, but this is {target.type}"
+            raise SourceFault(self.argument(node, 2).at, message, "A checksum of csum16 has 16.")
         algorithm = self.algorithm(self.argument(node, 3))
         payload = name.endswith("_with_payload")
         calculation = self.calculation(algorithm, data, node, payload, copy=False)

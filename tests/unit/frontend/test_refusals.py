@@ -42,3 +42,12 @@ def test_a_switch_in_an_action():
     message, line = refused(text)
     assert message == "a switch stands in controls, not in actions"
     assert "switch (port)" in line
+
+
+def test_a_checksum_wider_than_the_target_has():
+    text = PROGRAM.replace("bit<8> protocol;", "bit<8> protocol; bit<80> wide;")
+    call = "update_checksum(true, { hdr.ipv4.src }, hdr.ipv4.wide, HashAlgorithm.csum16);"
+    head = "control MyCompute(inout headers_t hdr, inout metadata_t meta) { apply {"
+    message, line = refused(text.replace(head, f"{head} {call}"))
+    assert message == "a checksum has at most 64 bits on this target, but this is bit<80>"
+    assert call in line

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
@@ -98,9 +99,18 @@ def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]
             stop([started.process])
 
 
+@cache
+def _has_thrift(switch: str) -> bool:
+    """Whether it was built with Thrift; else it does not know that option."""
+    done = subprocess.run([switch, "--help"], capture_output=True, text=True, timeout=60, check=False)
+    return "--thrift-port" in done.stdout + done.stderr
+
+
 def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: Path) -> Bmv2Process:
     thrift, runtime, frames = _free_ports(3)
-    command = [binaries.switch, "--device-id", str(DEVICE_ID), "--thrift-port", str(thrift)]
+    command = [binaries.switch, "--device-id", str(DEVICE_ID)]
+    if _has_thrift(binaries.switch):
+        command += ["--thrift-port", str(thrift)]
     command += ["--log-console", "-L", "error", str(program_json), "--", "--grpc-server-addr", f"127.0.0.1:{runtime}"]
     command += ["--dp-grpc-server-addr", f"127.0.0.1:{frames}", "--priority-queues", "8"]
     process = start(here_command(command), stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
