@@ -11,9 +11,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 from p4reduce.cli.net.wanted import Wanted
 from p4reduce.control_plane.connection import Target
@@ -22,6 +22,7 @@ from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
 from p4reduce.fabric.real.bmv2 import Bmv2Switches
 from p4reduce.fabric.real.errors import RealError
+from p4reduce.fabric.real.io.ports import PortSpec, Veth
 from p4reduce.fabric.real.net import RealNetwork
 from p4reduce.fabric.real.net.state import RunFolder
 from p4reduce.fabric.real.relay import Relays
@@ -29,7 +30,12 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.runs.real.wires import RELAYED_FROM_PS
 from p4reduce.topologies import Topology, load
 
+if TYPE_CHECKING:
+    from p4reduce.fabric.real.host import SwitchHost
+
 CONTROL_DEADLINE_S: Final = 60.0
+P4RUNTIME_ADDRESS: Final = "127.0.0.1:9559"
+"""P4Runtime's own port; in a network namespace of ours nobody else has it."""
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_S: Final = 1.0
 """How often the switches are looked at."""
@@ -54,10 +60,19 @@ def open_switches(wanted: Wanted, topology: Topology, network: RealNetwork, logs
         with Bmv2Switches(topology, network.switch_interfaces, logs, log_level=level) as bmv2:
             yield bmv2
     else:
-        from p4reduce.cli.net.embedded import EmbeddedSwitches  # noqa: PLC0415  (slow to import)
+        ports: dict[str, dict[int, PortSpec]] = {
+            name: {port: Veth(interface, shaped=wanted.shape) for port, interface in own.items()}
+            for name, own in network.switch_interfaces.items()
+        }
+        with embedded(topology, ports, P4RUNTIME_ADDRESS) as switches:
+            yield switches
 
-        with EmbeddedSwitches(topology, network.switch_interfaces, shaped=wanted.shape) as embedded:
-            yield embedded
+
+def embedded(topology: Topology, ports: Mapping[str, Mapping[int, PortSpec]], address: str) -> "SwitchHost":
+    """The embedded switches of a topology between sockets, for any controller."""
+    from p4reduce.fabric.real.host import SwitchHost  # noqa: PLC0415  (slow to import)
+
+    return SwitchHost({switch.name: switch.index + 1 for switch in topology.switches}, ports, address=address)
 
 
 def hold(wanted: Wanted, say: IO[str]) -> None:

@@ -7,20 +7,14 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Final, Self
 
-from finsy.proto import p4i
-
 from p4reduce.cli.switch.captures import Arrival, Recorder
-from p4reduce.dataplane.abi import MAX_FRAME_BYTES
-from p4reduce.dataplane.device import Device, ExecutorName
-from p4reduce.dataplane.model import Program
-from p4reduce.dataplane.p4runtime import Code, P4RuntimeError, P4RuntimeServer, Tls
-from p4reduce.fabric.errors import FabricError
+from p4reduce.dataplane.device import ExecutorName
+from p4reduce.dataplane.p4runtime import Code, P4RuntimeError, Tls
+from p4reduce.fabric.real.host import DeviceHost, SwitchHost
 from p4reduce.fabric.real.io.ports import PortSpec
-from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.fabric.real.switches import RealSwitches
 
-IDLE_LOOK_SECONDS: Final = 0.1
-"""How often entries are looked at for idle time-outs: their resolution. BMv2 looks once a second."""
+PIPELINE_LOOK_S: Final = 0.1
 
 
 @dataclass
@@ -54,40 +48,35 @@ class SwitchProcess:
 
         Raises FabricError where one cannot be opened.
         """
-        lock = PausingLock()
-        self.server: Final = P4RuntimeServer(
-            address, on_pipeline=self._attach, on_packet_out=self._packet_out, tls=tls, clock=time.time_ns, lock=lock
-        )
-        self.real: Final = None if ports is None else self._real_switches(devices, ports, lock)
-        for device_id in devices:
-            self.server.add_device(device_id)
+        ids = {_name(device_id): device_id for device_id in devices}
+        self.real: RealSwitches | None = None
+        self._host: DeviceHost
+        if ports is None:
+            self._host = DeviceHost(ids, on_packet_out=self._packet_out, address=address, tls=tls, executor=executor)
+        else:
+            sockets = {_name(device_id): own for device_id, own in ports.items()}
+            self._host = host = SwitchHost(ids, sockets, address=address, tls=tls)
+            self.real = host.switches
+        self.server: Final = self._host.server
         self._cpu_port = cpu_port
-        self._executor: ExecutorName = executor
         self._recorder = recorder
         self._started_ns = time.monotonic_ns()
-        self._committed = {device_id: Event() for device_id in devices}
-        self._stopped = Event()
-        self._idle = Thread(target=self._look_for_idle, name="idle", daemon=True)
 
     def __enter__(self) -> Self:
-        self.server.start()
-        self._idle.start()
-        if self.real is not None:
-            self.real.start()
+        self._host.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._idle.join()
-        if self.real is not None:
-            self.real.stop()
-        self.server.stop()
+        self._host.__exit__(None, None, None)
         with self.server.lock:
             self._recorder.close()
 
     def wait_for_pipelines(self, devices: Sequence[int], stop: Event) -> bool:
         """Waits until all these devices have a pipeline; False where ``stop`` was set before."""
-        return all(self._wait(self._committed[device_id], stop) for device_id in devices)
+        while any(self.server.device(device_id) is None for device_id in devices):
+            if stop.wait(PIPELINE_LOOK_S):
+                return False
+        return True
 
     def play(self, frames: Sequence[Arrival], stop: Event) -> Played:
         """Injects frames in order, at once; time stamps are those of the capture, from its first frame on."""
@@ -105,43 +94,13 @@ class SwitchProcess:
             self._recorder.flush()
         return played
 
-    # --- what the server calls, under its lock
-
-    def _attach(self, device_id: int, program: Program, p4info: p4i.P4Info) -> Device:
-        device = Device(program, name=f"switch{device_id}", device_id=device_id, executor=self._executor)
-        _ = device.runner  # compiles now: a program that cannot be compiled is refused where it is committed
-        if self.real is not None:
-            self.real.set_device(_name(device_id), device)
-        self._committed[device_id].set()
-        return device
+    # --- packets
 
     def _packet_out(self, device_id: int, frame: bytes) -> None:
-        if self.real is not None:
-            try:
-                self.real.inject(_name(device_id), self._cpu_port, frame)
-            except FabricError as error:
-                raise P4RuntimeError(Code.FAILED_PRECONDITION, str(error)) from None
-            return
+        """Called by the server, under its lock."""
         now = time.monotonic_ns() - self._started_ns
         self._run(device_id, self._cpu_port, frame, now // 1000, time.time_ns())
         self._recorder.flush()
-
-    # --- real ports
-
-    def _real_switches(
-        self, devices: Sequence[int], ports: Mapping[int, Mapping[int, PortSpec]], lock: PausingLock
-    ) -> RealSwitches:
-        ids = {_name(device_id): device_id for device_id in devices}
-        return RealSwitches(
-            dict.fromkeys(ids),
-            {_name(device_id): own for device_id, own in ports.items()},
-            max_frame=MAX_FRAME_BYTES,
-            lock=lock,
-            on_packet_in=lambda name, frame: self.server.packet_in(ids[name], frame),
-            on_digest=lambda name, digest: self.server.learn(ids[name], digest),
-        )
-
-    # --- packets
 
     def _run(self, device_id: int, port: int, frame: bytes, time_us: int, time_ns: int) -> list[int]:
         """Runs a frame; the ports by which copies left."""
@@ -155,16 +114,6 @@ class SwitchProcess:
             else:
                 self._recorder.write(device_id, out_port, time_ns, out)
         return [out_port for out_port, _ in sent]
-
-    def _look_for_idle(self) -> None:
-        while not self._stopped.wait(IDLE_LOOK_SECONDS):
-            self.server.report_idle()
-
-    def _wait(self, event: Event, stop: Event) -> bool:
-        while not stop.is_set():
-            if event.wait(IDLE_LOOK_SECONDS):
-                return True
-        return False
 
 
 def _name(device_id: int) -> str:

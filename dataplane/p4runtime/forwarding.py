@@ -45,6 +45,7 @@ class Forwarding:
         config: as the controller sent it.
         device: what holds the state and runs packets.
         digests: collects what packets report.
+        timed: whether the program has digests or idle time-outs, which somebody has to look at.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Forwarding:
         self._sessions = CloneEntries(device)
         self.digests = DigestEntries(externs, clock)
         device.on_digest = self.digests.learn
+        self.timed = bool(externs.digests) or any(info.idle_timeout for info in schema.tables.values())
         self._counters = CounterEntries(schema, device)
         self._direct_counters = DirectCounterEntries(schema, device, self._tables)
         self._registers = RegisterEntries(schema, device)

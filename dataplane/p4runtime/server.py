@@ -156,8 +156,11 @@ class P4RuntimeServer:
 
         Whoever drives the devices calls it as often as time-outs shall be exact. Returns how many entries it reported.
         """
+        timed = [slot for slot in list(self._slots.values()) if slot.active is not None and slot.active.timed]
+        if not timed:
+            return 0  # who drives the devices need not stand still
         with self.lock:
-            return sum(slot.report_idle() for slot in list(self._slots.values()))
+            return sum(slot.report_idle() for slot in timed)
 
     def _plain_device(self, device_id: int, program: Program, p4info: p4i.P4Info) -> Device:
         return Device(program, name=self._slots[device_id].name, device_id=device_id)

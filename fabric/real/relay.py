@@ -45,7 +45,7 @@ class Relays:
         faults: Faults | Sequence[Faults] = Faults(),  # noqa: B008  (immutable)
         delay_ps: int | Sequence[int] = 0,
         seed: int = 0,
-        max_frame: int = 1600,
+        max_frame: int = MAX_FRAME_BYTES,
         spin_us: int = 0,
     ) -> None:
         """Open the interfaces; frames move from `start` on.

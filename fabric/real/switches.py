@@ -45,7 +45,7 @@ class RealSwitches:
         queue_frames: int = 1024,
         seed: int = 0,
         threads: int = 1,
-        max_frame: int = 1600,
+        max_frame: int = MAX_FRAME_BYTES,
         max_replicas: int = 512,
         spin_us: int = 0,
         rest_us: int = 0,

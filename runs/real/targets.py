@@ -1,6 +1,6 @@
 """Who executes the P4 program in real time, and what they count: the embedded switch, or BMv2."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,10 +14,8 @@ from p4reduce.control_plane.frames import LANE_BYTES
 from p4reduce.control_plane.plans import Plan
 from p4reduce.fabric import Incidents, LinkCounters, Port, Where
 from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, Bmv2Switches
-from p4reduce.fabric.real.switch_lock import PausingLock
-from p4reduce.fabric.real.switches import RealSwitches
+from p4reduce.fabric.real.host import SwitchHost
 from p4reduce.jobs.programs import P4Files
-from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.backend import REST_US
 from p4reduce.runs.real.wires import VethWires, Wires, shaped_rates
@@ -67,26 +65,25 @@ class EmbeddedTarget:
         self._parts = ExitStack()
         self._topology = topology
         self.processes: list[int] = []
-        lock = PausingLock()
-        embedded = self._parts.enter_context(EmbeddedSwitches(topology, program, lock=lock))
-        self.controller = embedded.controller
+        ports = wires.ports()
+        own = {(switch, port) for switch, numbers in ports.items() for port in numbers}
+        self.host = host = SwitchHost(
+            {switch.name: switch.index + 1 for switch in topology.switches},
+            ports,
+            rates_bps={end: rate for end, rate in shaped_rates(experiment, topology).items() if end in own},
+            queue_frames=experiment.queue_frames,
+            seed=experiment.seed,
+            rest_us=REST_US,
+        )
+        """Server and switches."""
+        self._switches = host.switches
         try:
-            ports = wires.ports()
-            own = {(switch, port) for switch, numbers in ports.items() for port in numbers}
-            self._switches = RealSwitches(
-                embedded.devices(),
-                ports,
-                rates_bps={end: rate for end, rate in shaped_rates(experiment, topology).items() if end in own},
-                queue_frames=experiment.queue_frames,
-                seed=experiment.seed,
-                rest_us=REST_US,
-                lock=lock,
-            )
-            self._parts.enter_context(self._switches)
+            self._parts.enter_context(host)
+            self.controller = self._parts.enter_context(_controller(topology, host.targets, program))
             if capture is not None:
-                host = topology.workers[0].name
-                switch = topology.neighbour(host, 1)
-                self._switches.capture(switch, topology.port(switch, host), capture)
+                worker = topology.workers[0].name
+                switch = topology.neighbour(worker, 1)
+                self._switches.capture(switch, topology.port(switch, worker), capture)
         except BaseException:
             self._parts.close()
             raise
@@ -130,10 +127,7 @@ class Bmv2Target:
         try:
             self._switches = self._parts.enter_context(Bmv2Switches(topology, interfaces, folder, log_level=BMV2_LOG))
             self.processes = list(self._switches.pids.values())
-            targets = [Target(*target) for target in self._switches.targets]
-            self.controller = self._parts.enter_context(
-                Controller(topology, targets, program.p4info, program.json, deadline_s=CONTROL_DEADLINE_S)
-            )
+            self.controller = self._parts.enter_context(_controller(topology, self._switches.targets, program))
         except BaseException:
             self._parts.close()
             raise
@@ -178,6 +172,12 @@ class Bmv2Target:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._parts.close()
+
+
+def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Files) -> Controller:
+    """One that has connected and loaded the program."""
+    found = [Target(*target) for target in targets]
+    return Controller(topology, found, program.p4info, program.json, deadline_s=CONTROL_DEADLINE_S)
 
 
 def check_growth(plan: Plan, collective: str) -> None:

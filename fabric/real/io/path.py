@@ -250,6 +250,7 @@ class DataPath:
                 if reason == FULL:
                     self._memory.make_space()
                     self.drain()
+                    os.eventfd_write(self.notice, 1)  # what was drained is for somebody, whom the loop told nothing yet
                 else:
                     self.control[MOVE] = 0
         except BaseException as error:

@@ -1,6 +1,7 @@
 """Ports of real-time switches: what a user says of them, and the sockets that they become."""
 
 import errno
+import fcntl
 import ipaddress
 import mmap
 import socket
@@ -32,6 +33,9 @@ _TPACKET_V2: Final = 1
 _RING_HEADER: Final = 128
 """more than the kernel puts before a frame in its slot"""
 _BLOCK_BYTES: Final = 1 << 16
+_SIOCGIFMTU: Final = 0x8921
+_BEYOND_MTU: Final = 18
+"""of a frame's bytes: Ethernet header and VLAN tag"""
 _SO_RCVBUFFORCE: Final = 33
 _SO_SNDBUFFORCE: Final = 32
 _SO_MEMINFO: Final = 55
@@ -105,7 +109,9 @@ class OpenPort:
         one.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         if not spec.shaped:
             one.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
-        self.ring_bytes = 1 << (max_frame + _RING_HEADER - 1).bit_length()
+        # A slot holds what the interface may bring, not what a switch may take: that would be 16 MB for every port.
+        longest = min(max_frame, _mtu(one, spec.interface) + _BEYOND_MTU)
+        self.ring_bytes = 1 << (longest + _RING_HEADER - 1).bit_length()
         blocks = RING_FRAMES * self.ring_bytes // _BLOCK_BYTES
         self.ring_frames = RING_FRAMES
         request = struct.pack("IIII", _BLOCK_BYTES, blocks, self.ring_bytes, self.ring_frames)
@@ -145,6 +151,11 @@ class OpenPort:
             self._mapped.close()
             self._mapped = None
         self.socket.close()
+
+
+def _mtu(one: socket.socket, interface: str) -> int:
+    answer = fcntl.ioctl(one, _SIOCGIFMTU, struct.pack("16si20x", interface.encode(), 0))
+    return int(struct.unpack_from("i", answer, 16)[0])
 
 
 def _why(name: str, spec: PortSpec, error: OSError | ValueError) -> str:
