@@ -10,13 +10,14 @@ from p4reduce.frontend.lower.places import FieldPlace, RuntimeData, Value, data_
 from p4reduce.frontend.lower.statements import StatementLowering
 from p4reduce.frontend.lower.storage import storage_width
 from p4reduce.frontend.lower.values import Json, hexadecimal
-from p4reduce.frontend.syntax.declarations import Action, ActionRef, KeyElement
+from p4reduce.frontend.syntax.declarations import Action, ActionRef, KeyElement, Table
 from p4reduce.frontend.syntax.numbers import value_of
 from p4reduce.frontend.syntax.tokens import NUMBER
 from p4reduce.frontend.syntax.tree import Call, Expression, Member, Name
 from p4reduce.frontend.types.kinds import DeclaredType
 
 DEFAULT_SIZE = 1024
+LARGEST_TABLE = (1 << 32) - 1
 
 
 class TableLowering(StatementLowering):
@@ -67,6 +68,7 @@ class TableLowering(StatementLowering):
         properties = declaration.properties
         size = properties.get("size")
         most = self.number(size.value, "the size of a table", declaration.at) if size is not None else 0
+        self._check_size(most, declaration)
         timeout = properties.get("support_timeout")
         item: Json = {
             "name": table.name,
@@ -112,6 +114,16 @@ class TableLowering(StatementLowering):
                     )
                 origin = FieldPlace(found["$type"], *found["target"])
                 self.assign(FieldPlace(found["$type"], *target), origin, key)
+
+    def _check_size(self, size: int, declaration: Table) -> None:
+        given = declaration.properties.get("size")
+        at = given.value.at if given is not None else declaration.at
+        entries = len(declaration.entries or ())
+        if size > LARGEST_TABLE:
+            raise SourceFault(at, f"a table has room for at most {LARGEST_TABLE} entries, not {size}")
+        if entries > (size or DEFAULT_SIZE):
+            message = f"the table has room for {size or DEFAULT_SIZE} entries, but the program gives it {entries}"
+            raise SourceFault(at, message, f"Write size = {entries};")
 
     # --- keys
 
@@ -240,9 +252,14 @@ class TableLowering(StatementLowering):
     def _entries(self, table: TableInstance, item: Json, keys: list[Json], numbers: dict[str, Json]) -> None:
         declaration = table.declaration
         entries = []
+        lines: dict[str, int] = {}
         for position, entry in enumerate(declaration.entries or [], 1):
             values = getattr(entry.keyset, "items", [entry.keyset])
             match = [element_of_entry(self, value, key) for value, key in zip(values, keys, strict=True)]
+            before = lines.setdefault(str(match), position)
+            if before != position and item["match_type"] in ("exact", "lpm"):
+                message = f"entry {position} matches what entry {before} does, and BMv2 takes only one of them"
+                raise SourceFault(entry.at, message, "Take one away.")
             note = next((a for a in entry.annotations if a.name == "priority"), None)
             priority = position
             if note is not None and note.tokens and note.tokens[0][0] == NUMBER:

@@ -51,3 +51,23 @@ def test_a_checksum_wider_than_the_target_has():
     message, line = refused(text.replace(head, f"{head} {call}"))
     assert message == "a checksum has at most 64 bits on this target, but this is bit<80>"
     assert call in line
+
+
+@pytest.mark.parametrize("size", ["1 << 32", "10000000000000000000000"])
+def test_a_table_larger_than_the_target_has(size):
+    message, line = refused(PROGRAM.replace("size = 1024", f"size = {size}"))
+    assert "a table has room for at most 4294967295 entries" in message
+    assert size in line
+
+
+def test_more_entries_than_the_size_of_the_table():
+    entries = "size = 1; const entries = { 0x01000000 &&& 0xff000000: drop(); 0x02000000 &&& 0xff000000: drop(); }"
+    message, line = refused(PROGRAM.replace("size = 1024;", entries))
+    assert message == "the table has room for 1 entries, but the program gives it 2"
+    assert "size = 1" in line
+
+
+def test_two_entries_that_match_the_same():
+    entries = "const entries = { 0x01000000 &&& 0xff000000: drop(); 0x01020304 &&& 0xff000000: NoAction(); }"
+    message, _ = refused(PROGRAM.replace("size = 1024;", entries))
+    assert message == "entry 2 matches what entry 1 does, and BMv2 takes only one of them"
