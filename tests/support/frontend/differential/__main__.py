@@ -90,7 +90,11 @@ class Run:
                 noticed = pair.differs(found.json)
                 self.counts["mutants noticed" if noticed else "mutants not noticed"] += 1
                 if not noticed:
-                    print(f"{source}: not noticed: {made}", flush=True)
+                    ran = made.line in pair.lines(ours.json, str(source))
+                    self.counts[
+                        "mutants not noticed, of lines that run" if ran else "mutants not noticed, of others"
+                    ] += 1
+                    print(f"{source}: not noticed, {'runs' if ran else 'is not seen to run'}: {made}", flush=True)
                 break
 
 

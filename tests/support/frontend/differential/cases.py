@@ -4,9 +4,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-import numpy as np
 from tests.support.conformance.fuzz.generate import PORTS, CaseMaker
 from tests.support.conformance.fuzz.operations import (
     Modify,
@@ -20,12 +19,13 @@ from tests.support.conformance.fuzz.operations import (
 )
 from tests.support.conformance.fuzz.outcome import apply
 from tests.support.conformance.fuzz.shape import ActionShape, Key, Shape, TableShape
-from tests.support.conformance.targets.embedded import EmbeddedSwitch
 from tests.support.frontend.differential.frames import ParserFrames
+from tests.support.frontend.differential.switch import TimedSwitch
 
 from p4reduce.dataplane.interpreter import Event
-from p4reduce.dataplane.interpreter.trace import ConditionEvaluated, ParserFailed, Selected, TableApplied
+from p4reduce.dataplane.interpreter.trace import ConditionEvaluated, ParserFailed, PrimitiveRun, Selected, TableApplied
 from p4reduce.dataplane.model import Program
+from p4reduce.dataplane.model.actions import RegisterRead, RegisterWrite
 from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 Point: TypeAlias = tuple[str, str, str]
@@ -36,8 +36,6 @@ LOST: Final = 0.1
 """What a packet that does not leave counts, as it shows little."""
 GENEROUS: Final = 1_000_000
 """Packets or bytes, of a meter that stops none."""
-WATCHED_CELLS: Final = 1 << 17
-"""Registers of more bytes are not watched for what a packet wrote."""
 
 
 class GuidedCaseMaker(CaseMaker):
@@ -50,8 +48,7 @@ class GuidedCaseMaker(CaseMaker):
         first.
         """
         super().__init__(shape, frames, rng)
-        self._switch = EmbeddedSwitch(program, "interpreted")
-        self._switch.device.runner.trace = self._note
+        self._switch = TimedSwitch(program, self._note)
         self._reached = reached
         self._news = False
         self._seen: list[tuple[str, tuple[int, ...], bool]] = []
@@ -59,6 +56,7 @@ class GuidedCaseMaker(CaseMaker):
         self._chosen: Counter[Point] = Counter()
         self._table = ""
         self._passed: list[Point] = []
+        self._cells: list[tuple[str, int]] = []
         self._aimed: tuple[int, ...] | None = None
         self._keys: Iterator[int] = iter(())
         self._made: list[Operation] = []
@@ -77,6 +75,8 @@ class GuidedCaseMaker(CaseMaker):
             case TableApplied(table, keys, entry, action):
                 self._reach(("action", table, str(action)))
                 self._seen.append((table, tuple(value for _, value in keys), entry is not None))
+            case PrimitiveRun(RegisterRead(register=name) | RegisterWrite(register=name), index=int(index)):
+                self._cells.append((name, index))
 
     def _reach(self, point: Point) -> None:
         self._passed.append(point)
@@ -133,7 +133,7 @@ class GuidedCaseMaker(CaseMaker):
 
     def _send(self, send: Send) -> None:
         self._seen.clear()
-        before = {name: cells.copy() for name, cells in self._watched()}
+        self._cells.clear()
         self._passed.clear()
         self._switch.send(send.port, send.frame)
         weight = 1 if self._switch.drain() else LOST
@@ -145,15 +145,6 @@ class GuidedCaseMaker(CaseMaker):
             known = self._known.setdefault(name, [])
             known.append(values)
             del known[:-30]
-        self._changed = [
-            (name, int(index))
-            for name, cells in self._watched()
-            for index in np.flatnonzero((cells != before[name]).any(axis=1))[:4]
-        ]
-
-    def _watched(self) -> list[tuple[str, Any]]:
-        registers = self._switch.device.registers.items()
-        return [(name, one._cells) for name, one in registers if one._cells.size <= WATCHED_CELLS]
 
     def _answer(self, send: Send) -> None:
         """Entries for what the frame looked up and missed, again and again, as it comes further each time."""
@@ -166,10 +157,10 @@ class GuidedCaseMaker(CaseMaker):
                     self._aimed = values
                     made += self._insert(self._shape.tables[name])
             self._aimed = None
-            if self._changed and self._rng.random() < 0.1:
-                name, index = self._rng.choice(self._changed)
-                width = self._switch.device.registers[name].bitwidth
-                made.append(WriteRegister(name, index, self._value(width)))
+            cells = [(n, i) for n, i in self._cells if i < self._switch.device.registers[n].size]
+            if cells and self._rng.random() < 0.25:
+                name, index = self._rng.choice(cells)
+                made.append(WriteRegister(name, index, self._value(self._switch.device.registers[name].bitwidth)))
             if not made:
                 return
             self._do(made)

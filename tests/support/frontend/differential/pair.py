@@ -10,11 +10,13 @@ from typing import Any, Final
 from tests.support.conformance.fuzz.operations import Operation
 from tests.support.conformance.fuzz.outcome import Outcome, differences, play
 from tests.support.conformance.fuzz.shape import Shape, read_shape, shape_of
-from tests.support.conformance.targets.embedded import EmbeddedSwitch
 from tests.support.frontend.differential.cases import GuidedCaseMaker, Point
 from tests.support.frontend.differential.frames import ParserFrames
+from tests.support.frontend.differential.switch import TimedSwitch
 from tests.support.frontend.differential.values import Values
 
+from p4reduce.dataplane.interpreter import Event
+from p4reduce.dataplane.interpreter.trace import ConditionEvaluated, PrimitiveRun, TableApplied
 from p4reduce.dataplane.model import Program, load_program
 from p4reduce.dataplane.model.control import Conditional
 
@@ -64,7 +66,7 @@ class Pair:
 
     def seen(self, program: Program, operations: Sequence[Operation]) -> Seen:
         """What a program makes of a case."""
-        switch = EmbeddedSwitch(program, "interpreted")
+        switch = TimedSwitch(program)
         digests: list[tuple[int, ...]] = []
         switch.device.on_digest = lambda digest: digests.append(digest.values)
         outcome = play(operations, self.shape, switch)
@@ -75,6 +77,28 @@ class Pair:
             {name: one.cells.tobytes() for name, one in device.counters.items()},
             digests,
         )
+
+    def lines(self, json: Any, file: str) -> set[int]:
+        """The lines of a source that some packet runs, as far as a compilation says where its steps stand."""
+        found: set[int] = set()
+
+        def note(event: Event) -> None:
+            match event:
+                case PrimitiveRun(primitive):
+                    source = getattr(primitive, "source", None)
+                case ConditionEvaluated(conditional):
+                    source = conditional.source
+                case TableApplied():
+                    source = event.source
+                case _:
+                    return
+            if source is not None and source.file == file:
+                found.add(source.line)
+
+        program = load_program(json)
+        for operations, _ in self.cases:
+            play(operations, self.shape, TimedSwitch(program, note))
+        return found
 
     def differs(self, json: Any) -> str:
         """The first difference of another compilation; empty if there is none."""

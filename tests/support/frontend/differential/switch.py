@@ -1,0 +1,28 @@
+"""The embedded switch, with a clock that goes on from frame to frame."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.support.conformance.targets.embedded import EmbeddedSwitch
+
+from p4reduce.dataplane.interpreter import Event, Interpreter
+from p4reduce.dataplane.model import Program
+
+STEPS_US: Final = (1, 3, 1000, 50, 300_000, 7, 5_000_000)
+"""Between frames, in turn: within a burst, within a round trip, beyond every time-out that a program may have."""
+
+
+class TimedSwitch(EmbeddedSwitch):
+    """Interpreted; ``listen`` is told what happens."""
+
+    def __init__(self, program: Program, listen: Callable[[Event], None] | None = None) -> None:
+        super().__init__(program, "interpreted")
+        self._frames = self._now = 0
+        runner = self.device.runner
+        if listen is not None and isinstance(runner, Interpreter):
+            runner.trace = listen
+
+    def send(self, port: int, frame: bytes) -> None:
+        self._now += STEPS_US[self._frames % len(STEPS_US)]
+        self._frames += 1
+        self._sent += self.device.inject(port, frame, time_us=self._now)
