@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "orchestrate": "Run the tasks of a database until all have ended.",
     "lab": "Labs: copy one, work on it, have it graded.",
     "report": "Make one self-contained page from result files of 'run', 'compare', 'demo' or 'launch'.",
+    "pcap": "Show the packets of captures, a line for each, or have Wireshark understand them.",
     "clean": "End the processes and remove the folders of runs that were killed.",
     "doctor": "Say what is installed, and what each missing part would add.",
 }
