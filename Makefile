@@ -18,7 +18,9 @@ CASES ?= 50
 HISTORIES ?= 10000
 P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
-PACKAGES := cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies workers
+# Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+PACKAGES := cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies torch_backend workers
 INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
@@ -150,6 +152,11 @@ dist: $(INSTALLED)  ## source distribution and wheel in dist/, as a release has 
 
 dist-test: $(WARM)  ## install both distributions into fresh environments and run demo and lab from there (minutes)
 	DISTRIBUTIONS=1 $(BIN)/pytest -rs -m distributions tests/integration/test_distributions.py
+
+torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --index-url $(TORCH_INDEX) 'torch>=2.13'
+	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/test_torch_*.py tests/integration/test_torch_*.py
 
 clean:  ## remove the virtual environment, caches and out/
 	rm -rf $(VENV) out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

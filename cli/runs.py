@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p4reduce.cli.failures import Failed
 from p4reduce.cli.files import write_results
@@ -11,6 +12,9 @@ from p4reduce.cli.summary import faults_of, print_real, print_table
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import RunResult
 from p4reduce.written import together
+
+if TYPE_CHECKING:
+    from p4reduce.comm.rendezvous import Span
 
 
 def run_all(
@@ -37,8 +41,13 @@ def _runner(experiment: Experiment) -> Callable[..., RunResult]:
     return run_experiment
 
 
-def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, title: str) -> None:
-    """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed."""
+def finish(
+    output: Output, results: Sequence[RunResult], *, out: Path | None, title: str, spans: "Sequence[Span]" = ()
+) -> None:
+    """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed.
+
+    spans: what ranks did when, for a timeline beside the results.
+    """
     print_table(output, results, title)
     print_real(output, results)
     if out is not None:
@@ -46,6 +55,10 @@ def finish(output: Output, results: Sequence[RunResult], *, out: Path | None, ti
 
         with together(out) as aside:
             paths = [*write_results(aside, results), write_report(aside / "report.html", results, title=title)]
+            if spans:
+                from p4reduce.runs.timeline import write_timeline  # noqa: PLC0415
+
+                paths.append(write_timeline(aside / "timeline.json", spans))
         output.note(f"wrote {', '.join(path.name for path in paths)} to {out}")
     faults = [f"{result.network.plan}: {fault}" for result in results for fault in faults_of(result)]
     if faults:

@@ -43,8 +43,12 @@ class Handle(Generic[T]):
         self.settle(timeout_s)
         if self.error is not None:
             raise self.error
-        self._reach(self._done_ps)
+        self.reach()
         return self._result[0]
+
+    def reach(self) -> None:
+        """The participant's clock is at least where the result was there; nothing where there is none."""
+        self._reach(self._done_ps)
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Block until it is over, well or not; ``TimeoutError`` after ``timeout_s`` of wall-clock time."""

@@ -3,6 +3,7 @@
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -25,6 +26,11 @@ from p4reduce.signals import SEEN_S, handling, raise_exit
 GRACE_S: Final = 3.0
 """between asking a process to end and ending it"""
 DEFAULT_TIMEOUT_S: Final = 24 * 3600.0
+NOTHING: Final[Mapping[str, str]] = {}
+
+
+Names = dict[str, str]
+"""Of environment variables, with their values."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +66,19 @@ def launch(
     server: bool,
     emit: Emit,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    extra: Mapping[str, str] = NOTHING,
 ) -> Launched:
     """Run ``command`` once for each worker and, with ``server``, once for the parameter server (rank ``workers``).
 
     ``emit(rank, stream, line)`` gets what the ranks print. When a rank fails, or at Ctrl-C, all are ended and the group
     with them; processes, socket and directory are gone when this returns or raises.
-    Raises ``ClusterError`` when the command cannot be started or ``timeout_s`` ran out, ``KeyboardInterrupt``, and
-    ``SystemExit`` at SIGTERM or SIGHUP.
+    ``extra``: variables of their environment. Raises ``ClusterError`` when the command cannot be started or
+    ``timeout_s`` ran out, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
     remove_stale()  # what was left behind by a launch that was killed
     try:
         with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="launch") as folder:
-            coordinator = _Coordinator(group, folder)
+            coordinator = _Coordinator(group, folder, extra)
             try:
                 return coordinator.run(script_command(command), workers, server=server, emit=emit, timeout_s=timeout_s)
             finally:
@@ -84,8 +91,9 @@ def launch(
 class _Coordinator:
     """Owns the socket, the processes and the threads of one launch."""
 
-    def __init__(self, group: Group, folder: RunFolder) -> None:
+    def __init__(self, group: Group, folder: RunFolder, extra: Mapping[str, str]) -> None:
         self._group = group
+        self._extra = extra
         self._events: queue.Queue[tuple[int, int] | ClusterError] = queue.Queue()
         self._processes: list[RankProcess] = []
         self._taken: set[int] = set()
@@ -99,9 +107,12 @@ class _Coordinator:
         ranks = range(workers + int(server))
         for rank in ranks:
             self._group.backend(rank)  # raises for a rank that the group has not
+        port = free_port()
         for rank in ranks:
             environment = {
                 **rank_environment(os.environ, self._listener.address, rank, workers),
+                **(torch_environment(rank, workers, port) if rank < workers else {}),
+                **self._extra,
                 **self._run.environment,
             }
             process = RankProcess(rank, command, environment, emit=emit, ended=self._note_end)
@@ -164,6 +175,26 @@ def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: 
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in base}
     ours = {remote.ADDRESS: address, remote.RANK: str(rank), remote.SIZE: str(workers)}
     return {**base, "PYTHONUNBUFFERED": "1", **threads, **ours}
+
+
+def torch_environment(rank: int, workers: int, port: int, address: str = "127.0.0.1", interface: str = "lo") -> Names:
+    """What ``torch.distributed`` reads where it is told nothing else: rank 0's store, and gloo's interface."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(workers),
+        "LOCAL_WORLD_SIZE": str(workers),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": interface,
+    }
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody uses now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def _signal_name(number: int) -> str:

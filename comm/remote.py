@@ -17,6 +17,10 @@ ADDRESS: Final = "P4REDUCE_ADDRESS"
 """Path of the coordinator's socket."""
 RANK: Final = "P4REDUCE_RANK"
 SIZE: Final = "P4REDUCE_SIZE"
+COMPUTE: Final = "P4REDUCE_COMPUTE"
+"""How computation of PyTorch scripts takes virtual time (torch_backend/timing.py)."""
+SPEC: Final = "P4REDUCE_SPEC"
+"""In real time: the file that describes this process's end of the network."""
 CONNECT_TIMEOUT_S: Final = 30.0
 NOTES: Final = 200
 """figures and spans of computation in one message"""

@@ -128,14 +128,18 @@ def chunk_exponents(values: Any, length: int, lanes: int, exponents: Any, chunks
     return -1
 
 
-@kernel
-def chunk_poison(source: int, length: int, lanes: int, exponents: Any, poison: Any) -> None:
+@entry(np.dtype(np.float32), int, int, np.dtype(np.uint8), np.dtype(np.uint8), int)
+def chunk_poison(values: Any, length: int, lanes: int, exponents: Any, poison: Any, chunks: int) -> Any:
     """As ``chunk_exponents`` where some elements are NaN or infinite: a chunk with one of them has exponent 0.
 
-    poison: uint8 array, one cell for each chunk: 1 where it has such an element.
+    poison: uint8 array, one cell for each chunk: 1 where it has such an element. Returns how many chunks have one.
     """
-    for chunk in range(exponents.shape[0]):
+    source = values.ctypes.data
+    found = 0
+    for chunk in range(chunks):
         begin = chunk * lanes
         largest = largest_word(source + 4 * begin, min(lanes, length - begin))
         poison[chunk] = largest >= 0x7F800000
+        found += largest >= 0x7F800000
         exponents[chunk] = 0 if largest == 0 or largest >= 0x7F800000 else (largest >> 23) + 1
+    return found

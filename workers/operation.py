@@ -123,8 +123,8 @@ def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
 def poison_of(source: Floats, lanes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:
     """As ``exponents_of``, and which chunks hold NaN or infinity (1), uint8 of shape (chunks,); None: no chunk does."""
     exponents = np.zeros(-(-len(source) // lanes), np.uint8)
-    if int(chunk_exponents(address_of(source), len(source), lanes, exponents)) < 0:
+    if chunk_exponents(source, len(source), lanes, exponents, len(exponents)) < 0:
         return exponents, None
     poison = np.zeros(len(exponents), np.uint8)
-    chunk_poison(address_of(source), len(source), lanes, exponents, poison)
+    chunk_poison(source, len(source), lanes, exponents, poison, len(exponents))
     return exponents, poison

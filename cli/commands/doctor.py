@@ -81,7 +81,12 @@ def examine() -> list[Finding]:
         *(Finding(name, _package(name), True, "p4reduce itself") for name in NEEDED),
         _compiled(),
         Finding("scikit-learn", _package("scikit-learn"), False, "the digits of 'demo' (pip install 'p4reduce[demo]')"),
-        Finding("torch", _package("torch"), False, "PyTorch scripts in 'launch', and gloo to compare with"),
+        Finding(
+            "torch",
+            _package("torch"),
+            False,
+            "PyTorch over the switches (docs/torch.md; 'make torch-test' gets it), gloo",
+        ),
         *(Finding(name, _tool(name), False, purpose) for name, purpose in TOOLS),
         *_docker(),
         _bmv2(),

@@ -20,12 +20,21 @@ Server = Annotated[bool, typer.Option("--server", help="Start one more process a
 Timeout = Annotated[
     float | None, typer.Option("--timeout", help="Seconds after which the run is ended.", min=1, show_default="a day")
 ]
+Compute = Annotated[
+    str,
+    typer.Option(
+        "--compute",
+        help="PyTorch: computation takes what is declared, or what is measured (times FACTOR).",
+        metavar="declared|measured[:FACTOR]",
+    ),
+]
 WORK_FIELDS = ("model", "collective", "elements", "repeat", "epochs", "target_accuracy", "workers")
 _print = threading.Lock()
 EXAMPLES: Final = (
     "p4reduce launch -n 8 scripts/all_reduce.py --elements 1000000",
     "p4reduce launch -n 8 --plan ring scripts/train_digits.py --epochs 5",
     "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
+    "p4reduce launch -n 4 scripts/train_ddp.py           # PyTorch: init_process_group('p4reduce'), docs/torch.md",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
 )
 
@@ -41,16 +50,19 @@ def launch(
     timeout: Timeout = None,
     out: Out = None,
     pcap: Pcap = None,
+    compute: Compute = "declared",
     as_json: Json = False,
 ) -> None:
     """Start a script of yours once for each rank; its collectives go through the switches.
 
-    In the script: 'from p4reduce import connect', 'comm = connect()', then comm.rank, comm.size,
-    comm.all_reduce(array) ... Flags of p4reduce stand before the script, all that follows belongs to it. Lines are
-    shown with the rank that printed them. When a rank fails all are ended, and its exit code is passed on.
+    In a PyTorch script: 'torch.distributed.init_process_group("p4reduce")'. Else: 'from p4reduce import connect',
+    'comm = connect()', then comm.rank, comm.size, comm.all_reduce(array) ... Flags of p4reduce stand before the
+    script, all that follows belongs to it. Lines are shown with the rank that printed them. When a rank fails all are
+    ended, and its exit code is passed on.
     """
     from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
     from p4reduce.comm.launch import launch as start  # noqa: PLC0415
+    from p4reduce.comm.remote import COMPUTE  # noqa: PLC0415
     from p4reduce.runs.runner import result_of  # noqa: PLC0415
     from p4reduce.runs.virtual.cluster import Cluster  # noqa: PLC0415  (slow to import)
 
@@ -72,6 +84,7 @@ def launch(
             server=server,
             emit=emitter,
             timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+            extra={COMPUTE: compute},
         )
         emitter.check()
         if launched.failure is not None:
@@ -83,11 +96,11 @@ def launch(
                 f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script calls "
                 "p4reduce.connect() and then its communicator's collectives"
             )
-        result = result_of(cluster)
+        result, spans = result_of(cluster), cluster.spans()
     if as_json:
         print(result.to_json(), end="")
     if result.network.collectives:
-        finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}")
+        finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}", spans=spans)
 
 
 def default_topology(workers: int) -> str:

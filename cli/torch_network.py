@@ -1,0 +1,133 @@
+"""``python -m p4reduce.cli.torch_network``: a network under torchrun (torch_backend/network.py)."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from p4reduce.cli.commands.launch import default_topology
+from p4reduce.cli.failures import BadInput
+from p4reduce.cli.files import write_results
+from p4reduce.cli.settings import Settings
+from p4reduce.comm.communicator import Served
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.listener import Listener
+from p4reduce.comm.remote import Membership
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.dataplane.model.errors import ProgramError
+from p4reduce.fabric.errors import FabricError
+from p4reduce.fabric.real.errors import RealError
+from p4reduce.fabric.real.net.state import RunFolder, remove_stale
+from p4reduce.runs.runner import result_of
+from p4reduce.runs.timeline import write_timeline
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.topologies.model import TopologyError
+from p4reduce.written import together
+
+REFUSALS = (
+    BadInput,
+    ClusterError,
+    ControllerError,
+    FabricError,
+    PlanError,
+    ProgramError,
+    RealError,
+    TopologyError,
+    ValueError,
+)
+GRACE_S = 3.0
+
+
+class Members:
+    """Who is in: the network ends when all who came have left."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._changed = threading.Condition()
+        self._in: set[int] = set()
+        self._came = 0
+
+    def seat(self, rank: int, group: Membership | None) -> Served:
+        """The place of a rank that comes in."""
+        if group is not None:
+            return self._cluster.backend(rank).group(*group)
+        found = _Watched(self._cluster.backend(rank), self)
+        with self._changed:
+            self._in.add(rank)
+            self._came += 1
+        return found
+
+    def lost(self, seat: Served) -> None:
+        """A rank is gone without having left: everybody is told its name."""
+        self._cluster.fail(ClusterError(f"rank {seat.rank} ended without leaving the group"))
+        self.left(seat.rank)
+
+    def left(self, rank: int) -> None:
+        """A rank has left."""
+        with self._changed:
+            self._in.discard(rank)
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Until all have left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._in)
+
+
+class _Watched:
+    """A rank's place that tells when it leaves."""
+
+    def __init__(self, seat: Served, members: Members) -> None:
+        self._seat = seat
+        self._members = members
+        self.rank, self.size, self.is_server = seat.rank, seat.size, seat.is_server
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._seat, name)
+
+    def close(self) -> None:
+        self._seat.close()
+        self._members.left(self.rank)
+
+
+def serve(request: dict[str, Any]) -> None:
+    """Be the network until all ranks have left; then write the result, where one is wanted."""
+    workers = int(request["workers"])
+    settings = Settings(None if request["config"] is None else Path(request["config"]), request["settings"])
+    experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
+    remove_stale()
+    with RunFolder(kind="launch") as folder, Cluster(experiment) as cluster:
+        members = Members(cluster)
+        listener = Listener(folder.aside(), members.seat, failed=cluster.fail, lost=members.lost)
+        try:
+            _say({"address": listener.address})
+            sys.stdin.read()  # until rank 0 has left, or is gone
+            members.wait()
+            if cluster.carrier.records and request["out"] is not None:
+                out = Path(request["out"])
+                with together(out) as aside:
+                    write_results(aside, [result_of(cluster)])
+                    write_timeline(aside / "timeline.json", cluster.spans())
+        finally:
+            listener.close(GRACE_S)
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Exit code: 0, or 1 for a network that cannot be built."""
+    request = json.loads(sys.stdin.readline())
+    try:
+        serve(request)
+    except REFUSALS as error:
+        _say({"error": str(error)})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Every collective that crosses the switches, and some that do not, held against what they must give."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed._functional_collectives import all_reduce as functional_all_reduce
+
+dist.init_process_group("p4reduce")
+rank, size = dist.get_rank(), dist.get_world_size()
+total = size * (size - 1) // 2
+
+
+def check(found: torch.Tensor, wanted: object, what: str) -> None:
+    if not torch.equal(found, torch.as_tensor(wanted).to(found.dtype).expand_as(found)):
+        sys.exit(f"rank {rank}: {what}: {found.flatten()[:8].tolist()}, not {wanted}")
+
+
+for kind in (torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.int64, torch.float64, torch.uint8):
+    given = torch.full((5, 60), rank, dtype=kind)
+    dist.all_reduce(given)
+    check(given, total, f"all_reduce {kind}")
+    given = torch.full((3,), rank + 7, dtype=kind)
+    dist.broadcast(given, size - 1)
+    check(given, size + 6, f"broadcast {kind}")
+    every = [torch.zeros(2, dtype=kind) for _ in range(size)]
+    dist.all_gather(every, torch.full((2,), rank, dtype=kind))
+    check(torch.stack(every)[:, 0], range(size), f"all_gather {kind}")
+    block = torch.zeros(3, dtype=kind)
+    dist.reduce_scatter(block, [torch.full((3,), r + 1, dtype=kind) for r in range(size)])
+    check(block, size * (rank + 1), f"reduce_scatter {kind}")
+scattered = torch.arange(600).reshape(20, 30).float()[:, ::2]  # not contiguous
+dist.all_reduce(scattered)
+check(scattered, size * torch.arange(600).reshape(20, 30)[:, ::2], "all_reduce of a view")
+for op, wanted in ((dist.ReduceOp.AVG, total / size), (dist.ReduceOp.MIN, 0), (dist.ReduceOp.MAX, size - 1)):
+    given = torch.full((4,), float(rank))
+    dist.all_reduce(given, op=op)
+    check(given, wanted, str(op))
+given = torch.full((4,), float(rank + 1))
+dist.all_reduce(given, op=dist.ReduceOp.PRODUCT)
+check(given, float(torch.arange(1, size + 1).prod()), "PRODUCT")
+several = [torch.full((1000 * (k + 1),), float(rank + k)) for k in range(4)]
+works = [dist.all_reduce(one, async_op=True) for one in several]
+futures = [work.get_future() for work in works]
+for work in reversed(works):
+    work.wait()
+for k, one in enumerate(several):
+    check(one, total + size * k, "several in flight")
+    check(futures[k].value()[0], total + size * k, "their futures")
+together = [torch.full((3,), float(rank)), torch.full((700,), 2.0)]
+with dist.distributed_c10d._coalescing_manager():
+    for one in together:
+        dist.all_reduce(one)
+check(together[0], total, "coalesced")
+check(together[1], 2 * size, "coalesced")
+block = torch.zeros(2)
+dist.distributed_c10d._get_default_group()._reduce_scatter_base(block, torch.ones(2 * size)).wait()
+check(block, size, "_reduce_scatter_base")
+row = dist.new_group(list(range(0, size, 2)))
+again = dist.new_group(list(range(0, size, 2)))
+other = dist.new_group([size - 1, 0])
+if rank % 2 == 0:
+    for group in (row, again):
+        given = torch.ones(300)
+        dist.all_reduce(given, group=group)
+        check(given, dist.get_world_size(row), "a group")
+if rank in (0, size - 1):
+    given = torch.full((4,), float(rank))
+    dist.broadcast(given, size - 1, group=other)
+    check(given, size - 1, "broadcast in a group")
+    dist.barrier(group=other)
+broken = torch.ones(1000)
+if rank == 1:
+    broken[300] = float("nan")
+    broken[900] = float("inf")
+dist.all_reduce(broken)
+if not (broken[256:512].isnan().all() and broken[768:].isnan().all() and (broken[:256] == size).all()):
+    sys.exit(f"rank {rank}: NaN and infinity did not come through")
+objects: list[object] = [None] * size
+dist.all_gather_object(objects, {"rank": rank})
+if objects != [{"rank": r} for r in range(size)]:
+    sys.exit(f"rank {rank}: objects: {objects}")
+check(functional_all_reduce(torch.ones(3), "sum", dist.group.WORLD).clone(), size, "functional all_reduce")
+if rank == 0:
+    dist.send(torch.ones(2), 1)
+if rank == 1:
+    dist.recv(torch.zeros(2), 0)
+empty = torch.zeros(0)
+dist.all_reduce(empty)
+try:
+    dist.all_reduce(torch.full((3,), 2**30 + 2**30 - 1, dtype=torch.int32))
+except RuntimeError as error:
+    if "beyond int32" not in str(error):
+        raise
+else:
+    sys.exit(f"rank {rank}: a sum beyond int32 was no error")
+print(f"rank {rank}: all as they must be")
