@@ -36,19 +36,18 @@ def version() -> str:
     return digest.hexdigest()
 
 
-def optimized(module: Any) -> Any:
-    """A module of llvmlite's, given its target and parsed, after LLVM's O2 pipeline with both vectorizers."""
+def parsed(module: Any) -> Any:
+    """A module of llvmlite's for this processor, as LLVM's."""
     machine = target_machine()
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    optimize(parsed)
-    return parsed
+    found = llvm.parse_assembly(str(module))
+    found.verify()
+    return found
 
 
 def optimize(module: Any) -> None:
-    """The same for a module that is parsed."""
+    """Run LLVM's O2 pipeline, with both vectorizers, on a module of LLVM's."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = True
     options.slp_vectorization = True

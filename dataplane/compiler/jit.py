@@ -15,7 +15,7 @@ from p4reduce.dataplane.compiler.paths import KeptLayout
 from p4reduce.dataplane.compiler.phv import PhvLayout
 from p4reduce.dataplane.model.program import Program
 from p4reduce.native import llvm
-from p4reduce.native.llvm import Linked, link, optimized, target_machine
+from p4reduce.native.llvm import Linked, link, target_machine
 from p4reduce.native.objects import read, write
 
 CACHE_VARIABLE: Final = "P4REDUCE_CACHE"
@@ -99,7 +99,9 @@ def _load(program: Program) -> CompiledProgram:
 
 
 def _optimized(program: Program) -> Any:
-    return optimized(build_module(program))
+    module = llvm.parsed(build_module(program))
+    llvm.optimize(module)
+    return module
 
 
 # --- the cache on disk

@@ -79,18 +79,17 @@ def _main(seeds: list[int]) -> None:
     from tests.support.mutants.run import run
 
     from p4reduce.dataplane.compiler import jit
+    from p4reduce.dataplane.model.program import Program
+    from p4reduce.native import llvm
 
     logging.disable(logging.WARNING)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     optimized = jit._optimized
 
-    def parsed_only(module: Any, machine: Any) -> Any:
+    def parsed_only(program: Program) -> Any:
         """Not optimized: bounds are the lowering's, and compiling takes a fraction of the time."""
-        module.triple, module.data_layout = machine.triple, str(machine.target_data)
-        found = jit.llvm.parse_assembly(str(module))
-        found.verify()
-        return found
+        return llvm.parsed(jit.build_module(program))
 
     for seed in seeds:
         jit._optimized = optimized if seed % 4 == 0 else parsed_only
