@@ -99,6 +99,8 @@ NOTHING_NOTED: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULAT
 IO_CELLS: Final = 32
 """length of the io array, int64"""
 
+INGRESS_NAME: Final = "p4reduce_ingress"
+EGRESS_NAME: Final = "p4reduce_egress"
 MAX_FRAME_BYTES: Final = 9216
 """longest frame that a device takes, without FCS"""
 

@@ -13,7 +13,7 @@ from p4reduce.dataplane.state.clone_sessions import CloneSessions
 from p4reduce.dataplane.traffic import Digest
 
 if TYPE_CHECKING:
-    from p4reduce.dataplane.compiler.paths import KeptLayout
+    from p4reduce.dataplane.compiler.kept import KeptLayout
 
 
 @dataclass(frozen=True)

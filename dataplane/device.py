@@ -158,7 +158,7 @@ class Device:
         """What a driver needs for a program that leaves the straight path; None for others."""
         if not self.program.leaves_path:
             return None
-        from p4reduce.dataplane.compiler.paths import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
+        from p4reduce.dataplane.compiler.kept import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
 
         return Detours(self.program, KeptLayout.of(self.program), self.clone_sessions)
 

@@ -14,8 +14,6 @@ from p4reduce.comm.errors import ClusterError
 from p4reduce.dataplane.model.errors import ProgramError
 from p4reduce.dataplane.model.loader import load_program
 from p4reduce.dataplane.model.program import Program
-from p4reduce.frontend.compile import compile_file
-from p4reduce.frontend.output import json_text
 
 LANES_HEADER: Final = "lanes"
 """the header instance that holds the lanes (p4src/headers.p4)"""
@@ -76,6 +74,9 @@ def from_source(path: Path, lanes: int) -> P4Files:
     """The user's own program, compiled for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``."""
     if not path.is_file():
         raise ProgramError(f"{path}: there is no such file")
+    from p4reduce.frontend.compile import compile_file  # noqa: PLC0415  (the front end only where it is needed)
+    from p4reduce.frontend.output import json_text  # noqa: PLC0415
+
     found = compile_file(path, {"LANES": str(lanes)}).require()
     program = P4Files(json=json_text(found.json or {}).encode(), p4info=found.p4info().encode(), name=str(path))
     _check_lanes(path, load_program(found.json or {}), lanes)

@@ -6,9 +6,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-import networkx as nx
-
 if TYPE_CHECKING:
+    import networkx as nx
+
     Graph = nx.Graph[str]
 
 Kind = Literal["host", "switch"]
@@ -208,6 +208,8 @@ class Topology:
 
     @cached_property
     def _graph(self) -> "Graph":
+        import networkx as nx  # noqa: PLC0415  (slow, and most runs need none)
+
         graph: Graph = nx.Graph(name=self.name)
         for node in self.nodes:
             graph.add_node(

@@ -1,14 +1,8 @@
 """What every topology must hold, whoever built it."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
-
-import networkx as nx
 
 from p4reduce.topologies.model import MAX_NODES, MAX_PORT, Link, Topology, TopologyError
-
-if TYPE_CHECKING:
-    Graph = nx.Graph[str]
 
 
 def check(topology: Topology) -> None:
@@ -90,10 +84,11 @@ def _check_hosts(topology: Topology) -> None:
 
 
 def _check_connected(topology: Topology) -> None:
-    graph: Graph = nx.Graph()
-    graph.add_nodes_from(node.name for node in topology.nodes)
-    graph.add_edges_from((link.a, link.b) for link in topology.links)
-    reached = nx.node_connected_component(graph, topology.nodes[0].name)
+    reached = {topology.nodes[0].name}
+    edge = list(reached)
+    while edge:
+        edge = [name for name in {name for at in edge for name in topology.neighbours(at)} if name not in reached]
+        reached.update(edge)
     cut_off = [node.name for node in topology.nodes if node.name not in reached]
     if cut_off:
         shown = ", ".join(cut_off[:5]) + (", ..." if len(cut_off) > 5 else "")

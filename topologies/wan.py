@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import Any, Final
 
-import topohub
-
 from p4reduce.topologies.builder import Capable, CapableSwitches, TopologyBuilder
 from p4reduce.topologies.model import Topology, TopologyError
 
@@ -77,6 +75,8 @@ def wan(
 
 
 def _find(graph: str) -> tuple[str, dict[str, Any]]:
+    import topohub  # noqa: PLC0415  (slow: it imports networkx)
+
     keys = [graph] if "/" in graph else [f"{group}/{graph}" for group in GROUPS]
     for key in keys:
         try:

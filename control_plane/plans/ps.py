@@ -3,8 +3,6 @@
 from itertools import islice, pairwise
 from typing import Final
 
-import networkx as nx
-
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.problem import Problem, StarLayout
 from p4reduce.control_plane.plans.registry import register
@@ -56,6 +54,8 @@ def _first_fit(
         return shortest
     start, end = problem.paths.access(worker), problem.paths.access(server)
     if start != end:
+        import networkx as nx  # noqa: PLC0415  (slow, and few plans need it)
+
         switches = problem.topology.graph().subgraph(node.name for node in problem.topology.switches)
         for middle in islice(nx.shortest_simple_paths(switches, start, end), _TRIED):
             path = _join((worker, *middle, server), onward)

@@ -29,8 +29,6 @@ from p4reduce.dataplane.model.expressions import FieldRef
 from p4reduce.dataplane.model.headers import Field
 from p4reduce.dataplane.model.packet_path import ExecuteMeter
 
-EGRESS_NAME = "p4reduce_egress"
-
 
 class EgressBuilder(FunctionBuilder):
     """Builds ``egress(state, phv, io, out)``."""
@@ -38,7 +36,7 @@ class EgressBuilder(FunctionBuilder):
     def build(self) -> None:
         """Adds the function to the module."""
         function = self._function(
-            EGRESS_NAME,
+            abi.EGRESS_NAME,
             [("state", POINTER), ("phv", POINTER), ("io", POINTER), ("out", POINTER)],
         )
         state, buffer, io, out = function.args

@@ -2,16 +2,14 @@
 
 from llvmlite import ir
 
-from p4reduce.dataplane.compiler.egress import EGRESS_NAME, EgressBuilder
-from p4reduce.dataplane.compiler.ingress import INGRESS_NAME, IngressBuilder
+from p4reduce.dataplane.compiler.egress import EgressBuilder
+from p4reduce.dataplane.compiler.ingress import IngressBuilder
 from p4reduce.dataplane.compiler.llvm_types import (
     Value,
 )
 from p4reduce.dataplane.compiler.phv import PhvLayout
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.state.layout import StateLayout
-
-__all__ = ["EGRESS_NAME", "INGRESS_NAME", "build_module"]
 
 
 def build_module(program: Program) -> Value:

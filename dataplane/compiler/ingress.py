@@ -27,8 +27,6 @@ from p4reduce.dataplane.compiler.storage import store_cell
 from p4reduce.dataplane.model.expressions import FieldRef
 from p4reduce.dataplane.model.parser import ChosenKey, Extract, Run
 
-INGRESS_NAME = "p4reduce_ingress"
-
 
 class IngressBuilder(FunctionBuilder):
     """Builds ``ingress(state, frame, length, io, phv)``."""
@@ -36,7 +34,7 @@ class IngressBuilder(FunctionBuilder):
     def build(self) -> None:
         """Adds the function to the module."""
         function = self._function(
-            INGRESS_NAME,
+            abi.INGRESS_NAME,
             [
                 ("state", POINTER),
                 ("frame", POINTER),

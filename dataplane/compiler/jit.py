@@ -10,8 +10,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.compiler.functions import EGRESS_NAME, INGRESS_NAME, build_module
-from p4reduce.dataplane.compiler.paths import KeptLayout
+from p4reduce.dataplane.compiler.kept import KeptLayout
 from p4reduce.dataplane.compiler.phv import PhvLayout
 from p4reduce.dataplane.model.program import Program
 from p4reduce.native import llvm
@@ -85,12 +84,12 @@ def _load(program: Program) -> CompiledProgram:
     if code is None:
         code = target_machine().emit_object(_optimized(program))
         _keep(path, code)
-    linked = link(code, (INGRESS_NAME, EGRESS_NAME))
+    linked = link(code, (abi.INGRESS_NAME, abi.EGRESS_NAME))
     headers = sum(program.headers[name].most_bytes for name in program.deparser)
     return CompiledProgram(
         linked,
-        linked.addresses[INGRESS_NAME],
-        linked.addresses[EGRESS_NAME],
+        linked.addresses[abi.INGRESS_NAME],
+        linked.addresses[abi.EGRESS_NAME],
         PhvLayout.of(program).bytes,
         abi.MAX_FRAME_BYTES + headers,
         KeptLayout.of(program),
@@ -99,6 +98,8 @@ def _load(program: Program) -> CompiledProgram:
 
 
 def _optimized(program: Program) -> Any:
+    from p4reduce.dataplane.compiler.functions import build_module  # noqa: PLC0415  (only where it is not kept)
+
     module = llvm.parsed(build_module(program))
     llvm.optimize(module)
     return module

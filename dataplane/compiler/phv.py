@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.compiler.storage import is_lanes
 from p4reduce.dataplane.model.actions import (
     AddHeader,
     Assertion,
@@ -29,7 +28,7 @@ from p4reduce.dataplane.model.externs import Calculation, FieldInput, HeaderInpu
 from p4reduce.dataplane.model.headers import LENGTH_FIELD, LENGTH_WIDTH
 from p4reduce.dataplane.model.packet_path import Clone, ExecuteMeter, Recirculate, Truncate
 from p4reduce.dataplane.model.program import Program
-from p4reduce.dataplane.state.layout import cell_bytes
+from p4reduce.dataplane.state.layout import cell_bytes, cell_kind
 
 INGRESS_LENGTH: Final = 0
 PACKET_LENGTH: Final = 8
@@ -232,9 +231,9 @@ class PhvLayout:
 def wide_header_fields(program: Program) -> list[FieldRef]:
     """Header fields that are kept as lanes, in memory."""
     return [
-        ref
+        FieldRef(header.name, f.name, f.width, f.signed)
         for header in program.headers.values()
         if not header.metadata
         for f in header.type.fields
-        if is_lanes(ref := FieldRef(header.name, f.name, f.width, f.signed))
+        if cell_kind(f.width) == "lanes"
     ]

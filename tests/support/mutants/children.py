@@ -79,6 +79,7 @@ def _main(seeds: list[int]) -> None:
     from tests.support.mutants.run import run
 
     from p4reduce.dataplane.compiler import jit
+    from p4reduce.dataplane.compiler.functions import build_module
     from p4reduce.dataplane.model.program import Program
     from p4reduce.native import llvm
 
@@ -89,7 +90,7 @@ def _main(seeds: list[int]) -> None:
 
     def parsed_only(program: Program) -> Any:
         """Not optimized: bounds are the lowering's, and compiling takes a fraction of the time."""
-        return llvm.parsed(jit.build_module(program))
+        return llvm.parsed(build_module(program))
 
     for seed in seeds:
         jit._optimized = optimized if seed % 4 == 0 else parsed_only

@@ -230,7 +230,7 @@ def test_machine_code_is_kept_and_damage_is_noticed(cache: Path, monkeypatch: py
     [kept] = (cache / "code").iterdir()
     forget()
     with monkeypatch.context() as patch:
-        patch.setattr(jit_module, "build_module", lambda _: pytest.fail("compiled again"))
+        patch.setattr(jit_module, "_optimized", lambda _: pytest.fail("compiled again"))
         assert Device(program).inject(1, bytes(4)) == [(2, (77).to_bytes(4, "big"))]
     kept.write_bytes(kept.read_bytes()[:-7])
     forget()
