@@ -30,7 +30,7 @@ WARM := $(VENV)/.warm
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(WARM_VIRTUAL)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
+demo: $(INSTALLED)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
 	@$(BIN)/p4reduce demo --out out/demo
 
 test: lint $(WARM)  ## lint, types and all tests that need no other program

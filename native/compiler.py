@@ -98,7 +98,9 @@ class Kernel:
         options = {"nogil": True, "error_model": "numpy"}
         if ahead is not None:
             ahead(len(_known))
-            return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(self.py_func)
+            return _for_all_numbers(
+                njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, no_rewrites=True, **options)(self.py_func)
+            )
         # Numba reads the setting while it decorates; what others in this process decorate stays theirs.
         before, config.CACHE_DIR = config.CACHE_DIR, str(self.compiler.folder)
         try:
@@ -136,6 +138,15 @@ class Entry(Kernel):
     def __call__(self, *arguments: Any) -> int:
         """Call it from Python, with NumPy arrays where it takes addresses. An int, 0 where the function has none."""
         return self._call(*(_passed(kind, value) for kind, value in zip(self.arguments, arguments, strict=True)))
+
+
+def _for_all_numbers(dispatcher: Any) -> Any:
+    """Numba would compile a function once more for every constant that it is called with."""
+    from numba.core.types import unliteral  # noqa: PLC0415
+
+    template = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: template(tuple(map(unliteral, args)), kws)
+    return dispatcher
 
 
 def _passed(kind: Argument, value: Any) -> int:

@@ -28,6 +28,8 @@ MAX_MESSAGE_BYTES: Final = 256 << 20
 BID_SECONDS: Final = 30.0
 """How long a stream may be open without an arbitration update."""
 
+_LOADER: Final = PipelineLoader()
+"""Of all servers of a process: one after the other is given the same programs."""
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 1.0
 """How long stop lets calls finish, before it cancels them."""
@@ -76,7 +78,7 @@ class P4RuntimeServer:
         self._clock = clock
         self._tls = tls
         self._factory = on_pipeline or self._plain_device
-        self._loader = PipelineLoader()
+        self._loader = _LOADER
         self._slots: dict[int, DeviceSlot] = {}
         self._calls = Calls(self._slots, self.lock, on_packet_out)
         self._bid_seconds = bid_seconds

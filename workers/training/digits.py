@@ -1,6 +1,9 @@
 """The digits that scikit-learn ships: 1,797 real images of 8 x 8 pixels, read from its package, no download."""
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -46,12 +49,21 @@ class Split:
 
 def load(seed: int) -> Split:
     """The digits, shuffled by ``seed`` and split 80 : 20. Raises ``DataError`` without scikit-learn."""
-    try:
-        from sklearn.datasets import load_digits  # noqa: PLC0415  (an extra, and slow to import)
-    except ImportError as error:
-        raise DataError("the digits come with scikit-learn, which is missing: pip install 'p4reduce[demo]'") from error
-    images, labels = load_digits(return_X_y=True)
-    everything = Dataset((images / 16.0).astype(np.float32), labels.astype(np.int64))
+    everything = _digits()
     order = np.random.default_rng(seed).permutation(len(everything))
     tests = round(len(everything) * TEST_SHARE)
     return Split(train=everything.take(order[tests:]), test=everything.take(order[:tests]))
+
+
+@cache
+def _digits() -> Dataset:
+    """As ``sklearn.datasets.load_digits``, of scikit-learn's file alone: the library takes seconds to import."""
+    found = find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise DataError("the digits come with scikit-learn, which is missing: pip install 'p4reduce[demo]'")
+    path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    try:
+        rows = np.loadtxt(path, delimiter=",")
+    except OSError:
+        raise DataError(f"{path}: cannot be read; install another release of scikit-learn") from None
+    return Dataset((rows[:, :-1] / 16.0).astype(np.float32), rows[:, -1].astype(np.int64))

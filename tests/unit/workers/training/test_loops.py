@@ -1,7 +1,7 @@
 """Training: the same steps wherever the sum is formed, and a model that learns to read digits."""
 
-import builtins
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -180,13 +180,22 @@ def test_options_name_the_wrong_field(field):
 
 
 def test_missing_scikit_learn_names_the_extra(monkeypatch):
-    original = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("sklearn"):
-            raise ImportError(name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(digits, "find_spec", lambda _: None)
+    digits._digits.cache_clear()
     with pytest.raises(digits.DataError, match=r"pip install 'p4reduce\[demo\]'"):
         digits.load(0)
+
+
+def test_another_scikit_learn_names_the_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(digits, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
+    digits._digits.cache_clear()
+    with pytest.raises(digits.DataError, match=r"digits\.csv\.gz: cannot be read"):
+        digits.load(0)
+
+
+def test_the_digits_are_those_of_scikit_learn():
+    datasets = pytest.importorskip("sklearn.datasets")
+    images, labels = datasets.load_digits(return_X_y=True)
+    found = digits._digits()
+    assert np.array_equal(found.images, (images / 16.0).astype(np.float32))
+    assert np.array_equal(found.labels, labels)
