@@ -25,6 +25,7 @@ from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.specs import WorkerSpec
 
 JOB, EPOCH, GENERATION, GROUP = 1, 1, 1, 1
 
@@ -83,15 +84,17 @@ class Racks:
         self.table = WorkerTable()
         for index, host in enumerate(hosts):
             root = self.topology.switches[index // workers]
-            self.table.add_worker(
-                HostAddress(host.mac, host.ip),
-                HostAddress(root.mac, root.ip),
-                job=JOB,
-                epoch=EPOCH,
-                lanes=lanes,
-                slots=slots,
-                members=workers,
-                numbers=BlockFloat(),
+            self.table.add(
+                WorkerSpec(
+                    HostAddress(host.mac, host.ip),
+                    HostAddress(root.mac, root.ip),
+                    job=JOB,
+                    epoch=EPOCH,
+                    lanes=lanes,
+                    slots=slots,
+                    members=workers,
+                    numbers=BlockFloat(),
+                )
             )
         random = np.random.default_rng(1)
         self.inputs: NDArray[np.float32] = random.standard_normal((len(hosts), lanes * chunks), dtype=np.float32)

@@ -23,6 +23,7 @@ class ServedSwitches:
     """One process, one port, a device for each switch, without a controller. Use as a context manager."""
 
     def __init__(self, topology: Topology, *, lock: AbstractContextManager[bool] | None = None) -> None:
+        self.topology = topology
         self._ids = {switch.name: index + 1 for index, switch in enumerate(topology.switches)}
         self.network: VirtualNetwork | None = None
         """Whose time the switches live in, once there is one."""

@@ -1,29 +1,23 @@
 """A swap of trees that is under way: from the change of epoch until every worker has again all that was in flight."""
 
 from p4reduce.control_plane.orchestrator.executor import Interruption, Role
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.orchestrated.task_run import TaskRun
-from p4reduce.workers.endpoints import Endpoints
 
 
 class OpenSwap:
-    """What was counted when the swap began; made before any endpoint changes.
+    """What was counted when the swap began; made before any endpoint changes."""
 
-    Attributes
-    ----------
-    restart : int
-        The oldest chunk that a worker lacks: where all of them go on.
-    """
-
-    def __init__(self, endpoints: Endpoints, run: TaskRun, role: Role, now_ps: int) -> None:
-        self._endpoints = endpoints
+    def __init__(self, network: JobNetwork, run: TaskRun, role: Role) -> None:
+        self._endpoints = network.endpoints
         self._job = run.jobs[role]
         self._workers = list(self._job.members.values())
         self.run = run
         self.role = role
-        self._at_ps = now_ps
-        self.restart = min(endpoints.oldest_missing(index) for index in self._workers)
-        sent = [int(endpoints.records[index]["next"]) for index in self._workers]
-        self._in_flight = sum(number - self.restart for number in sent)
+        self._at_ps = network.now
+        restart = network.restart_seq(self._job)
+        sent = [int(self._endpoints.records[index]["next"]) for index in self._workers]
+        self._in_flight = sum(number - restart for number in sent)
         self._frontier = max(sent)
         self._resent = self._count_resent()
         self._late = self._count_late()

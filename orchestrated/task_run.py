@@ -11,7 +11,7 @@ import numpy as np
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.control_plane.orchestrator.executor import Order, Role
 from p4reduce.jobs.job import Job
-from p4reduce.workers.endpoints import Endpoints
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
 
@@ -27,7 +27,7 @@ def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
 
 @dataclass
 class TaskRun:
-    """Where a task stands. ``step`` is called whenever something may have ended, and says what to do next.
+    """Where a task stands. ``step`` is called whenever something may have ended.
 
     Both directions on one tree: PUSH_PULL, where the server answers chunk by chunk. On two trees, or with an
     aggregation time: PUSH, then the server adds and updates, then PULL. Either way weights become w - step * sum, with
@@ -36,7 +36,7 @@ class TaskRun:
 
     order: Order
     jobs: Mapping[Role, Job]
-    endpoints: Endpoints
+    network: JobNetwork
     round: int = 0
     phase: str = "training"
     due: dict[int, int] = field(default_factory=dict)
@@ -95,32 +95,29 @@ class TaskRun:
     def active(self) -> list[int]:
         """Endpoints whose collective is under way."""
         indices = np.array([index for job in self.jobs.values() for index in job.endpoints])
-        found: list[int] = indices[self.endpoints.records["status"][indices] == State.ACTIVE].tolist()
+        found: list[int] = indices[self.network.endpoints.records["status"][indices] == State.ACTIVE].tolist()
         return found
 
-    def step(self, now_ps: int) -> list[int]:
-        """Go as far as it can now; endpoints that were given something to do and must be started."""
-        started: list[int] = []
-        while not self.ended and self._once(now_ps, started):
+    def step(self, now_ps: int) -> None:
+        """Go as far as it can now."""
+        while not self.ended and self._once(now_ps):
             pass
-        return started
 
-    def _once(self, now_ps: int, started: list[int]) -> bool:
+    def _once(self, now_ps: int) -> bool:
         """One step; False when it must wait."""
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
         for index in ready:
             del self.due[index]
-            self.endpoints.post(index, self._operation(index))
-            started.append(index)
+            self.network.post(index, self._operation(index))
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
             return False
         if self.phase == "aggregating":
             self._begin_broadcast(now_ps)
             return True
         indices = self.job.endpoints
-        records = self.endpoints.records[indices]
+        records = self.network.endpoints.records[indices]
         if (records["failed_seq"] >= 0).any():
-            self.error = self.endpoints.status(indices[int(records["failed_seq"].argmax())]).error
+            self.error = self.network.status(indices[int(records["failed_seq"].argmax())]).error
             self.ended = True
             return False
         if (records["status"] == State.ACTIVE).any():

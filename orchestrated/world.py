@@ -16,21 +16,16 @@ from p4reduce.control_plane.orchestrator.executor import (
 )
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.state import Hop
-from p4reduce.fabric import Endpoints as FabricEndpoints
-from p4reduce.fabric import Faults, VirtualNetwork
-from p4reduce.fabric.background import Background, BackgroundEndpoints, background_calls
-from p4reduce.fabric.endpoint_calls import worker_endpoints
-from p4reduce.jobs.job import Job, add_endpoints, host_address, pace_of
+from p4reduce.fabric import Faults
+from p4reduce.fabric.background import Background
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import P4Files
 from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.orchestrated.open_swap import OpenSwap
 from p4reduce.orchestrated.task_run import TaskRun
 from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import Topology
-from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.records import State
-from p4reduce.workers.settings import HostAddress
 
 _CUT: Final = Faults(loss=1.0)
 _WHOLE: Final = Faults()
@@ -75,13 +70,7 @@ class World:
         self.program = program
         self.instance: str = secrets.token_hex(8)
         self._faults = faults
-        self._queue_frames = queue_frames
         self.background = background
-        self._endpoints = Endpoints() if background is None else background.endpoints(topology)
-        sources = self._endpoints.hosts if isinstance(self._endpoints, BackgroundEndpoints) else []
-        self._calls = background_calls() if sources else worker_endpoints()
-        self._hosts: list[str] = list(sources)
-        self._known = len(sources)  # endpoints that the network has
         self._most_bytes = _half_of_memory() if most_bytes is None else most_bytes
         self.term = 0
         """of the orchestrator in charge"""
@@ -99,20 +88,12 @@ class World:
         self.switches = ServedSwitches(topology)
         try:
             self.switches.load(program)
-            self.network = VirtualNetwork(
-                topology,
-                self.switches.devices(),
-                endpoints=self._fabric_endpoints(),
-                queue_frames=queue_frames,
-                faults=faults,
-                seed=seed,
+            self.network = JobNetwork(
+                self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
             )
         except BaseException:
             self.switches.close()
             raise
-        self.switches.network = self.network
-        for index in range(len(sources)):
-            self.network.start(index)
 
     def close(self) -> None:
         """Stop the switches."""
@@ -153,19 +134,13 @@ class World:
         try:
             self._check_memory(order)
             for role, plan in order.plans.items():
-                jobs[role] = Job(plan, BlockFloat() if plan.in_network else None)
-                add_endpoints(jobs[role], self.topology, self._endpoints, self._place, queue_frames=self._queue_frames)
-            run = TaskRun(order, jobs, self._endpoints)
+                jobs[role] = self.network.add(plan)
+            run = TaskRun(order, jobs, self.network)
             run.begin_round(self.now())
         except Exception as error:  # whatever is wrong with one task, the others go on
             for job in jobs.values():
-                self._retire(job)
+                self.network.retire(job)
             raise RefusedError(f"task {name}: {type(error).__name__}: {one_line(error)}") from None
-        finally:
-            if len(self._hosts) > self._known:
-                with self.switches.server.lock:
-                    self.network.replace_endpoints(self._fabric_endpoints())
-                self._known = len(self._hosts)
         self._runs[name] = run
         self._step(run)
 
@@ -191,9 +166,7 @@ class World:
             if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
                 return self.now()
             watched = [index for run in self._runs.values() for index in run.active()]
-            with self.switches.server.lock:
-                self.network.run(min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS)
-            self.switches.report(self.network)
+            self.network.advance(min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS)
 
     def reports(self, after: int) -> list[Report]:
         """Reports from ``after`` + 1 on."""
@@ -216,11 +189,11 @@ class World:
 
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that every interface has sent."""
-        return {port: self.network.links[port].bytes for port in self._ports()}
+        return {port: self.network.fabric.links[port].bytes for port in self._ports()}
 
     def host_bytes(self) -> dict[Hop, int]:
         """Of these, what hosts sent for tasks."""
-        links = {port: self.network.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
+        links = {port: self.network.fabric.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
         return {port: counted.inc_first_bytes + counted.inc_resend_bytes for port, counted in links.items()}
 
     def links_down(self) -> set[Hop]:
@@ -239,9 +212,6 @@ class World:
 
     # --- inside
 
-    def _fabric_endpoints(self) -> FabricEndpoints:
-        return FabricEndpoints(self._endpoints.records, tuple(self._hosts), self._calls)
-
     def _ports(self) -> list[Hop]:
         return [end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
 
@@ -259,10 +229,6 @@ class World:
             raise ClusterError(
                 f"{needed >> 20} MB for its models are too much: {used >> 20} of {self._most_bytes >> 20} MB are used"
             )
-
-    def _place(self, host: str, index: int) -> None:
-        if index == len(self._hosts):
-            self._hosts.append(host)
 
     def _next_ps(self, until_ps: int) -> int:
         """When Python is needed at the latest."""
@@ -283,15 +249,15 @@ class World:
                 self._open.remove(one)
                 self._report("resumed", one.run, one.interruption(self.now()).as_data())
         for run in list(self._leaving):
-            if not any(self._endpoints.records["lingering"][job.endpoints].any() for job in run.jobs.values()):
+            if not any(self.network.lingers(job) for job in run.jobs.values()):
                 self._leaving.remove(run)
                 for job in run.jobs.values():
-                    self._retire(job)
+                    self.network.retire(job)
 
     def _apply(self, node: str, port: int, up: bool) -> None:
         other = self.topology.neighbour(node, port)
         for end in ((node, port), (other, self.topology.port(other, node))):
-            self.network.set_faults(end, self._faults if up else _CUT)
+            self.network.fabric.set_faults(end, self._faults if up else _CUT)
             (self._down.discard if up else self._down.add)(end)
         self._report("link", None, {"node": node, "port": port, "up": up})
 
@@ -303,8 +269,7 @@ class World:
 
     def _go_on(self, run: TaskRun) -> None:
         while not run.ended:
-            for index in run.step(self.now()):
-                self.network.start(index)
+            run.step(self.now())
             if run.error is None and not run.round_is_done:
                 return
             number, times = run.round, dict(run.times)
@@ -326,8 +291,7 @@ class World:
         """Nothing of a run is done any more."""
         run.ended = True
         for job in run.jobs.values():
-            self._endpoints.records["status"][job.endpoints] = State.IDLE
-            self._endpoints.records["lingering"][job.endpoints] = 0
+            self.network.give_up(job)
         self._leave(run)
 
     def _leave(self, run: TaskRun) -> None:
@@ -338,11 +302,6 @@ class World:
             del self._runs[name]
             self._leaving.append(run)
 
-    def _retire(self, job: Job) -> None:
-        hosts = [*job.members.items(), *([] if job.server is None else [(str(job.plan.server), job.server)])]
-        for host, index in hosts:
-            self._endpoints.retire(index, self._link(host))
-
     def _change_over(self, run: TaskRun, role: Role, plan: Plan) -> None:
         """All endpoints of a job go on in the next epoch, on another tree, now."""
         job = run.jobs[role]
@@ -351,32 +310,11 @@ class World:
                 f"task {run.order.task.name}: job {job.plan.job} cannot change to another kind of plan, job or window"
             )
         try:
-            self._change_endpoints(run, role, plan)
+            one = OpenSwap(self.network, run, role)
+            self.network.change_over(job, plan)
+            self._open.append(one)
         except Exception as error:  # half of its hosts may have changed: it cannot go on
             self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
-
-    def _change_endpoints(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        job = run.jobs[role]
-        records = self._endpoints.records
-        one = OpenSwap(self._endpoints, run, role, self.now())
-        pace = pace_of(plan)
-        for worker, index in job.members.items():
-            self._endpoints.change_peers(index, self._link(worker), [host_address(plan.up(worker))])
-            self._endpoints.change_epoch(index, plan.epoch, one.restart)
-            records["pace"][index] = pace
-        if job.server is not None and plan.server is not None:
-            below = [plan.root] if plan.in_network else list(plan.workers)
-            peers = [host_address(plan.address(plan.server, name)) for name in below]
-            self._endpoints.change_peers(job.server, self._link(plan.server), peers)
-            self._endpoints.change_epoch(job.server, plan.epoch)
-        job.plan = plan
-        self._open.append(one)
-        for index in job.endpoints:
-            self.network.start(index)
-
-    def _link(self, host: str) -> HostAddress:
-        node = self.topology.node(host)
-        return HostAddress(node.mac, node.ip)
 
     def _report(self, kind: ReportKind, run: TaskRun | None, data: Mapping[str, Any]) -> None:
         name = None if run is None else run.order.task.name

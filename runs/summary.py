@@ -36,7 +36,7 @@ class Observed:
 def network_result(carrier: Carrier) -> NetworkResult:
     """What the network did, checked against the predictions. Lets what is under way arrive first."""
     carrier.drain()
-    network = carrier.network
+    network = carrier.network.fabric
     counters = carrier.switches.controller.read_counters()
     observed = Observed(carrier.topology, carrier.jobs, network.links, network.incidents(), counters)
     return result_of(observed, carrier.records, carrier.digest.hexdigest())

@@ -1,6 +1,7 @@
 """The endpoints of all hosts of a fabric: made here, posted to here, driven by ``endpoint.py``."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +12,19 @@ from p4reduce.workers.memory import address_of
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Operation, check, exponents_of, poison_of
 from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
-from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
+from p4reduce.workers.settings import Congestion, HostAddress, Timing
+from p4reduce.workers.specs import EndpointSpec, PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, WorkerSpec
 from p4reduce.workers.status import EndpointStatus, read_status
 from p4reduce.workers.templates import templates_to
 
 _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
-MAX_RING_WINDOW = 32768
-"""a gap report has 16 bits for its count"""
-_DEFAULT_TIMING = Timing()
+_KINDS: Final = {
+    WorkerSpec: Kind.WORKER,
+    ServerSpec: Kind.SERVER,
+    PsWorkerSpec: Kind.WORKER,
+    PsServerSpec: Kind.SERVER,
+    RingSpec: Kind.RING,
+}
 
 
 def _power_of_two(at_least: int) -> int:
@@ -29,7 +35,7 @@ class Endpoints:
     """A table of endpoints, each known by its index. The compiled cores work on ``records``.
 
     The table keeps alive every array that a record points to. ``records`` is replaced when endpoints are added:
-    fetch it after the last ``add_...``.
+    fetch it after the last ``add``.
     """
 
     def __init__(self) -> None:
@@ -48,144 +54,33 @@ class Endpoints:
         """The records (``ENDPOINT_DTYPE``, shape (count,)), as the functions of ``endpoint.py`` take them."""
         return self._records
 
-    def add_worker(
-        self,
-        link: HostAddress,
-        parent: HostAddress,
-        *,
-        job: int,
-        epoch: int,
-        lanes: int,
-        slots: int,
-        members: int,
-        numbers: Numbers,
-        lead: int | None = None,
-        first_seq: int = 0,
-        timing: Timing = _DEFAULT_TIMING,
-        congestion: Congestion = FIXED,
-    ) -> int:
-        """A worker of an in-network job; returns its index.
-
-        parent: the first aggregating switch (its address) by way of the next hop (its MAC). slots: P, the job's
-        slots in each switch, a power of two; the window is P/2. members: workers of the job. lead: how many chunks
-        ahead exponents are agreed on with block floating point, 1..P/2 (default P/2); the same at all of the job's
-        endpoints, as ``first_seq`` is.
-        """
-        if slots < 2 or slots & (slots - 1):
-            raise ValueError(f"slots: {slots}, must be a power of two, at least 2")
-        index = self._add(Kind.WORKER, link, [parent], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
-        self._set_numbers(index, numbers, members, slots // 2, lead)
-        self._set_window(index, slots, slots // 2, timing, congestion)
+    def add(self, spec: EndpointSpec) -> int:
+        """Make an endpoint; its index. ``ValueError`` names the field that cannot be."""
+        common = {"job": spec.job, "epoch": spec.epoch, "lanes": spec.lanes, "first_seq": spec.first_seq}
+        index = self._add(_KINDS[type(spec)], spec.link, _peers(spec), **common)
+        try:
+            self._set_up(index, spec)
+        except BaseException:
+            self.retire(index, spec.link)
+            raise
         return index
 
-    def add_server(
-        self,
-        link: HostAddress,
-        root: HostAddress,
-        *,
-        job: int,
-        epoch: int,
-        lanes: int,
-        slots: int,
-        members: int,
-        numbers: Numbers,
-        lead: int | None = None,
-        first_seq: int = 0,
-    ) -> int:
-        """The parameter server of an in-network job, parent of its root switch; returns its index.
-
-        Arguments as of ``add_worker``, equal to the workers'; ``root`` is the root switch.
-        """
-        if slots < 2 or slots & (slots - 1):
-            raise ValueError(f"slots: {slots}, must be a power of two, at least 2")
-        index = self._add(Kind.SERVER, link, [root], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
-        self._set_numbers(index, numbers, members, slots // 2, lead)
-        self._set_slots(index, slots)
-        return index
-
-    def add_ps_worker(
-        self,
-        link: HostAddress,
-        server: HostAddress,
-        *,
-        job: int,
-        epoch: int,
-        lanes: int,
-        window: int,
-        members: int,
-        first_seq: int = 0,
-        timing: Timing = _DEFAULT_TIMING,
-        congestion: Congestion = FIXED,
-    ) -> int:
-        """A worker of the parameter-server baseline (float32, no aggregation); returns its index.
-
-        window: chunks on their way at once. What the workers' windows add up to should fit the queue before the server.
-        """
-        index = self._add(Kind.WORKER, link, [server], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
-        self._set_numbers(index, RawFloat(), members, 1, None)
-        self._set_window(index, _power_of_two(2 * window), window, timing, congestion)
-        return index
-
-    def add_ps_server(
-        self,
-        link: HostAddress,
-        members: list[HostAddress],
-        *,
-        job: int,
-        epoch: int,
-        lanes: int,
-        window: int,
-        first_seq: int = 0,
-    ) -> int:
-        """The server of the baseline: sums the members' chunks in the order of ``members``; returns its index.
-
-        window: that of the workers. Needs 2 * window * len(members) chunks of memory (window rounded up to a power
-        of two).
-        """
-        index = self._add(Kind.SERVER, link, members, job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
-        self._set_numbers(index, RawFloat(), len(members), 1, None)
-        self._set_slots(index, _power_of_two(2 * window))
-        return index
-
-    def add_ring(
-        self,
-        link: HostAddress,
-        next: HostAddress,
-        previous: HostAddress,
-        *,
-        job: int,
-        epoch: int,
-        lanes: int,
-        rank: int,
-        size: int,
-        window: int,
-        ack_every: int = 16,
-        first_seq: int = 0,
-        timing: Timing = _DEFAULT_TIMING,
-        congestion: Congestion = FIXED,
-    ) -> int:
-        """A worker of the ring baseline; returns its index.
-
-        rank: its place, 0..size-1. window: unacknowledged frames; must exceed ``ack_every`` for the stream to
-        flow. ack_every: frames for each acknowledgement.
-        """
-        if not 0 <= rank < size:
-            raise ValueError(f"rank: {rank}, must be 0..{size - 1}")
-        if window > MAX_RING_WINDOW:
-            raise ValueError(f"window: {window}, must be at most {MAX_RING_WINDOW}")
-        if not 1 <= ack_every < max(window, 2):
-            raise ValueError(f"ack_every: {ack_every}, must be 1..window-1 ({window - 1})")
-        index = self._add(Kind.RING, link, [next, previous], job=job, epoch=epoch, lanes=lanes, first_seq=first_seq)
-        self._set_numbers(index, RawFloat(), size, 1, None)
-        self._set_window(index, _power_of_two(window), window, timing, congestion, least=ack_every + 1)
-        record = self._records[index]
-        ring = int(record["ring"])
-        record["rank"], record["size"], record["ack_every"] = rank, size, ack_every
-        for name in ("rx_low", "rx_high", "reported", "reportable"):
-            record[name] = first_seq
-        record["cells"] = self._keep(index, np.zeros(ring, np.uint8))
-        record["held"] = self._keep(index, np.zeros((ring, lanes), np.int32))
-        return index
+    def _set_up(self, index: int, spec: EndpointSpec) -> None:
+        match spec:
+            case WorkerSpec():
+                self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
+                self._set_window(index, spec.slots, spec.slots // 2, spec.timing, spec.congestion)
+            case ServerSpec():
+                self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
+                self._set_slots(index, spec.slots)
+            case PsWorkerSpec():
+                self._set_numbers(index, RawFloat(), spec.members, 1, None)
+                self._set_window(index, _power_of_two(2 * spec.window), spec.window, spec.timing, spec.congestion)
+            case PsServerSpec():
+                self._set_numbers(index, RawFloat(), len(spec.members), 1, None)
+                self._set_slots(index, _power_of_two(2 * spec.window))
+            case RingSpec():
+                self._set_ring(index, spec)
 
     def post(self, index: int, operation: Operation) -> None:
         """Gives an endpoint its next operation. The arrays stay in use until its state is DONE or FAILED.
@@ -251,7 +146,7 @@ class Endpoints:
                 f"the inputs of its last {int(record['ring'])} chunks"
             )
 
-    def change_peers(self, index: int, link: HostAddress, peers: list[HostAddress]) -> None:
+    def change_peers(self, index: int, link: HostAddress, peers: Sequence[HostAddress]) -> None:
         """Talks to other peers from now on, as many as before: a worker whose tree got another first switch.
 
         ValueError for another number of them.
@@ -263,6 +158,14 @@ class Endpoints:
         keys = np.array([peer.key for peer in peers], np.int64)
         order = np.argsort(keys) if record["kind"] == Kind.SERVER else np.arange(len(keys))
         templates[:], senders[:], ranks[:] = templates_to(link, peers, int(record["lanes"])), keys[order], order
+
+    def change_pace(self, index: int, pace_ps: int) -> None:
+        """From now on a worker has so much time between two new chunks (``Congestion.pace_ps``)."""
+        self._records[index]["pace"] = pace_ps
+
+    def give_up(self, index: int) -> None:
+        """An endpoint leaves its operation where it is, and owes nobody anything any more."""
+        self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
 
     def retire(self, index: int, link: HostAddress) -> None:
         """An endpoint of this address hears and says nothing more, and its memory is freed.
@@ -285,12 +188,12 @@ class Endpoints:
         self,
         kind: Kind,
         link: HostAddress,
-        peers: list[HostAddress],
+        peers: Sequence[HostAddress],
         *,
         job: int,
         epoch: int,
         lanes: int,
-        first_seq: int,
+        first_seq: int = 0,
     ) -> int:
         for name, value, bits in (("job", job, 16), ("epoch", epoch, 16), ("first_seq", first_seq, 32)):
             _check_field(name, value, bits)
@@ -374,6 +277,17 @@ class Endpoints:
         record["marks"] = self._keep(index, np.zeros((ring, peers), np.uint8))
         record["replies"] = self._keep(index, np.zeros(2 * ring * peers, np.int64))
 
+    def _set_ring(self, index: int, spec: RingSpec) -> None:
+        self._set_numbers(index, RawFloat(), spec.size, 1, None)
+        ring = _power_of_two(spec.window)
+        self._set_window(index, ring, spec.window, spec.timing, spec.congestion, least=spec.ack_every + 1)
+        record = self._records[index]
+        record["rank"], record["size"], record["ack_every"] = spec.rank, spec.size, spec.ack_every
+        for name in ("rx_low", "rx_high", "reported", "reportable"):
+            record[name] = spec.first_seq
+        record["cells"] = self._keep(index, np.zeros(ring, np.uint8))
+        record["held"] = self._keep(index, np.zeros((ring, spec.lanes), np.int32))
+
     @staticmethod
     def _set_operation(record: Any, kind: Kind, operation: Operation, exponents: NDArray[np.uint8]) -> None:
         lanes = int(record["lanes"])
@@ -401,6 +315,18 @@ class Endpoints:
         else:
             record["end"] += chunks + int(record["lead"])
         record["status"] = State.ACTIVE
+
+
+def _peers(spec: EndpointSpec) -> Sequence[HostAddress]:
+    match spec:
+        case WorkerSpec() | ServerSpec():
+            return (spec.parent,)
+        case PsWorkerSpec():
+            return (spec.server,)
+        case PsServerSpec():
+            return spec.members
+        case RingSpec():
+            return (spec.next, spec.previous)
 
 
 def _check_field(name: str, value: int, bits: int) -> None:

@@ -1,5 +1,6 @@
 """The headers that an endpoint puts before what it sends: made once for each peer, filled in for each frame."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -10,7 +11,7 @@ from p4reduce.workers.frames import TEMPLATE_BYTES
 from p4reduce.workers.settings import HostAddress
 
 
-def templates_to(link: HostAddress, peers: list[HostAddress], lanes: int) -> NDArray[np.uint8]:
+def templates_to(link: HostAddress, peers: Sequence[HostAddress], lanes: int) -> NDArray[np.uint8]:
     """Headers to each peer, uint8 (2 * peers, 64): peer 0 without lanes, peer 0 with, peer 1 without ..."""
     made = b"".join(_template(link, peer, lanes) for peer in peers)
     return np.frombuffer(made, np.uint8).reshape(-1, TEMPLATE_BYTES).copy()

@@ -16,7 +16,7 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import View
 from p4reduce.experiments.poster.bounds import limits
 from p4reduce.experiments.poster.measured import Measured
-from p4reduce.experiments.poster.packets import FIRST_JOB, WARM_UP_PS, TaskNetwork
+from p4reduce.experiments.poster.packets import FIRST_JOB, TaskNetwork
 from p4reduce.experiments.poster.policies import POLICIES
 from p4reduce.experiments.poster.rounds import Round
 from p4reduce.jobs.verify import expect_sum
@@ -142,25 +142,22 @@ class HierarchicalNetwork(TaskNetwork):
             plans.append((decision, made))
         every = [plan for _, own in plans for plan in own]
         self._switches.controller.install_idle(every)
-        network, idle = self._network(plans, None)
         held: Held = dict(zip(found.task.workers, inputs, strict=True))
         held[found.task.server] = np.zeros_like(inputs[0])
         measured = []
-        with network:
-            if self._demands is not None:
-                self._advance(network, WARM_UP_PS)
-            waiting = iter(idle)
+        with self._network() as network:
+            waiting = iter(self._rounds(network, plans))
             make: Callable[[Round, Held], Round]
             for phase in found.phases:
                 make = self._pulling if phase is found.spread else self._reducing
                 rounds = [make(next(waiting), held) for _ in phase]
-                before, began = network.links.array(), network.now
+                before, began = network.fabric.links.array(), network.now
                 self._carry(network, rounds)
                 for one in rounds:
                     one.check()
                     plan = one.jobs[0].plan
                     held.update({host: one.targets[rank] for rank, host in enumerate(plan.workers)})
-                done = max(self._done_at(one.jobs[0]) for one in rounds) - began
+                done = max(network.done_ps(one.jobs[0]) for one in rounds) - began
                 carried = [what for one in rounds for what in one.carried]
                 own = self._count(network, carried, before, done)
                 allowed = [limits(plan, operation, self.elements) for plan, operation in carried]

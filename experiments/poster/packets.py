@@ -22,23 +22,13 @@ from p4reduce.control_plane.scheduling.requests import plan_requests
 from p4reduce.experiments.poster.measured import Carried, Measured, count_round, links_since, predict_round
 from p4reduce.experiments.poster.rounds import NUMBERS, Round, drawn_round, given_round
 from p4reduce.experiments.poster.settings import PosterSettings, Scenario
-from p4reduce.fabric import Endpoints as FabricEndpoints
-from p4reduce.fabric import Stop, VirtualNetwork
-from p4reduce.fabric.background import (
-    BackgroundEndpoints,
-    Demands,
-    Loads,
-    SourceOptions,
-    background_calls,
-    gravity,
-    link_loads,
-)
-from p4reduce.fabric.endpoint_calls import worker_endpoints
-from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.fabric import Stop
+from p4reduce.fabric.background import Background, Loads, link_loads
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import P4Files, bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Topology
-from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.operation import Operation as Post
 from p4reduce.workers.records import Collective, State
 
@@ -82,8 +72,7 @@ class TaskNetwork:
     ) -> None:
         self.topology = topology
         self.elements, self.lanes, self.seed = elements, lanes, seed
-        hosts = tuple(host.name for host in topology.hosts)
-        self._demands: Demands | None = gravity(hosts, seed).at_load(topology, load) if load else None
+        self._background = Background("gravity", load, seed) if load else None
         self._expected: list[dict[Hop, Traffic]] = []
         self._switches = EmbeddedSwitches(topology, program, deadline_s=DEADLINE_S)
 
@@ -97,13 +86,12 @@ class TaskNetwork:
 
     def background(self) -> Loads:
         """What background traffic takes of every link, bit/s, measured on its packets; nothing without it."""
-        if self._demands is None:
+        if self._background is None:
             return {}
-        network, _ = self._network([], None)
-        self._advance(network, WARM_UP_PS)
-        before, since = dict(network.links), network.now
-        self._advance(network, since + MEASURED_PS)
-        return link_loads(network, before, since)
+        with self._network() as network:
+            before, since = dict(network.fabric.links), network.now
+            network.advance(since + MEASURED_PS)
+            return link_loads(network.fabric, before, since)
 
     def run(self, decisions: Sequence[Decision]) -> Iterator[Measured]:
         """One round of every task, in their order.
@@ -148,15 +136,13 @@ class TaskNetwork:
             )
         every = [plan for _, own in plans for plan in own]
         self._switches.controller.install_idle(every)
-        network, rounds = self._network(plans, None)
-        with network:
-            if self._demands is not None:
-                self._advance(network, WARM_UP_PS)
-            before, began = network.links.array(), network.now
+        with self._network() as network:
+            rounds = self._rounds(network, plans)
+            before, began = network.fabric.links.array(), network.now
             self._carry(network, rounds)
             for one in rounds:
                 one.check()
-            done = [self._done_at(one.jobs[-1]) - began for one in rounds]
+            done = [network.done_ps(one.jobs[-1]) - began for one in rounds]
             carried = [what for one in rounds for what in one.carried]
             measured = self._count(network, carried, before, max(done))
         self._switches.controller.uninstall_idle(every)
@@ -246,77 +232,55 @@ class TaskNetwork:
     ) -> Iterator[tuple[FloatArray, Measured]]:
         every = [plan for _, own in plans for plan in own]
         self._switches.controller.install_idle(every)
-        network, rounds = self._network(plans, inputs)
-        with network:
-            if self._demands is not None:
-                self._advance(network, WARM_UP_PS)
-            for one in rounds:
+        with self._network() as network:
+            for one in self._rounds(network, plans, inputs):
                 yield self._measure(network, one)
         self._switches.controller.uninstall_idle(every)
 
-    def _network(
-        self, plans: Sequence[tuple[Decision, list[Plan]]], inputs: Sequence[FloatArray] | None
-    ) -> tuple[VirtualNetwork, list[Round]]:
-        """A network that begins at 0 with the endpoints of these tasks."""
-        hosts: list[str] = []
-        calls = worker_endpoints()
-        if self._demands is None:
-            self._endpoints = Endpoints()
-        else:
-            self._endpoints = BackgroundEndpoints(self.topology, self._demands, SourceOptions(), self.seed)
-            hosts, calls = list(self._demands.hosts), background_calls()
-        sources = len(hosts)
+    def _network(self) -> JobNetwork:
+        """One that begins at 0; where there is background traffic, it has been there for a while."""
+        network = JobNetwork(self._switches, queue_frames=QUEUE_FRAMES, seed=self.seed, background=self._background)
+        if self._background is not None:
+            network.advance(WARM_UP_PS)
+        return network
+
+    def _rounds(
+        self,
+        network: JobNetwork,
+        plans: Sequence[tuple[Decision, list[Plan]]],
+        inputs: Sequence[FloatArray] | None = None,
+    ) -> list[Round]:
         rounds = []
         for _, own in plans:
-            jobs = []
-            for plan in own:
-                job = Job(plan, NUMBERS if plan.in_network else None)
-                add_endpoints(
-                    job,
-                    self.topology,
-                    self._endpoints,
-                    lambda host, _index: hosts.append(host),
-                    queue_frames=QUEUE_FRAMES,
-                )
-                jobs.append(job)
-            rounds.append(
-                drawn_round(jobs, self.seed, self.elements, self.lanes)
-                if inputs is None
-                else given_round(jobs, inputs, self.lanes)
-            )
-        network = VirtualNetwork(
-            self.topology,
-            self._switches.devices(),
-            endpoints=FabricEndpoints(self._endpoints.records, hosts, calls),
-            queue_frames=QUEUE_FRAMES,
-            seed=self.seed,
-        )
-        for index in range(sources):
-            network.start(index)
-        return network, rounds
+            jobs = [network.add(plan, NUMBERS) for plan in own]
+            if inputs is None:
+                rounds.append(drawn_round(jobs, self.seed, self.elements, self.lanes))
+            else:
+                rounds.append(given_round(jobs, inputs, self.lanes))
+        return rounds
 
     # --- one round
 
-    def _measure(self, network: VirtualNetwork, one: Round) -> tuple[FloatArray, Measured]:
-        before, began = network.links.array(), network.now
+    def _measure(self, network: JobNetwork, one: Round) -> tuple[FloatArray, Measured]:
+        before, began = network.fabric.links.array(), network.now
         self._carry(network, [one])
         one.check()
-        return one.total(), self._count(network, one.carried, before, self._done_at(one.jobs[-1]) - began)
+        return one.total(), self._count(network, one.carried, before, network.done_ps(one.jobs[-1]) - began)
 
-    def _count(self, network: VirtualNetwork, carried: Carried, before: NDArray[Any], lasted_ps: int) -> Measured:
+    def _count(self, network: JobNetwork, carried: Carried, before: NDArray[Any], lasted_ps: int) -> Measured:
         predicted = predict_round(carried, self.elements)
-        seen = links_since(network, before)
+        seen = links_since(network.fabric, before)
         if seen[0] != predicted:
             # What is still on its way belongs to these rounds.
-            self._advance(network, network.now + 2 * max(plan.rtt_ps for plan, _ in carried))
-            seen = links_since(network, before)
+            network.advance(network.now + 2 * max(plan.rtt_ps for plan, _ in carried))
+            seen = links_since(network.fabric, before)
         measured, expected = count_round(
-            network, carried, self.elements, predicted=predicted, seen=seen, communication_ps=lasted_ps
+            network.fabric, carried, self.elements, predicted=predicted, seen=seen, communication_ps=lasted_ps
         )
         self._expected.append(expected)
         return measured
 
-    def _carry(self, network: VirtualNetwork, rounds: Sequence[Round]) -> None:
+    def _carry(self, network: JobNetwork, rounds: Sequence[Round]) -> None:
         """All rounds from now on: gradients up and new weights down, chunk by chunk where one tree does both.
 
         Where there are two, the broadcast of a task begins when its last upload was acknowledged.
@@ -325,14 +289,13 @@ class TaskNetwork:
             self._post(network, one, 0)
         open_ = [(one, 0) for one in rounds]
         while open_:
-            working = {index: one for one, step in open_ for index in one.jobs[step].endpoints}
-            with self._switches.server.lock:
-                reason = network.run(watch=list(working), first=len(open_) > 1)
+            working = [index for one, step in open_ for index in one.jobs[step].endpoints]
+            reason = network.advance(watch=working, first=len(open_) > 1)
             following = []
             for one, step in open_:
-                states = [State(int(self._endpoints.records[index]["status"])) for index in one.jobs[step].endpoints]
+                states = [State(int(network.endpoints.records[index]["status"])) for index in one.jobs[step].endpoints]
                 if reason is not Stop.DONE or State.FAILED in states:
-                    raise self._stuck(one.jobs[step], reason)
+                    raise self._stuck(network, one.jobs[step], reason)
                 if State.ACTIVE in states:
                     following.append((one, step))
                 elif step + 1 < len(one.jobs):
@@ -340,7 +303,7 @@ class TaskNetwork:
                     following.append((one, step + 1))
             open_ = following
 
-    def _post(self, network: VirtualNetwork, one: Round, step: int) -> None:
+    def _post(self, network: JobNetwork, one: Round, step: int) -> None:
         """What a job of a round has to do, and go."""
         job, weights = one.jobs[step], one.weights
         _, operation = one.carried[step]
@@ -349,15 +312,13 @@ class TaskNetwork:
             if len(given) < len(job.members):  # G's host is the last of the ring, and adds nothing
                 given.append(np.zeros_like(given[0]))
             for worker, own, result in zip(job.plan.workers, given, one.targets, strict=True):
-                self._endpoints.post(job.members[worker], Post(Collective.ALL_REDUCE, own, result))
-            for index in job.endpoints:
-                network.start(index)
+                network.post(job.members[worker], Post(Collective.ALL_REDUCE, own, result))
             return
         assert job.server is not None  # noqa: S101
         for rank, worker in enumerate(job.plan.workers):
             source = None if operation is Operation.PULL else one.inputs[rank]
             target = None if operation is Operation.PUSH else one.targets[rank]
-            self._endpoints.post(job.members[worker], Post(Collective[operation.name], source, target))
+            network.post(job.members[worker], Post(Collective[operation.name], source, target))
         if operation is Operation.PUSH_PULL:
             # Weights 0 and a rate of n make the new weights minus the sum, which is known.
             served = Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(one.inputs)))
@@ -365,23 +326,14 @@ class TaskNetwork:
             served = Post(Collective.PUSH, None, weights)
         else:
             served = Post(Collective.PULL, weights)
-        self._endpoints.post(job.server, served)
-        for index in job.endpoints:
-            network.start(index)
+        network.post(job.server, served)
 
-    def _stuck(self, job: Job, reason: Stop) -> ClusterError:
-        errors = [text for index in job.endpoints if (text := self._endpoints.status(index).error)]
+    def _stuck(self, network: JobNetwork, job: Job, reason: Stop) -> ClusterError:
+        errors = [status.error for status in network.statuses(job) if status.error]
         return ClusterError(
             f"{job.plan.name} on {self.topology.name}: the round of job {job.plan.job} did not end "
             f"({reason.name.lower()}): {errors[0] if errors else 'an endpoint still waits'}"
         )
-
-    def _done_at(self, job: Job) -> int:
-        return max(int(self._endpoints.records[index]["done_at"]) for index in job.members.values())
-
-    def _advance(self, network: VirtualNetwork, until_ps: int) -> None:
-        with self._switches.server.lock:
-            network.run(until_ps)
 
 
 def task_network(settings: PosterSettings, scenario: Scenario, topology: Topology, seed: int) -> TaskNetwork:

@@ -83,7 +83,7 @@ class BackgroundEndpoints(Endpoints):
     def _add_source(self, topology: Topology, node: Node, demands: Demands, options: SourceOptions, key: int) -> None:
         place = demands.hosts.index(node.name)
         own = HostAddress(node.mac, node.ip, UDP_PORT)
-        index = self._add(Kind.WORKER, own, [own], job=0, epoch=0, lanes=1, first_seq=0)
+        index = self._add(Kind.WORKER, own, [own], job=0, epoch=0, lanes=1)
         record, source = self._records[index], self._sources[place]
         record["kind"] = BACKGROUND
         record["entries"] = address_of(self._sources) + place * SOURCE.itemsize

@@ -20,6 +20,7 @@ from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.specs import WorkerSpec
 
 LEAVES: Final = 4
 WORKERS_EACH: Final = 4
@@ -42,15 +43,17 @@ class Tree:
         self.table = WorkerTable()
         for host in hosts:
             leaf = self._parent(host)
-            self.table.add_worker(
-                HostAddress(host.mac, host.ip),
-                HostAddress(leaf.mac, leaf.ip),
-                job=JOB,
-                epoch=EPOCH,
-                lanes=lanes,
-                slots=slots,
-                members=len(hosts),
-                numbers=BlockFloat(),
+            self.table.add(
+                WorkerSpec(
+                    HostAddress(host.mac, host.ip),
+                    HostAddress(leaf.mac, leaf.ip),
+                    job=JOB,
+                    epoch=EPOCH,
+                    lanes=lanes,
+                    slots=slots,
+                    members=len(hosts),
+                    numbers=BlockFloat(),
+                )
             )
         endpoints = Endpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
         self.network = VirtualNetwork(self.topology, self.devices, endpoints=endpoints)

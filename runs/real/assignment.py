@@ -50,7 +50,7 @@ class Assignment:
 
     def participants(self, job: Job) -> list[str]:
         """Hosts with an endpoint in ``job``: workers in rank order, then the server's."""
-        hosts = [worker for worker in self.workers if worker in job.members or worker == job.plan.server]
+        hosts = [worker for worker in self.workers if worker in (*job.plan.workers, job.plan.server)]
         if job.plan.server is not None and job.plan.server not in hosts:
             hosts.append(job.plan.server)
         return hosts

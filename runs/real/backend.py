@@ -3,14 +3,15 @@
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from p4reduce.comm.communicator import PLAIN, FloatArray, Options
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
-from p4reduce.runs.real.spec import WorkerSpec
+from p4reduce.runs.real.spec import ProcessSpec
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.records import State
+from p4reduce.workers.specs import EndpointSpec, PsServerSpec, RingSpec, ServerSpec
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.udp.driver import Driver, SilenceError
 from p4reduce.workers.udp.port import Port, PortCounts
@@ -58,7 +59,7 @@ class Observer(Protocol):
 class RealBackend:
     """The end of a participant in real time (``comm.communicator.Backend``); for one thread. ``close`` it."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: ProcessSpec) -> None:
         self.rank = spec.rank
         self.size = spec.size
         self.is_server = spec.rank == spec.size
@@ -67,7 +68,7 @@ class RealBackend:
         self.observer: Observer | None = None
         self._spec = spec
         self._endpoints = Endpoints()
-        self._places = {one.job: (one.add_to(self._endpoints), one) for one in spec.endpoints}
+        self._places = {one.job: (self._endpoints.add(one), one) for one in spec.endpoints}
         self._began_ns = time.monotonic_ns()
         where = spec.socket
         self.port = Port(
@@ -95,9 +96,10 @@ class RealBackend:
         if operation == "broadcast" and self.size == 1:
             return self.now_ps()
         index, endpoint = self._place(operation, root)
-        carried = as_carried(operation, ring=endpoint.ring)
+        carried = as_carried(operation, ring=isinstance(endpoint, RingSpec))
         iteration = len(self.carried)
-        given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=endpoint.serves)
+        serves = isinstance(endpoint, ServerSpec | PsServerSpec)
+        given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=serves)
         if self.observer is not None:
             self.observer.given(array)
         start = time.monotonic_ns()
@@ -150,7 +152,7 @@ class RealBackend:
         """Of the port."""
         return self.port.counts()
 
-    def _place(self, operation: str, root: int) -> tuple[int, Any]:
+    def _place(self, operation: str, root: int) -> tuple[int, EndpointSpec]:
         name = f"broadcast/{root}" if operation == "broadcast" else operation
         job = self._spec.jobs.get(name)
         if job is None or job not in self._places:

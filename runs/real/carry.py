@@ -20,18 +20,19 @@ from p4reduce.control_plane.predict import lower_bound_ps
 from p4reduce.fabric import Incidents, Where
 from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.jobs.job import Job
+from p4reduce.jobs.specs import endpoint_specs
 from p4reduce.jobs.verify import expect_sum
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.assignment import Assignment
 from p4reduce.runs.real.group import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.relays import LinkRelays
-from p4reduce.runs.real.spec import WorkerSpec, endpoint_specs
+from p4reduce.runs.real.spec import ProcessSpec, real_timing
 from p4reduce.runs.real.targets import Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import VethWires, open_wires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
 from p4reduce.runs.training import training_iterations
 from p4reduce.runs.virtual.cluster import Progress, build_topology, program_of
-from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers
+from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.settings import PS_PER_MS, Congestion
 
 WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
@@ -88,7 +89,7 @@ class RealCluster:
         """How many collectives there will be."""
         if experiment.model == "digits":
             self.turns = training_iterations(experiment, len(self.assignment.workers))
-        self.numbers: Numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
+        self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
         self.moved = Moved()
         self._deadline = 0.0
         self.folder = folder
@@ -148,7 +149,7 @@ class RealCluster:
         elements = carried[keeper]["elements"]
         self.job.note(as_carried(operation, ring=bool(self.job.plan.ring)), elements)
         after = self._totals()
-        members = [carried[host] for host in hosts if host in self.job.members]
+        members = [carried[host] for host in hosts if host in self.job.plan.workers]
         largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
         start = min(one["start_ns"] for one in members)
         done = self.moved.done_ns = max(one["end_ns"] for one in members)
@@ -213,18 +214,22 @@ class RealCluster:
         queue_frames = self.experiment.queue_frames
         if self.experiment.target == "bmv2":
             queue_frames = min(queue_frames, QUEUE_FRAMES)
-        described = endpoint_specs([self.job], self.topology, queue_frames=queue_frames, congestion=ADAPTIVE)
+        plan = self.job.plan
+        made = endpoint_specs(
+            plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
+        )
+        endpoints = dict(made)
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
         commands = {}
         for host in self.hosts:
-            spec = WorkerSpec(
+            spec = ProcessSpec(
                 host=host,
                 rank=self.assignment.rank(host),
                 size=len(self.assignment.workers),
                 seed=self.experiment.seed,
                 socket=self.wires.socket(host),
-                endpoints=described[host],
+                endpoints=[endpoints[host]],
                 jobs=jobs,
             )
             path = self.folder / f"{host}.json"

@@ -1,6 +1,6 @@
 """A worker as a process: ``python -m p4reduce.runs.real.worker [SPEC.json]``.
 
-Reads its description (``WorkerSpec``, JSON) from the file, or as the first line of its input; makes its endpoints and
+Reads its description (``ProcessSpec``, JSON) from the file, or as the first line of its input; makes its endpoints and
 binds its socket; says so. Then it answers every line of its input with one line, both JSON objects:
 
 | line | answer |
@@ -34,7 +34,7 @@ from p4reduce.comm.communicator import Communicator, FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.operations import COLLECTIVES
 from p4reduce.runs.real.backend import RealBackend
-from p4reduce.runs.real.spec import WorkerSpec
+from p4reduce.runs.real.spec import ProcessSpec
 from p4reduce.runs.tensors import tensor
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import Trained, train_all_reduce, train_parameter_server
@@ -49,7 +49,7 @@ _NOTHING: Final = ((-1, 0), np.zeros(0, np.float32))
 class Worker:
     """Carries out commands, one at a time."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: ProcessSpec) -> None:
         self._spec = spec
         self._backend = RealBackend(spec)
         self._prepared = _NOTHING
@@ -160,9 +160,9 @@ def _say(message: Message) -> None:
     sys.stdout.flush()
 
 
-def _read_spec(arguments: list[str]) -> WorkerSpec:
+def _read_spec(arguments: list[str]) -> ProcessSpec:
     text = Path(arguments[0]).read_text() if arguments else sys.stdin.readline()
-    return WorkerSpec.model_validate_json(text)
+    return ProcessSpec.model_validate_json(text)
 
 
 def main(arguments: list[str]) -> int:

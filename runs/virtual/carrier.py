@@ -2,7 +2,7 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +13,19 @@ from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.comm.rendezvous import Call
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import lower_bound_ps
-from p4reduce.fabric import Endpoints as FabricEndpoints
-from p4reduce.fabric import Faults, Stop, VirtualNetwork
-from p4reduce.fabric.endpoint_calls import worker_endpoints
-from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.fabric import Faults, Port, Stop
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import P4Files
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, expect_sum, expect_words
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
-from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers
+from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
+from p4reduce.workers.settings import Congestion
 from p4reduce.workers.status import EndpointStatus
 
 CONTROL_LATENCY_PS = 1_000_000_000
@@ -51,12 +50,14 @@ class Carrier:
         workers: tuple[str, ...],
         server: str | None,
         capture: Path | None,
+        faults: Mapping[Port, Faults] | None = None,
+        congestion: Congestion | None = None,
     ) -> None:
         self.experiment = experiment
         self.topology = topology
         self.workers = workers
         self.server = server
-        self.numbers: Numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
+        self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
         self.records: list[CollectiveRecord] = []
         self.on_collective: Callable[[int], None] | None = None
         """Told how many collectives are done, after each."""
@@ -66,20 +67,17 @@ class Carrier:
         self._jobs: dict[int, Job] = {}
         self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
         self._host_of = workers
-        self._endpoints = Endpoints()
-        self._hosts: list[str] = []
         self.switches = EmbeddedSwitches(topology, program)
         try:
-            self.network = VirtualNetwork(
-                topology,
-                self.switches.devices(),
-                endpoints=self._fabric_endpoints(),
+            self.network = JobNetwork(
+                self.switches,
+                faults=_faults(experiment) if faults is None else faults,
                 queue_frames=experiment.queue_frames,
-                faults=_faults(experiment),
                 seed=experiment.seed,
+                congestion=congestion,
             )
             if capture is not None:
-                self.network.capture(workers[0], 1, capture)
+                self.network.fabric.capture(workers[0], 1, capture)
             self.main = self._start_job(MAIN_JOB, experiment.plan, workers, None)
         except BaseException:
             self.switches.close()
@@ -120,14 +118,14 @@ class Carrier:
         self._run(job, first.operation, check)
         job.note(operation, elements, words=first.options.words)
         for call in calls:
-            call.done_ps = self._endpoints.status(self._endpoint(job, call)).done_at_ps
+            call.done_ps = self.network.status(self._endpoint(job, call)).done_at_ps
         self._add_record(job, calls, expected, (resends, saturated))
         if self.on_collective is not None:
             self.on_collective(len(self.records))
 
     def drain(self) -> None:
         """Let everything that is still on its way arrive."""
-        self._advance(None)
+        self.network.advance()
 
     def close(self) -> None:
         """Stop the switches and finish capture files."""
@@ -136,7 +134,7 @@ class Carrier:
 
     def statuses(self) -> list[EndpointStatus]:
         """Of all endpoints."""
-        return [self._endpoints.status(index) for index in range(len(self._endpoints))]
+        return [status for job in self.jobs for status in self.network.statuses(job)]
 
     # --- jobs
 
@@ -164,7 +162,7 @@ class Carrier:
 
     def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
         """Install a job; it takes effect one control latency from now."""
-        self._advance(self.network.now + CONTROL_LATENCY_PS)
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
         request = PlanRequest(
             plan=plan,
             job=number,
@@ -173,21 +171,8 @@ class Carrier:
             lanes=self.experiment.lanes,
             window=self.experiment.window,
         )
-        installed = self.switches.controller.start_job(request)
-        job = Job(installed, self.numbers if installed.in_network else None)
-        add_endpoints(
-            job,
-            self.topology,
-            self._endpoints,
-            lambda host, _index: self._hosts.append(host),
-            queue_frames=self.experiment.queue_frames,
-        )
-        self.network.replace_endpoints(self._fabric_endpoints())
-        self._jobs[number] = job
+        job = self._jobs[number] = self.network.add(self.switches.controller.start_job(request), self.numbers)
         return job
-
-    def _fabric_endpoints(self) -> FabricEndpoints:
-        return FabricEndpoints(self._endpoints.records, tuple(self._hosts), worker_endpoints())
 
     # --- one collective
 
@@ -203,50 +188,37 @@ class Carrier:
         collective = COLLECTIVES[operation]
         for call in sorted(calls, key=lambda one: one.start_ps):
             if call.start_ps > self.network.now:
-                self._advance(call.start_ps, check=check)
+                self.network.advance(call.start_ps, check=check)
             index = self._endpoint(job, call)
             if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
                 self._post_host_server(job, collective, call)
             given = part(
                 collective, call.array, call.iteration, call.learning_rate, call.options, serves=index == job.server
             )
-            self._endpoints.post(index, given)
-            self.network.start(index)
+            self.network.post(index, given)
 
     def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
         """The server of a host-side all-reduce or barrier is nobody's call: it serves when the first comes."""
         assert job.server is not None  # noqa: S101
-        if self._endpoints.status(job.server).state is not State.ACTIVE:
+        if self.network.status(job.server).state is not State.ACTIVE:
             target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None
             words = collective is Collective.ALL_REDUCE and call.options.words
-            self._endpoints.post(job.server, Operation(collective, None, target, call.iteration, words=words))
-            self.network.start(job.server)
+            self.network.post(job.server, Operation(collective, None, target, call.iteration, words=words))
 
     def _run(self, job: Job, operation: str, check: Callable[[], None]) -> None:
-        reason = self._advance(None, watch=job.endpoints, check=check)
-        for index in job.endpoints:
-            status = self._endpoints.status(index)
+        reason = self.network.advance(watch=job.endpoints, check=check)
+        statuses = {self.network.hosts[index]: self.network.status(index) for index in job.endpoints}
+        for host, status in statuses.items():
             if status.state is State.FAILED or status.error is not None:
-                raise CollectiveError(
-                    f"{operation}: {self._hosts[index]}: {status.error}\n{self._diagnose(job, status)}".rstrip()
-                )
+                raise CollectiveError(f"{operation}: {host}: {status.error}\n{self._diagnose(job, status)}".rstrip())
         if reason is not Stop.DONE:
-            unfinished = [index for index in job.endpoints if self._endpoints.status(index).state is State.ACTIVE]
-            hosts = ", ".join(self._hosts[index] for index in unfinished)
+            hosts = ", ".join(host for host, status in statuses.items() if status.state is State.ACTIVE)
             raise CollectiveError(f"{operation}: nothing moves any more, but these have no result: {hosts}")
 
     def _diagnose(self, job: Job, status: EndpointStatus) -> str:
         if status.failed_seq is None or not job.plan.in_network:
             return ""
         return self.switches.controller.who_is_missing(job.plan, status.failed_seq)
-
-    def _advance(
-        self, until_ps: int | None, watch: Sequence[int] = (), check: Callable[[], None] | None = None
-    ) -> Stop:
-        with self.switches.server.lock:
-            reason = self.network.run(until_ps, watch, progress=check and (lambda _now_ps: check()))
-        self.switches.report(self.network)
-        return reason
 
     # --- what came of it
 
@@ -259,7 +231,7 @@ class Carrier:
         return expect_sum(inputs, job.numbers, self.experiment.lanes)
 
     def _totals(self, job: Job) -> tuple[int, int]:
-        statuses = [self._endpoints.status(index) for index in job.endpoints]
+        statuses = self.network.statuses(job)
         return sum(status.resends for status in statuses), max(status.saturated for status in statuses)
 
     def _add_record(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
@@ -11,11 +11,13 @@ from typing import Self, TypeVar
 from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.rendezvous import Figure, Rendezvous, Seat, Span
+from p4reduce.fabric import Faults, Port
 from p4reduce.jobs.programs import P4Files, bundled, from_files, from_source
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.signals import SEEN_S
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
+from p4reduce.workers.settings import Congestion
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -30,10 +32,20 @@ class Cluster:
         with Cluster(Experiment(topology="star8", plan="steiner")) as cluster:
             cluster.run_threads(lambda comm: comm.all_reduce(my_array(comm.rank)))
 
+    ``capture``: a pcap file for what passes the first worker's link. ``faults``: of single directions of links, by the
+    (node, port) that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'.
+
     Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
     """
 
-    def __init__(self, experiment: Experiment, *, capture: Path | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        capture: Path | None = None,
+        faults: Mapping[Port, Faults] | None = None,
+        congestion: Congestion | None = None,
+    ) -> None:
         if experiment.time == "real":
             raise ExperimentError("time: real is not for this command; 'p4reduce run', 'compare' and 'confirm' know it")
         self.experiment = experiment
@@ -44,7 +56,14 @@ class Cluster:
         self.server = servers[0] if servers else None
         self.workers = workers
         self.carrier = Carrier(
-            experiment, self.topology, self.program, workers=workers, server=self.server, capture=capture
+            experiment,
+            self.topology,
+            self.program,
+            workers=workers,
+            server=self.server,
+            capture=capture,
+            faults=faults,
+            congestion=congestion,
         )
         self._groups: dict[tuple[tuple[int, ...], int], Rendezvous] = {}
         self._grouping = threading.Lock()

@@ -201,7 +201,7 @@ def test_background_traffic_is_measured_to_the_byte(store):
     with World(topology, PROGRAM) as world:
         frame = datagram(topology, "h1", "h6", 1000)
         for number in range(50):
-            world.network.send("h1", frame, at_ps=number * 2 * PS_PER_US)
+            world.network.fabric.send("h1", frame, at_ps=number * 2 * PS_PER_US)
         with orchestrating(world, store, options=options) as orchestrator:
             orchestrator.run(100 * PS_PER_US)
             hop = ("leaf3", topology.port("leaf3", "h6"))
@@ -231,7 +231,7 @@ def test_a_task_leaves_a_link_that_background_traffic_fills(tmp_path):
             orchestrator.run(20 * PS_PER_US)
             used = {hop for plan in store.plans() for hop in plan.demand_bps}
             for number in range(400):  # 8 Gb/s of 10
-                world.network.send("h2", frame, at_ps=(20 + number * 3 // 2) * PS_PER_US)
+                world.network.fabric.send("h2", frame, at_ps=(20 + number * 3 // 2) * PS_PER_US)
             orchestrator.run()
         (swap,) = store.history.swaps()
         assert swap["cause"].endswith("is overloaded")

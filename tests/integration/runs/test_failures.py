@@ -14,26 +14,31 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.fabric import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError, FaultOptions
 from p4reduce.runs.runner import run_experiment
-from p4reduce.runs.virtual import carrier
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies import TopologyError
 
 SMALL = Experiment(topology="star:hosts=3", lanes=64, elements=1000)
 
 
-def test_a_worker_that_is_cut_off_is_named(monkeypatch):
-    monkeypatch.setattr(carrier, "_faults", lambda _: {("h2", 1): Faults(loss=1.0)})
+CUT_OFF = {("h2", 1): Faults(loss=1.0)}
+
+
+def reduced(experiment, faults):
+    with Cluster(experiment, faults=faults) as cluster:
+        cluster.run_threads(lambda comm: comm.all_reduce(np.ones(1000, np.float32)))
+
+
+def test_a_worker_that_is_cut_off_is_named():
     with pytest.raises(CollectiveError, match="h2") as caught:
-        run_experiment(SMALL)
+        reduced(SMALL, CUT_OFF)
     assert "no RESULT for seq 0" in str(caught.value)
     assert "s1" in str(caught.value)
 
 
 @pytest.mark.parametrize("plan", ["ring", "ps"])
-def test_the_baselines_give_up_too(monkeypatch, plan):
-    monkeypatch.setattr(carrier, "_faults", lambda _: {("h2", 1): Faults(loss=1.0)})
+def test_the_baselines_give_up_too(plan):
     with pytest.raises(CollectiveError, match=r"h\d: .* retries"):
-        run_experiment(Experiment(topology="star:hosts=3,servers=1", plan=plan, lanes=64, elements=1000))
+        reduced(Experiment(topology="star:hosts=3,servers=1", plan=plan, lanes=64), CUT_OFF)
 
 
 def test_a_group_that_ends_ends_the_collective_that_is_under_way():
@@ -46,7 +51,7 @@ def test_a_group_that_ends_ends_the_collective_that_is_under_way():
     with Cluster(SMALL) as cluster:
         with pytest.raises(ClusterError, match="interrupted"):
             cluster.carrier.carry(calls, check)
-        seen = sum(link.inc_first_bytes for link in cluster.carrier.network.links.values())
+        seen = sum(link.inc_first_bytes for link in cluster.carrier.network.fabric.links.values())
         assert 0 < seen < 6 * 4 * elements  # up and down three links
         assert not cluster.carrier.records
 

@@ -10,16 +10,11 @@ import pytest
 from tests.support.golden.frames import Kind, Packet, encode
 
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.fabric import Endpoints as FabricEndpoints
-from p4reduce.fabric import VirtualNetwork
-from p4reduce.fabric.endpoint_calls import worker_endpoints
-from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.runner import tensor
 from p4reduce.topologies import Topology, load
-from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
 
@@ -48,40 +43,34 @@ class Network:
     def __init__(self, topology: Topology, plan: str, server: str | None) -> None:
         self.topology = topology
         self.switches = EmbeddedSwitches(topology, bundled(LANES))
-        self.network = VirtualNetwork(topology, self.switches.devices(), seed=3)
+        self.network = JobNetwork(self.switches, seed=3)
         workers = tuple(host.name for host in topology.workers if host.name != IDLE)
-        numbers = None if plan in ("ring", "ps") else BlockFloat()
         request = PlanRequest(plan=plan, lanes=LANES, workers=workers, server=server, window=16)
-        self.job = Job(self.switches.controller.start_job(request), numbers)
-        self.plan: Plan = self.job.plan
+        self.plan: Plan = self.switches.controller.start_job(request)
 
     def all_reduce(self, lies: list[Sent]) -> Found:
         """One all-reduce (with a server in a tree: a training step), and ``lies`` while it goes on."""
-        endpoints, hosts = Endpoints(), []
-        add_endpoints(self.job, self.topology, endpoints, lambda host, _: hosts.append(host), queue_frames=1024)
-        self.network.replace_endpoints(FabricEndpoints(endpoints.records, tuple(hosts), worker_endpoints()))
+        job = self.network.add(self.plan)
         arrays = [tensor(1, rank, 0, ELEMENTS) for rank, _ in enumerate(self.plan.workers)]
         served = self.plan.in_network and self.plan.server is not None
         collective = Collective.PUSH_PULL if served else Collective.ALL_REDUCE
         for worker, array in zip(self.plan.workers, arrays, strict=True):
-            endpoints.post(self.job.members[worker], Operation(collective, array, array))
-            self.network.start(self.job.members[worker])
-        if self.job.server is not None:
+            self.network.post(job.members[worker], Operation(collective, array, array))
+        if job.server is not None:
             arrays.append(tensor(1, len(arrays), 0, ELEMENTS))
-            endpoints.post(self.job.server, Operation(collective, None, arrays[-1], learning_rate=0.5 * served))
-            self.network.start(self.job.server)
+            self.network.post(job.server, Operation(collective, None, arrays[-1], learning_rate=0.5 * served))
         for at_ps, host, frame in lies:
-            self.network.send(host, encode(frame), at_ps)
-        self.network.run(watch=self.job.endpoints)
+            self.network.fabric.send(host, encode(frame), at_ps)
+        self.network.advance(watch=job.endpoints)
         duration = self.network.now
-        self.network.run()
+        self.network.advance()
         found = Found({array.tobytes() for array in arrays}, duration)
-        for index in self.job.endpoints:
-            status = endpoints.status(index)
+        for status in self.network.statuses(job):
             assert status.state is State.DONE
             found.ends.update({reason: count for reason, count in status.refused.items() if count})
         for name, counters in self.switches.controller.read_counters().items():
             found.switches[name] = {reason: traffic.frames for reason, traffic in counters.refused.items()}
+        self.network.retire(job)
         return found
 
 

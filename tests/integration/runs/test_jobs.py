@@ -11,16 +11,13 @@ from scapy.layers.l2 import Ether
 
 from p4reduce.control_plane.entries import Settings
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.fabric import Endpoints as FabricEndpoints
-from p4reduce.fabric import Faults, VirtualNetwork
-from p4reduce.fabric.endpoint_calls import worker_endpoints
-from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.fabric import Faults
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.runner import tensor
 from p4reduce.topologies import load
-from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.scapy_layer import INC
@@ -36,16 +33,11 @@ class Network:
     def __init__(self, topology: str, faults: Faults, settings: Settings) -> None:
         self.topology = load(topology)
         self.switches = EmbeddedSwitches(self.topology, bundled(64), settings=settings)
-        self.network = VirtualNetwork(self.topology, self.switches.devices(), faults=faults, seed=3)
-        self.endpoints = Endpoints()
-        self.hosts: list[str] = []
+        self.network = JobNetwork(self.switches, faults=faults, seed=3)
 
     def start(self, number: int, plan: str, workers: tuple[str, ...] | None = None, **more: int) -> Job:
         request = PlanRequest(plan=plan, job=number, lanes=64, workers=workers, **more)
-        job = Job(self.switches.controller.start_job(request), BlockFloat())
-        add_endpoints(job, self.topology, self.endpoints, lambda host, _: self.hosts.append(host), queue_frames=1024)
-        self.network.replace_endpoints(FabricEndpoints(self.endpoints.records, tuple(self.hosts), worker_endpoints()))
-        return job
+        return self.network.add(self.switches.controller.start_job(request))
 
     def all_reduce(self, *jobs: Job) -> list[np.ndarray]:
         """Every job's sum; all of them in the network at the same time."""
@@ -54,13 +46,12 @@ class Network:
             for rank, worker in enumerate(job.plan.workers):
                 array = tensor(job.plan.job, rank, 0, ELEMENTS)
                 arrays[job.plan.job, rank] = array
-                self.endpoints.post(job.members[worker], Operation(Collective.ALL_REDUCE, array, array))
-                self.network.start(job.members[worker])
-        self.network.run(watch=[index for job in jobs for index in job.endpoints])
+                self.network.post(job.members[worker], Operation(Collective.ALL_REDUCE, array, array))
+        self.network.advance(watch=[index for job in jobs for index in job.endpoints])
         results = []
         for job in jobs:
             for rank, worker in enumerate(job.plan.workers):
-                assert self.endpoints.status(job.members[worker]).state is State.DONE
+                assert self.network.status(job.members[worker]).state is State.DONE
                 assert arrays[job.plan.job, rank].tobytes() == arrays[job.plan.job, 0].tobytes()
             results.append(arrays[job.plan.job, 0])
         return results
@@ -118,7 +109,7 @@ def finish_times(first_priority: int, second_priority: int) -> tuple[int, int]:
             )
         ]
         shared.all_reduce(*jobs)
-        one, two = (max(shared.endpoints.status(i).done_at_ps for i in job.endpoints) for job in jobs)
+        one, two = (max(shared.network.status(i).done_at_ps for i in job.endpoints) for job in jobs)
         return one, two
 
 
@@ -141,8 +132,8 @@ def test_congestion_is_marked_from_queue_depth_and_echoed_to_the_workers(thresho
     with network(topology, Faults(), Settings(ecn_threshold=threshold)) as shared:
         job = shared.start(1, "steiner", window=64)
         shared.all_reduce(job)
-        congested = sum(shared.endpoints.status(index).congested for index in job.endpoints)
-        depth = max(link.max_depth for link in shared.network.links.values())
+        congested = sum(shared.network.status(index).congested for index in job.endpoints)
+        depth = max(link.max_depth for link in shared.network.fabric.links.values())
     assert depth > 4
     assert (congested > 0) == marked
 
@@ -160,9 +151,8 @@ def test_a_refused_packet_is_counted_and_shown_to_the_controller():
             / UDP(sport=9400, dport=9400, chksum=0)
             / stranger
         )
-        shared.network.send("h1", frame)
-        shared.network.run()
-        shared.switches.report(shared.network)
+        shared.network.fabric.send("h1", frame)
+        shared.network.advance()
         after = shared.switches.controller.read_counters()
         shown = shared.switches.controller.packet_ins()
     assert after[parent.name].since(before[parent.name]).refused["unknown peer"].frames == 1

@@ -15,6 +15,7 @@ from p4reduce.workers.numbers import BlockFloat, Numbers
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Timing
+from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, WorkerSpec
 
 several = settings(max_examples=int(os.environ.get("P4REDUCE_EXAMPLES", "25")), deadline=None)
 """how many jobs a property test runs; set P4REDUCE_EXAMPLES for a soak"""
@@ -57,9 +58,11 @@ class Job:
             "lead": self.lead,
             "first_seq": self.first_seq,
         }
-        self.workers = [self.endpoints.add_worker(link, switch(), **common, timing=self.timing) for link in self.hosts]
+        self.workers = [
+            self.endpoints.add(WorkerSpec(link, switch(), **common, timing=self.timing)) for link in self.hosts
+        ]
         parent = host(self.size) if self.server else None
-        self.ps = self.endpoints.add_server(parent, switch(), **common) if parent else -1
+        self.ps = self.endpoints.add(ServerSpec(parent, switch(), **common)) if parent else -1
         self.switch = PerfectSwitch(self.hosts, 1, 1, self.slots, parent)
         self.network = Network(self.endpoints, self.faults, {SWITCH_IP: self.switch.frame})
 
@@ -102,18 +105,20 @@ def make_ring(
     """Hosts in a ring; endpoint index = rank."""
     endpoints = Endpoints()
     for rank in range(size):
-        endpoints.add_ring(
-            host(rank),
-            host((rank + 1) % size),
-            host((rank - 1) % size),
-            job=1,
-            epoch=1,
-            lanes=lanes,
-            rank=rank,
-            size=size,
-            window=window,
-            ack_every=ack_every,
-            first_seq=first_seq,
+        endpoints.add(
+            RingSpec(
+                host(rank),
+                host((rank + 1) % size),
+                host((rank - 1) % size),
+                job=1,
+                epoch=1,
+                lanes=lanes,
+                rank=rank,
+                size=size,
+                window=window,
+                ack_every=ack_every,
+                first_seq=first_seq,
+            )
         )
     return Network(endpoints, faults)
 
@@ -123,8 +128,12 @@ def make_ps(size: int, *, lanes: int = 4, window: int = 4, first_seq: int = 0, f
     endpoints = Endpoints()
     workers = [host(rank) for rank in range(size)]
     for link in workers:
-        endpoints.add_ps_worker(
-            link, host(size), job=1, epoch=1, lanes=lanes, window=window, members=size, first_seq=first_seq
+        endpoints.add(
+            PsWorkerSpec(
+                link, host(size), job=1, epoch=1, lanes=lanes, window=window, members=size, first_seq=first_seq
+            )
         )
-    endpoints.add_ps_server(host(size), workers, job=1, epoch=1, lanes=lanes, window=window, first_seq=first_seq)
+    endpoints.add(
+        PsServerSpec(host(size), tuple(workers), job=1, epoch=1, lanes=lanes, window=window, first_seq=first_seq)
+    )
     return Network(endpoints, faults)

@@ -11,9 +11,10 @@ from tests.support.real_workers.reflector import Reflector
 
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.jobs.job import Job
+from p4reduce.jobs.specs import endpoint_specs
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.real.spec import SocketSpec, WorkerSpec, endpoint_specs
+from p4reduce.runs.real.spec import ProcessSpec, SocketSpec, real_timing
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.settings import FIXED, Congestion
@@ -41,18 +42,25 @@ class Group:
         )
         plan = self._switches.controller.start_job(request)
         self.job = Job(plan, BlockFloat() if plan.in_network else None)
-        specs = endpoint_specs([self.job], topology, queue_frames=experiment.queue_frames, congestion=congestion)
+        made = endpoint_specs(
+            plan,
+            self.job.numbers,
+            queue_frames=experiment.queue_frames,
+            timing=real_timing(plan),
+            congestion=congestion,
+        )
+        specs = dict(made)
         self._reflector = Reflector(topology, self._switches.devices(), loss)
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self.participants = [*self.hosts, *([plan.server] if plan.server is not None else [])]
         self.specs = [
-            WorkerSpec(
+            ProcessSpec(
                 host=host,
                 rank=rank,
                 size=len(self.hosts),
                 seed=experiment.seed,
                 socket=SocketSpec(local=("127.0.0.1", 0), remote=self._reflector.address(host)),
-                endpoints=specs[host],
+                endpoints=[specs[host]],
                 jobs=dict.fromkeys(OPERATIONS, plan.job),
                 patience_s=DEADLINE_S,
             )

@@ -6,9 +6,9 @@ from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.window import with_margin
 from p4reduce.control_plane.resources import Resources
-from p4reduce.jobs.job import Job, add_endpoints, ps_window
+from p4reduce.jobs.specs import endpoint_specs, ps_window
 from p4reduce.topologies import load
-from p4reduce.workers.endpoints import MAX_RING_WINDOW, Endpoints
+from p4reduce.workers.specs import MAX_RING_WINDOW, RingSpec
 
 QUEUE = 1024
 
@@ -45,6 +45,6 @@ def test_a_ring_whose_round_trip_asks_for_more_than_its_reports_can_count_gets_t
     topology = load("star:hosts=4,rate=40G,delay=5ms")
     plan = make_plan(topology, PlanRequest("ring", lanes=256), Resources())
     assert plan.window_needed > MAX_RING_WINDOW
-    job, endpoints = Job(plan, None), Endpoints()
-    add_endpoints(job, topology, endpoints, lambda _host, _index: None, queue_frames=QUEUE)
-    assert {int(endpoints.records[index]["window"]) for index in job.endpoints} == {MAX_RING_WINDOW}
+    specs = dict(endpoint_specs(plan, None, queue_frames=QUEUE))
+    assert list(specs) == list(plan.workers)
+    assert {spec.window for spec in specs.values() if isinstance(spec, RingSpec)} == {MAX_RING_WINDOW}

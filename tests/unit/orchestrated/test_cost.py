@@ -11,10 +11,9 @@ from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.jobs.specs import endpoint_specs
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.settings import HostAddress
 
 
 def test_a_task_costs_the_same_however_many_wait():
@@ -48,23 +47,17 @@ def test_measurements_are_thinned_out_and_keep_their_means(tmp_path, monkeypatch
 
 def test_endpoints_that_are_retired_give_their_places_to_others():
     topology = two_spines()
-    resources, endpoints, hosts = Resources(), Endpoints(), []
-
-    def place(host, index):
-        if index == len(hosts):
-            hosts.append(host)
-        assert hosts[index] == host
-
+    resources, endpoints, hosts = Resources(), Endpoints(), {}
     lengths = []
     for number in range(5):
         request = PlanRequest("steiner", job=number, workers=("h1", "h3"), server="server1")
-        job = Job(make_plan(topology, request, resources), BlockFloat())
-        add_endpoints(job, topology, endpoints, place, queue_frames=64)
-        assert {int(endpoints.records["job"][index]) for index in job.endpoints} == {number}
+        plan = make_plan(topology, request, resources)
+        made = {endpoints.add(spec): (host, spec) for host, spec in endpoint_specs(plan, BlockFloat(), queue_frames=64)}
+        assert {int(endpoints.records["job"][index]) for index in made} == {number}
         lengths.append(len(endpoints))
-        for host, index in [*job.members.items(), ("server1", job.server)]:
-            node = topology.node(host)
-            endpoints.retire(index, HostAddress(node.mac, node.ip))
+        for index, (host, spec) in made.items():
+            assert hosts.setdefault(index, host) == host
+            endpoints.retire(index, spec.link)
             with pytest.raises(ValueError, match="is retired already"):
-                endpoints.retire(index, HostAddress(node.mac, node.ip))
+                endpoints.retire(index, spec.link)
     assert lengths == [3] * 5

@@ -21,7 +21,7 @@ def observed():
         move_tensors(cluster, None)
         carrier = cluster.carrier
         counters = carrier.switches.controller.read_counters()
-        yield Observed(carrier.topology, carrier.jobs, dict(carrier.network.links), {}, counters)
+        yield Observed(carrier.topology, carrier.jobs, dict(carrier.network.fabric.links), {}, counters)
 
 
 def without_one(observed, *, again):

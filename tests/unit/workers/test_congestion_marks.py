@@ -1,14 +1,8 @@
 """The congestion window on compiled P4 switches in virtual time: marks from queue depth drive it."""
 
-import functools
-
-import pytest
-
-from p4reduce.jobs.job import add_endpoints
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import NetworkResult
 from p4reduce.runs.runner import move_tensors, result_of
-from p4reduce.runs.virtual import carrier
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.settings import FIXED, MAX_BRAKE, Congestion
 from p4reduce.workers.status import WindowStatus
@@ -17,21 +11,20 @@ BY_MARKS = Congestion(adaptive=True, brake=MAX_BRAKE)
 """no brake: nothing but marks and losses hold it back"""
 
 
-def moved(monkeypatch: pytest.MonkeyPatch, congestion: Congestion) -> tuple[NetworkResult, list[WindowStatus]]:
+def moved(congestion: Congestion) -> tuple[NetworkResult, list[WindowStatus]]:
     """Six workers of the parameter-server baseline meet in front of the server's link."""
-    monkeypatch.setattr(carrier, "add_endpoints", functools.partial(add_endpoints, congestion=congestion))
     experiment = Experiment(topology="leaf-spine-8", plan="ps", workers=6, window=64, elements=100_000, seed=2)
-    with Cluster(experiment) as cluster:
+    with Cluster(experiment, congestion=congestion) as cluster:
         move_tensors(cluster, None)
         server = cluster.carrier.main.server
-        statuses = [cluster.carrier.statuses()[index] for index in cluster.carrier.main.members.values()]
+        statuses = [cluster.carrier.network.status(index) for index in cluster.carrier.main.members.values()]
         assert server is not None
         return result_of(cluster).network, [status.window for status in statuses]
 
 
-def test_marks_of_a_standing_queue_shorten_it_and_cost_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixed, _ = moved(monkeypatch, FIXED)
-    adaptive, windows = moved(monkeypatch, BY_MARKS)
+def test_marks_of_a_standing_queue_shorten_it_and_cost_no_time() -> None:
+    fixed, _ = moved(FIXED)
+    adaptive, windows = moved(BY_MARKS)
     assert adaptive.result_sha256 == fixed.result_sha256
     deepest, before = (max(link.max_queue for link in one.links) for one in (adaptive, fixed))
     assert deepest < before / 2

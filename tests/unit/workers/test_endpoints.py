@@ -12,6 +12,7 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, Kind, State
 from p4reduce.workers.settings import HostAddress, Timing
+from p4reduce.workers.specs import PsServerSpec, RingSpec, WorkerSpec
 
 ONES = np.ones(10, np.float32)
 
@@ -25,7 +26,7 @@ def add_worker(endpoints: Endpoints, **changes: Any) -> int:
         "members": 2,
         "numbers": BlockFloat(),
     }
-    return endpoints.add_worker(host(len(endpoints)), switch(), **(arguments | changes))
+    return endpoints.add(WorkerSpec(host(len(endpoints)), switch(), **(arguments | changes)))
 
 
 @pytest.mark.parametrize(
@@ -59,12 +60,12 @@ def test_impossible_workers_are_refused(changes: dict[str, Any], message: str) -
 def test_impossible_rings_are_refused(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"job": 1, "epoch": 1, "lanes": 4, "rank": 0, "size": 3, "window": 8, "ack_every": 2}
     with pytest.raises(ValueError, match=message):
-        Endpoints().add_ring(host(0), host(1), host(2), **(arguments | changes))
+        Endpoints().add(RingSpec(host(0), host(1), host(2), **(arguments | changes)))
 
 
 def test_two_members_with_one_address_are_refused() -> None:
     with pytest.raises(ValueError, match="same IPv4 address"):
-        Endpoints().add_ps_server(host(3), [host(1), host(1)], job=1, epoch=1, lanes=4, window=4)
+        Endpoints().add(PsServerSpec(host(3), (host(1), host(1)), job=1, epoch=1, lanes=4, window=4))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Pacing: new chunks leave no faster than the plan's busiest link takes them, and keep the beat."""
 
-import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,11 +10,10 @@ from tests.support.loopback.network import Faults
 
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.jobs.job import add_endpoints, pace_of
+from p4reduce.jobs.specs import pace_of
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import NetworkResult
 from p4reduce.runs.runner import move_tensors, result_of
-from p4reduce.runs.virtual import carrier
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies import load
 from p4reduce.workers.congestion import set_up
@@ -110,17 +108,16 @@ def test_the_pace_is_that_of_the_busiest_link_where_hosts_are_faster(topology: s
         assert made.chunk_ps == pytest.approx(times * made.frame_bytes * 8e12 / link, rel=0.1)
 
 
-def moved(monkeypatch: pytest.MonkeyPatch, congestion: Congestion | None) -> NetworkResult:
+def moved(congestion: Congestion | None) -> NetworkResult:
     """The parameter-server baseline along a chain: those at its far end share every link with all the others."""
-    monkeypatch.setattr(carrier, "add_endpoints", functools.partial(add_endpoints, congestion=congestion))
     experiment = Experiment(topology="leaf-spine-8", plan="ps", window=64, elements=60_000, seed=2)
-    with Cluster(experiment) as cluster:
+    with Cluster(experiment, congestion=congestion) as cluster:
         move_tensors(cluster, None)
         return result_of(cluster).network
 
 
-def test_paced_workers_hardly_queue_and_are_done_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    paced, at_once = moved(monkeypatch, None), moved(monkeypatch, FIXED)
+def test_paced_workers_hardly_queue_and_are_done_sooner() -> None:
+    paced, at_once = moved(None), moved(FIXED)
     assert paced.result_sha256 == at_once.result_sha256
     deepest, before = (max(link.max_queue for link in one.links) for one in (paced, at_once))
     assert deepest < before / 4

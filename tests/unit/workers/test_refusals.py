@@ -13,6 +13,7 @@ from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
+from p4reduce.workers.specs import WorkerSpec
 
 LANES = 4
 COUNTERS = {"refused", "frames_received", "congested"}
@@ -21,17 +22,19 @@ COUNTERS = {"refused", "frames_received", "congested"}
 def active_worker(**more: Any) -> tuple[Endpoints, np.ndarray]:
     """A worker with seqs 100..103 on their way, and its target."""
     endpoints = Endpoints()
-    endpoints.add_worker(
-        host(0),
-        switch(),
-        job=5,
-        epoch=2,
-        lanes=LANES,
-        slots=8,
-        members=2,
-        numbers=FixedScale(1.0),
-        first_seq=100,
-        **more,
+    endpoints.add(
+        WorkerSpec(
+            host(0),
+            switch(),
+            job=5,
+            epoch=2,
+            lanes=LANES,
+            slots=8,
+            members=2,
+            numbers=FixedScale(1.0),
+            first_seq=100,
+            **more,
+        )
     )
     target = np.zeros(40, np.float32)
     endpoints.post(0, Operation(Collective.ALL_REDUCE, np.ones(40, np.float32), target))
@@ -135,8 +138,10 @@ def test_frames_for_somebody_else_are_left_alone(frame: np.ndarray) -> None:
 
 def test_two_jobs_on_one_host_leave_each_other_their_frames() -> None:
     endpoints, _ = active_worker()
-    other = endpoints.add_worker(
-        host(0), switch(), job=6, epoch=2, lanes=LANES, slots=8, members=2, numbers=FixedScale(1.0), first_seq=100
+    other = endpoints.add(
+        WorkerSpec(
+            host(0), switch(), job=6, epoch=2, lanes=LANES, slots=8, members=2, numbers=FixedScale(1.0), first_seq=100
+        )
     )
     frame = result(job=6)
     assert receive(endpoints.records, 0, frame, len(frame), 1000) == 0

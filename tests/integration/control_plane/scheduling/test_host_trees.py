@@ -12,14 +12,11 @@ from p4reduce.control_plane.predict import Operation, Traffic, add, predict
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
 from p4reduce.control_plane.scheduling.host_trees import overlay_mst_hosts
-from p4reduce.fabric import Endpoints as FabricEndpoints
-from p4reduce.fabric import Stop, VirtualNetwork
-from p4reduce.fabric.endpoint_calls import worker_endpoints
-from p4reduce.jobs.job import Job, add_endpoints
+from p4reduce.fabric import Stop
+from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import load
-from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.operation import Operation as Post
 from p4reduce.workers.records import Collective
 
@@ -97,24 +94,16 @@ def test_a_tree_of_hosts_on_packets_stage_by_stage(count):
     try:
         plans = {host: switches.controller.plan(request) for host, request in tree.requests(job=1, lanes=lanes).items()}
         switches.controller.install_idle(list(plans.values()))
-        endpoints, hosts, jobs = Endpoints(), [], {}
-        for host, plan in plans.items():
-            jobs[host] = Job(plan, None)
-            add_endpoints(jobs[host], topology, endpoints, lambda name, _index: hosts.append(name), queue_frames=1024)
-        devices = switches.devices()
-        wired = FabricEndpoints(endpoints.records, hosts, worker_endpoints())
-        with VirtualNetwork(topology, devices, endpoints=wired, queue_frames=1024) as network:
+        with JobNetwork(switches) as network:
+            jobs = {host: network.add(plan) for host, plan in plans.items()}
 
             def carry(stage, collective, give, take):
                 for host in stage:
                     for worker in plans[host].workers:
-                        endpoints.post(jobs[host].members[worker], Post(collective, *give(worker)))
-                    endpoints.post(jobs[host].server, Post(collective, *take(host)))
+                        network.post(jobs[host].members[worker], Post(collective, *give(worker)))
+                    network.post(jobs[host].server, Post(collective, *take(host)))
                 working = [index for host in stage for index in jobs[host].endpoints]
-                for index in working:
-                    network.start(index)
-                with switches.server.lock:
-                    assert network.run(watch=working) is Stop.DONE
+                assert network.advance(watch=working) is Stop.DONE
 
             sums = {}
             for stage in tree.stages:
@@ -126,12 +115,11 @@ def test_a_tree_of_hosts_on_packets_stage_by_stage(count):
             got = {task.server: final} | {worker: np.zeros(elements, np.float32) for worker in task.workers}
             for stage in tree.stages[::-1]:
                 carry(stage, Collective.PULL, lambda worker: (None, got[worker]), lambda host: (got[host], None))
-            with switches.server.lock:
-                network.run(network.now + 2 * max(plan.rtt_ps for plan in plans.values()))
-            links = network.links.array()
+            network.advance(network.now + 2 * max(plan.rtt_ps for plan in plans.values()))
+            links = network.fabric.links.array()
             seen = dict(
                 zip(
-                    network.links,
+                    network.fabric.links,
                     map(Traffic, links["inc_first_frames"].tolist(), links["inc_first_bytes"].tolist()),
                     strict=True,
                 )

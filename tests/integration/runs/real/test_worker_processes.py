@@ -10,7 +10,7 @@ import pytest
 from tests.support.real_workers.group import Group
 
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.real.spec import WorkerSpec
+from p4reduce.runs.real.spec import ProcessSpec
 from p4reduce.runs.real.worker import main
 from p4reduce.runs.runner import run_experiment
 from p4reduce.workers.settings import Congestion
@@ -102,7 +102,7 @@ def test_a_result_can_be_kept(served: Group, tmp_path: Path) -> None:
     [
         ({"socket": {"local": ["192.0.2.1", 9400]}}, "192.0.2.1:9400"),
         ({"size": 0}, "size"),
-        ({"endpoints": [{"job": 1, "serves": False, "ring": False, "make": "close", "arguments": {}}]}, "make"),
+        ({"endpoints": [{"kind": "close", "job": 1}]}, "'worker', 'server', 'ps-worker', 'ps-server', 'ring'"),
     ],
 )
 def test_a_description_that_cannot_be_used_is_refused(
@@ -118,4 +118,4 @@ def test_a_description_that_cannot_be_used_is_refused(
 
 def test_a_description_survives_json(served: Group) -> None:
     for spec in served.specs:
-        assert WorkerSpec.model_validate_json(spec.model_dump_json()) == spec
+        assert ProcessSpec.model_validate_json(spec.model_dump_json()) == spec

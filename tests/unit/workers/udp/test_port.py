@@ -18,6 +18,7 @@ from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import PS_PER_MS, Congestion, HostAddress, Timing
+from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec
 from p4reduce.workers.udp.driver import Driver, SilenceError
 from p4reduce.workers.udp.libc import SUPPORTED
 from p4reduce.workers.udp.port import Port
@@ -98,18 +99,20 @@ def make_ring(stack: ExitStack, size: int, congestion: Congestion, *, rate_bps: 
     hosts = [Host(address, rate_bps=rate_bps) for address in addresses(size)]
     for rank, host in enumerate(hosts):
         stack.callback(host.close)
-        host.endpoints.add_ring(
-            host.address,
-            hosts[(rank + 1) % size].address,
-            hosts[rank - 1].address,
-            job=1,
-            epoch=0,
-            lanes=LANES,
-            rank=rank,
-            size=size,
-            window=64,
-            timing=TIMING,
-            congestion=congestion,
+        host.endpoints.add(
+            RingSpec(
+                host.address,
+                hosts[(rank + 1) % size].address,
+                hosts[rank - 1].address,
+                job=1,
+                epoch=0,
+                lanes=LANES,
+                rank=rank,
+                size=size,
+                window=64,
+                timing=TIMING,
+                congestion=congestion,
+            )
         )
         host.start()
     return hosts
@@ -152,8 +155,8 @@ def test_a_parameter_server_answers_while_its_caller_does_something_else(stack: 
     workers, server = hosts[:2], hosts[2]
     common = {"job": 1, "epoch": 0, "lanes": LANES, "window": 16}
     for host in workers:
-        host.endpoints.add_ps_worker(host.address, server.address, members=2, timing=TIMING, **common)
-    server.endpoints.add_ps_server(server.address, [host.address for host in workers], **common)
+        host.endpoints.add(PsWorkerSpec(host.address, server.address, members=2, timing=TIMING, **common))
+    server.endpoints.add(PsServerSpec(server.address, tuple(host.address for host in workers), **common))
     for host in hosts:
         stack.callback(host.close)
         host.start()
@@ -212,8 +215,10 @@ def test_in_a_tunnel_whole_frames_travel(stack: ExitStack) -> None:
     host = Host(address, remote=switch.getsockname())
     stack.callback(host.close)
     parent = HostAddress(0x0200_0000_0009, 0x0A800001)
-    host.endpoints.add_ps_worker(
-        address, parent, job=7, epoch=3, lanes=LANES, window=4, members=1, timing=TIMING, first_seq=2**32 - 1
+    host.endpoints.add(
+        PsWorkerSpec(
+            address, parent, job=7, epoch=3, lanes=LANES, window=4, members=1, timing=TIMING, first_seq=2**32 - 1
+        )
     )
     host.start()
     array, target = np.arange(LANES, dtype=np.float32), np.zeros(LANES, np.float32)

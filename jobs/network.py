@@ -1,0 +1,217 @@
+"""Jobs in virtual time: the endpoints of their hosts, the links, the switches' time, one run loop for all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.fabric import Endpoints as FabricEndpoints
+from p4reduce.fabric import Faults, Port, Stop, VirtualNetwork
+from p4reduce.fabric.background import Background, BackgroundEndpoints, background_calls
+from p4reduce.fabric.endpoint_calls import worker_endpoints
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.specs import Numbers, endpoint_specs, host_address, link_address, pace_of, server_peers
+from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.operation import Operation
+from p4reduce.workers.settings import Congestion
+from p4reduce.workers.status import EndpointStatus
+
+NO_FAULTS: Final = Faults()
+BLOCK: Final = BlockFloat()
+
+
+class JobNetwork:
+    """A network whose hosts carry jobs out; it begins at time 0, without any. Use as a context manager.
+
+    Not thread-safe, but P4Runtime calls may come at any time. The same calls at the same virtual times give the same
+    packets and bytes.
+
+    Parameters
+    ----------
+    switches : ServedSwitches
+        Of its topology, with their program. They stay the caller's, and may serve another network afterwards.
+    faults : Faults or mapping of Faults
+        Of all links, or by the (node, port) that a direction of a link leaves.
+    queue_frames : int
+        Frames of a port's queue, for each priority.
+    seed : int
+        Of the faults.
+    background : Background or None
+        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
+    congestion : Congestion or None
+        Of all workers; None: the window of each plan, paced as its busiest link.
+
+    Attributes
+    ----------
+    endpoints : Endpoints
+        Of all jobs. Indices do not change while a job is there.
+    fabric : VirtualNetwork
+        Links, queues, counters and the clock.
+    hosts : list of str
+        The host of each endpoint, by index.
+    """
+
+    def __init__(
+        self,
+        switches: ServedSwitches,
+        *,
+        faults: Faults | Mapping[Port, Faults] = NO_FAULTS,
+        queue_frames: int = 1024,
+        seed: int = 0,
+        background: Background | None = None,
+        congestion: Congestion | None = None,
+    ) -> None:
+        self.switches = switches
+        self._queue_frames, self._congestion = queue_frames, congestion
+        self.endpoints = Endpoints() if background is None else background.endpoints(switches.topology)
+        sources = self.endpoints.hosts if isinstance(self.endpoints, BackgroundEndpoints) else []
+        self._calls = background_calls() if sources else worker_endpoints()
+        self.hosts = list(sources)
+        self._known = len(sources)  # endpoints that the fabric has
+        self.fabric = VirtualNetwork(
+            switches.topology,
+            switches.devices(),
+            endpoints=self._fabric_endpoints(),
+            queue_frames=queue_frames,
+            faults=faults,
+            seed=seed,
+        )
+        switches.network = self.fabric
+        for index in range(len(sources)):
+            self.fabric.start(index)
+
+    @property
+    def now(self) -> int:
+        """Virtual time, picoseconds."""
+        return self.fabric.now
+
+    def add(self, plan: Plan, numbers: Numbers = BLOCK) -> Job:
+        """Give every host of a plan its endpoint. ``numbers``: how lanes add up where switches do that.
+
+        After an error nothing of the job is left.
+        """
+        job = Job(plan, numbers if plan.in_network else None)
+        try:
+            for host, spec in endpoint_specs(
+                plan, job.numbers, queue_frames=self._queue_frames, congestion=self._congestion
+            ):
+                try:
+                    index = self.endpoints.add(spec)
+                finally:
+                    if len(self.endpoints) > len(self.hosts):
+                        self.hosts.append(host)
+                job.place(host, index)
+        except BaseException:
+            self.retire(job)
+            raise
+        return job
+
+    def post(self, index: int, operation: Operation) -> None:
+        """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
+        self.endpoints.post(index, operation)
+        self._start(index)
+
+    def advance(
+        self,
+        until_ps: int | None = None,
+        watch: Sequence[int] = (),
+        *,
+        first: bool = False,
+        max_events: int | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> Stop:
+        """Let time pass, and hand to the controllers what came up at switches.
+
+        Arguments as of ``VirtualNetwork.run``. ``check`` is called about ten times a second; what it raises ends this
+        between two events.
+        """
+        self._connect()
+        with self.switches.server.lock:
+            reason = self.fabric.run(
+                until_ps,
+                watch,
+                first=first,
+                max_events=max_events,
+                progress=None if check is None else lambda _now_ps: check(),
+            )
+        self.switches.report(self.fabric)
+        return reason
+
+    def status(self, index: int) -> EndpointStatus:
+        """What an endpoint says of itself now."""
+        return self.endpoints.status(index)
+
+    def statuses(self, job: Job) -> list[EndpointStatus]:
+        """Of all endpoints of a job."""
+        return [self.endpoints.status(index) for index in job.endpoints]
+
+    def done_ps(self, job: Job) -> int:
+        """When the last worker of a job had its result."""
+        return max(int(self.endpoints.records[index]["done_at"]) for index in job.members.values())
+
+    # --- trees that change, and jobs that end
+
+    def restart_seq(self, job: Job) -> int:
+        """The oldest chunk that a worker of a job lacks: where all of them would go on after a change of epoch."""
+        return min(self.endpoints.oldest_missing(index) for index in job.members.values())
+
+    def change_over(self, job: Job, plan: Plan) -> None:
+        """All endpoints of a job go on in the next epoch, on another tree, now.
+
+        Errors as of ``Endpoints.change_peers`` and ``change_epoch``; after one, some of the hosts may have changed.
+        """
+        restart, pace = self.restart_seq(job), pace_of(plan)
+        for worker, index in job.members.items():
+            self.endpoints.change_peers(index, link_address(plan, worker), [host_address(plan.up(worker))])
+            self.endpoints.change_epoch(index, plan.epoch, restart)
+            self.endpoints.change_pace(index, pace)
+        if job.server is not None and plan.server is not None:
+            self.endpoints.change_peers(job.server, link_address(plan, plan.server), server_peers(plan))
+            self.endpoints.change_epoch(job.server, plan.epoch)
+        job.plan = plan
+        for index in job.endpoints:
+            self._start(index)
+
+    def give_up(self, job: Job) -> None:
+        """Nothing of a job is done any more; frames that are on their way find nobody."""
+        for index in job.endpoints:
+            self.endpoints.give_up(index)
+
+    def lingers(self, job: Job) -> bool:
+        """Whether an endpoint of a job may still owe others an answer."""
+        return bool(self.endpoints.records["lingering"][job.endpoints].any())
+
+    def retire(self, job: Job) -> None:
+        """Free what the endpoints of a job keep; the next ones at these hosts take their places."""
+        for index in job.endpoints:
+            self.endpoints.retire(index, link_address(job.plan, self.hosts[index]))
+
+    def close(self) -> None:
+        """Finish capture files."""
+        self.fabric.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside
+
+    def _start(self, index: int) -> None:
+        self._connect()
+        self.fabric.start(index)
+
+    def _connect(self) -> None:
+        """Tell the fabric of endpoints that are new."""
+        if len(self.hosts) > self._known:
+            with self.switches.server.lock:
+                self.fabric.replace_endpoints(self._fabric_endpoints())
+            self._known = len(self.hosts)
+
+    def _fabric_endpoints(self) -> FabricEndpoints:
+        return FabricEndpoints(self.endpoints.records, tuple(self.hosts), self._calls)

@@ -1,0 +1,178 @@
+"""The endpoints of a plan's hosts: how many chunks they have in flight, how fast they send, when they send again."""
+
+from collections.abc import Iterator
+from typing import Final, TypedDict
+
+from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.make import HOST_WINDOW
+from p4reduce.control_plane.plans.plan import Address
+from p4reduce.control_plane.plans.window import ACK_EVERY, with_margin
+from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, Congestion, HostAddress, Timing
+from p4reduce.workers.specs import (
+    MAX_RING_WINDOW,
+    EndpointSpec,
+    PsServerSpec,
+    PsWorkerSpec,
+    RingSpec,
+    ServerSpec,
+    WorkerSpec,
+)
+
+PATIENCE_PS: Final = 60 * 1000 * PS_PER_MS
+"""Virtual time without any answer after which a worker gives up: others may compute for as long."""
+DRIFT: Final = 8
+"""Windows by which one worker of the host-side parameter server may be ahead of another."""
+Numbers = BlockFloat | FixedScale
+"""How lanes add up in the network."""
+
+
+def endpoint_specs(
+    plan: Plan,
+    numbers: Numbers | None,
+    *,
+    queue_frames: int,
+    first_seq: int = 0,
+    timing: Timing | None = None,
+    congestion: Congestion | None = None,
+) -> Iterator[tuple[str, EndpointSpec]]:
+    """The endpoint of every host of a plan: of its workers in rank order, then of its server if there is one.
+
+    numbers: needed by plans that aggregate in the network. timing: that of the plan's links if absent. congestion: the
+    plan's window, paced as its busiest link, if absent.
+    """
+    restrained = congestion is None or congestion.adaptive
+    sends = timing or timing_of(plan), congestion or Congestion(pace_ps=pace_of(plan))
+    common = _Common(job=plan.job, epoch=plan.epoch, lanes=plan.lanes, first_seq=first_seq)
+    if plan.ring:
+        yield from _of_ring(plan, common, *sends)
+    elif plan.in_network:
+        assert numbers is not None  # noqa: S101
+        yield from _of_tree(plan, numbers, common, *sends)
+    else:
+        yield from _of_star(plan, ps_window(plan, queue_frames, restrained=restrained), common, *sends)
+
+
+def host_address(address: Address) -> HostAddress:
+    """Where an endpoint sends its frames."""
+    return HostAddress(address.mac, address.ip, address.udp)
+
+
+def link_address(plan: Plan, host: str) -> HostAddress:
+    """A host's own address."""
+    node = plan.topology.node(host)
+    return HostAddress(node.mac, node.ip)
+
+
+def server_peers(plan: Plan) -> tuple[HostAddress, ...]:
+    """Whom the server of a plan talks to: the root switch, or every worker; nobody where there is no server."""
+    if plan.server is None:
+        return ()
+    below = [plan.root] if plan.in_network else plan.workers
+    return tuple(host_address(plan.address(plan.server, name)) for name in below)
+
+
+class _Common(TypedDict):
+    job: int
+    epoch: int
+    lanes: int
+    first_seq: int
+
+
+Made = Iterator[tuple[str, EndpointSpec]]
+
+
+def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    slots, members, lead = plan.slots, len(plan.workers), plan.window
+    for host in plan.workers:
+        yield (
+            host,
+            WorkerSpec(
+                link_address(plan, host),
+                host_address(plan.up(host)),
+                slots=slots,
+                members=members,
+                numbers=numbers,
+                lead=lead,
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
+        )
+    if plan.server is not None:
+        own, (root,) = link_address(plan, plan.server), server_peers(plan)
+        yield plan.server, ServerSpec(own, root, slots=slots, members=members, numbers=numbers, lead=lead, **common)
+
+
+def _of_ring(plan: Plan, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    size = len(plan.ring)
+    for host in plan.workers:
+        rank, own = plan.ring.index(host), link_address(plan, host)
+        after, before = plan.ring[(rank + 1) % size], plan.ring[rank - 1]
+        yield (
+            host,
+            RingSpec(
+                own,
+                *(own if size == 1 else host_address(plan.address(host, other)) for other in (after, before)),
+                rank=rank,
+                size=size,
+                window=min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW),
+                ack_every=ACK_EVERY,
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
+        )
+
+
+def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    members = len(plan.workers)
+    for host in plan.workers:
+        own, server = link_address(plan, host), host_address(plan.up(host))
+        yield (
+            host,
+            PsWorkerSpec(own, server, window=window, members=members, timing=timing, congestion=congestion, **common),
+        )
+    assert plan.server is not None  # noqa: S101
+    # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
+    remembered = max(window, min(DRIFT * window, HOST_WINDOW // members))
+    yield plan.server, PsServerSpec(link_address(plan, plan.server), server_peers(plan), window=remembered, **common)
+
+
+def timing_of(plan: Plan) -> Timing:
+    """Time-outs for a plan: a few round trips, but never below what queues behind a window may add.
+
+    They grow little: who waits for a worker that still computes asks again now and then, and goes on at once when it
+    comes. A worker gives up after about ``PATIENCE_PS`` without any answer.
+    """
+    queued = plan.rtt_ps + plan.window * plan.chunk_ps
+    longest = max(10 * PS_PER_MS, 20 * queued)
+    return Timing(
+        initial_ps=max(PS_PER_MS, 4 * queued),
+        min_ps=max(50 * PS_PER_US, 2 * queued),
+        max_ps=longest,
+        retries=max(16, PATIENCE_PS // longest),
+    )
+
+
+def pace_of(plan: Plan) -> int:
+    """Time between chunks for workers whose own links are faster than the plan's busiest one, picoseconds; else 0."""
+    if plan.ring:
+        return 0  # acknowledgements pace it
+    links = (plan.topology.link_at(worker, plan.up(worker).port) for worker in plan.workers)
+    quickest = min(frame_time_ps(plan.frame_bytes, link.rate_bps) for link in links)
+    return plan.chunk_ps if plan.chunk_ps > quickest else 0
+
+
+def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
+    """Chunks in flight of each worker of the host-side parameter server.
+
+    What the round trip needs, as trees get it, and at least a share of the queue before the server's link. Workers that
+    are not ``restrained``, neither paced nor adaptive, would fill that queue with more than their share of it. What
+    the server keeps of all its workers is limited.
+    """
+    workers = len(plan.workers)
+    share = queue_frames // workers
+    enough = max(share, with_margin(plan.window_needed)) if restrained else share
+    return max(1, min(plan.window, enough, HOST_WINDOW // workers))

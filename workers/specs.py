@@ -1,0 +1,124 @@
+"""What an endpoint is made from, as plain values: virtual time adds them to its hosts, real time tells processes.
+
+``WorkerSpec`` and ``ServerSpec`` are of jobs in the network, the others of the baselines without aggregation.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Final, Literal
+
+from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
+
+MAX_RING_WINDOW: Final = 32768
+"""a gap report has 16 bits for its count"""
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """What all endpoints have: their own address, and whose chunks theirs are, from which seq on."""
+
+    link: HostAddress
+    _: KW_ONLY
+    job: int
+    epoch: int
+    lanes: int
+    first_seq: int = 0
+
+
+@dataclass(frozen=True)
+class _InNetwork(_Spec):
+    """What all endpoints of an in-network job have alike.
+
+    slots: P, the job's slots in each switch, a power of two; the window is P/2. members: workers of the job. lead: how
+    many chunks ahead exponents are agreed on with block floating point, 1..P/2 (default P/2).
+    """
+
+    parent: HostAddress
+    """the first aggregating switch, for a server the root: its own address, by way of the next hop (its MAC)"""
+    _: KW_ONLY
+    slots: int
+    members: int
+    numbers: BlockFloat | FixedScale
+    lead: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.slots < 2 or self.slots & (self.slots - 1):
+            raise ValueError(f"slots: {self.slots}, must be a power of two, at least 2")
+
+
+@dataclass(frozen=True)
+class WorkerSpec(_InNetwork):
+    """A worker of an in-network job."""
+
+    _: KW_ONLY
+    timing: Timing = Timing()  # noqa: RUF009  (immutable)
+    congestion: Congestion = FIXED
+    kind: Literal["worker"] = "worker"
+
+
+@dataclass(frozen=True)
+class ServerSpec(_InNetwork):
+    """The parameter server of an in-network job, parent of its root switch."""
+
+    _: KW_ONLY
+    kind: Literal["server"] = "server"
+
+
+@dataclass(frozen=True)
+class PsWorkerSpec(_Spec):
+    """A worker of the parameter-server baseline (float32, no aggregation).
+
+    window: chunks on their way at once. What the workers' windows add up to should fit the queue before the server.
+    """
+
+    server: HostAddress
+    _: KW_ONLY
+    window: int
+    members: int
+    timing: Timing = Timing()  # noqa: RUF009  (immutable)
+    congestion: Congestion = FIXED
+    kind: Literal["ps-worker"] = "ps-worker"
+
+
+@dataclass(frozen=True)
+class PsServerSpec(_Spec):
+    """The server of the baseline: sums the members' chunks in the order of ``members``.
+
+    window: that of the workers. Needs 2 * window * len(members) chunks of memory (window rounded up to a power of two).
+    """
+
+    members: tuple[HostAddress, ...]
+    _: KW_ONLY
+    window: int
+    kind: Literal["ps-server"] = "ps-server"
+
+
+@dataclass(frozen=True)
+class RingSpec(_Spec):
+    """A worker of the ring baseline.
+
+    rank: its place, 0..size-1. window: unacknowledged frames; must exceed ``ack_every`` for the stream to flow.
+    ack_every: frames for each acknowledgement.
+    """
+
+    next: HostAddress
+    previous: HostAddress
+    _: KW_ONLY
+    rank: int
+    size: int
+    window: int
+    ack_every: int = 16
+    timing: Timing = Timing()  # noqa: RUF009  (immutable)
+    congestion: Congestion = FIXED
+    kind: Literal["ring"] = "ring"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.size:
+            raise ValueError(f"rank: {self.rank}, must be 0..{self.size - 1}")
+        if self.window > MAX_RING_WINDOW:
+            raise ValueError(f"window: {self.window}, must be at most {MAX_RING_WINDOW}")
+        if not 1 <= self.ack_every < max(self.window, 2):
+            raise ValueError(f"ack_every: {self.ack_every}, must be 1..window-1 ({self.window - 1})")
+
+
+EndpointSpec = WorkerSpec | ServerSpec | PsWorkerSpec | PsServerSpec | RingSpec
