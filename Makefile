@@ -130,7 +130,8 @@ conformance-p4: $(WARM)  ## the front end against p4c's corpus: P4C=/path/to/p4c
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4.py
 
 conformance-p4-bmv2: $(WARM)  ## what the front end writes, loaded and played by real BMv2: SIMPLE_SWITCH_GRPC=... TESTDATA=...
-	SIMPLE_SWITCH_GRPC='$(SIMPLE_SWITCH_GRPC)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4_bmv2.py
+	SIMPLE_SWITCH_GRPC='$(SIMPLE_SWITCH_GRPC)' TESTDATA='$(TESTDATA)' PROGRAMS='$(PROGRAMS)' \
+	  $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_p4_bmv2.py
 
 differential-p4: $(INSTALLED)  ## the same packets as p4c's output, and mutants noticed: P4C=... PROGRAMS='folder ...' P4MUTANTS=4
 	$(BIN)/python -m tests.support.frontend.differential $(if $(P4C),--p4c '$(P4C)') --mutants $(P4MUTANTS) $(PROGRAMS)

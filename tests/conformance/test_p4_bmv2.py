@@ -13,7 +13,7 @@ from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player
 from tests.support.conformance.targets.bmv2_p4runtime import Bmv2OverP4Runtime
 from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, find_switch, running
-from tests.support.frontend.corpus import THERE, compiled, stf_samples, v1model
+from tests.support.frontend.corpus import THERE, compiled, programs, stf_samples, v1model
 from tests.support.frontend.programs import SUITES
 
 from p4reduce.dataplane.model import load_program
@@ -54,6 +54,11 @@ def test_bmv2_refuses_what_it_cannot_run(tmp_path):
     path.write_text(json.dumps(program))
     with pytest.raises(RuntimeError, match="did not start"), running(Bmv2Binaries(str(SWITCH)), path):
         pass
+
+
+@pytest.mark.parametrize("source", programs(), ids=lambda p: p.stem)
+def test_bmv2_loads_programs_of_others(source, tmp_path):
+    loads(source, tmp_path)
 
 
 @corpus

@@ -14,6 +14,7 @@ from tests.support.golden.switch import GoldenSwitch
 COMPILED = P4Backend(64, "compiled")
 WIDE = P4Backend(256, "compiled")
 INTERPRETED = P4Backend(64, "interpreted")
+FROM_SOURCE = P4Backend(64, "interpreted", source=True)
 
 
 @trees(MANY)
@@ -32,6 +33,13 @@ def test_machine_code_of_the_wide_build_does_what_the_golden_model_does(scenario
 @given(scenarios(INTERPRETED, size=6))
 def test_the_interpreter_does_what_the_golden_model_does(scenario):
     run(scenario, INTERPRETED)
+
+
+@trees(3)
+@given(scenarios(FROM_SOURCE, size=4))
+def test_what_our_front_end_compiles_does_what_the_golden_model_does(scenario):
+    """Many more, on machine code: python -m tests.support.golden.soak --backend source."""
+    run(scenario, FROM_SOURCE)
 
 
 class KeepsTheSource(GoldenSwitch):

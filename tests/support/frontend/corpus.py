@@ -29,7 +29,14 @@ def carried(source: Path) -> Path:
     return TESTDATA / "p4_16_samples_outputs" / f"{source.name}.p4info.txt"
 
 
+def programs() -> list[Path]:
+    """Programs for v1model in the folders that $PROGRAMS names."""
+    folders = [Path(folder) for folder in os.environ.get("PROGRAMS", "").split()]
+    found = [p for folder in folders for p in sorted(folder.rglob("*.p4"))]
+    return [p for p in found if "V1Switch" in p.read_text(errors="replace")]
+
+
 @cache
 def compiled(path: Path) -> Compilation:
     """A sample, compiled by the front end."""
-    return compile_file(path)
+    return compile_file(path, folders=[path.parent])

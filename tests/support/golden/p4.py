@@ -9,6 +9,7 @@ from tests.support.golden.switch import GoldenSwitch, Outcome, Slot
 from tests.support.golden.tables import Entry
 from tests.support.paths import ROOT
 
+from p4reduce.dataplane import compile_p4
 from p4reduce.dataplane.device import Device, ExecutorName
 from p4reduce.dataplane.model.loader import load_program
 from p4reduce.dataplane.model.program import Program
@@ -24,8 +25,10 @@ _LANE_REGISTER: Final = _AGGREGATE + "slot.lanes_"
 
 
 @cache
-def program(lanes: int) -> Program:
-    """p4c's output for the build of ``lanes`` lanes, as the repository carries it."""
+def program(lanes: int, source: bool = False) -> Program:
+    """The build of ``lanes`` lanes, as the repository carries it, or compiled from its source by our front end."""
+    if source:
+        return compile_p4(ROOT / "p4src" / "p4reduce.p4", {"LANES": str(lanes)})
     return load_program(COMPILED / f"p4reduce-{lanes}.json")
 
 
@@ -35,13 +38,17 @@ class P4Backend:
     slots = SLOTS
 
     def __init__(
-        self, lanes: int = 64, executor: ExecutorName = "compiled", model: type[GoldenSwitch] = GoldenSwitch
+        self,
+        lanes: int = 64,
+        executor: ExecutorName = "compiled",
+        model: type[GoldenSwitch] = GoldenSwitch,
+        source: bool = False,
     ) -> None:
-        self.lanes, self.executor, self.model = lanes, executor, model
+        self.lanes, self.executor, self.model, self.source = lanes, executor, model, source
 
     def switch(self, ip: int, mac: int, sample_mask: int) -> "ComparedSwitch":
         """A device and its golden model."""
-        device = Device(program(self.lanes), name=f"{ip:#x}", executor=self.executor)
+        device = Device(program(self.lanes, self.source), name=f"{ip:#x}", executor=self.executor)
         return ComparedSwitch(self.model(ip, mac, self.lanes, sample_mask), device)
 
 
