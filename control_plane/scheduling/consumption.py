@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.frames import HEADER_BYTES, frame_bytes
 from p4reduce.control_plane.plans.problem import Layout, RingLayout, TreeLayout
 from p4reduce.control_plane.plans.ring import streams
 from p4reduce.control_plane.plans.routes import hops
@@ -45,6 +46,21 @@ def consumed(decision: Decision, topology: Topology) -> int:
     up = copies(decision.task, topology, decision.upload, "upload")
     down = copies(decision.task, topology, decision.broadcast, "broadcast")
     return sum(up.values()) + sum(down.values())
+
+
+def chunk_bytes(decision: Decision, topology: Topology, lanes: int) -> int:
+    """What one chunk puts on all links at a fixed scale of numbers, empty frames included, without FCS.
+
+    One job answers a gradient with the sum. Two jobs answer each frame of one direction with an empty one in the other:
+    an acknowledgement of what is pushed, a request for what is pulled.
+    """
+    task = decision.task
+    total = consumed(decision, topology) * frame_bytes(lanes)
+    if not decision.together:
+        acknowledged = copies(task, topology, decision.upload, "broadcast")
+        asked = copies(task, topology, decision.broadcast, "upload")
+        total += (sum(acknowledged.values()) + sum(asked.values())) * HEADER_BYTES
+    return total
 
 
 def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> Decision:

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from p4reduce.control_plane.frames import frame_bytes
 from p4reduce.control_plane.plans.graph import Ints
 from p4reduce.control_plane.plans.problem import StarLayout, TreeLayout
 from p4reduce.control_plane.plans.spt import spt
 from p4reduce.control_plane.scheduling.admission import TreePlanner, admitted, passes, tight_links, weight
-from p4reduce.control_plane.scheduling.consumption import consumed, copies, decision_of
+from p4reduce.control_plane.scheduling.consumption import chunk_bytes, copies, decision_of
 from p4reduce.control_plane.scheduling.policy import Decision, Rejection
 from p4reduce.control_plane.scheduling.slots import slots_of
 from p4reduce.control_plane.scheduling.stars import first_fit, least_copies
@@ -52,12 +53,24 @@ def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> De
         if wanted == "switches" or (other := _star(view)) is None:
             raise
         return decision_of(name, view, other, other)
-    takes = consumed(decision, topology)
-    if wanted is None and takes > least_copies(view) and (other := _star(view)) is not None:
+    takes = chunk_bytes(decision, topology, view.lanes)
+    least = least_copies(view) * frame_bytes(view.lanes)
+    if wanted is None and takes > least and (other := _star(view)) is not None:
         without = decision_of(name, view, other, other)
-        if consumed(without, topology) < takes:
-            return without
+        most = chunk_bytes(without, topology, view.lanes)
+        if takes > most:
+            return _one_tree(name, view, planner, words, most) or without
     return decision
+
+
+def _one_tree(name: str, view: View, planner: TreePlanner, words: Ints, most: int) -> Decision | None:
+    """One tree for both directions that takes at most so many bytes a chunk: two jobs cost empty frames beside."""
+    try:
+        tree = admitted(problem_of(view, words, "upload").both_ways(), planner)
+    except Rejection:
+        return None
+    decision = decision_of(name, view, tree, tree)
+    return decision if chunk_bytes(decision, view.state.topology, view.lanes) <= most else None
 
 
 def _star(view: View) -> StarLayout | None:
