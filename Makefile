@@ -20,7 +20,7 @@ P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-PACKAGES := cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies torch_backend workers
+PACKAGES := base cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies torch_backend workers
 INSTALLED := $(VENV)/.installed
 WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from p4reduce.base.written import whole, write_text
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.summary import summarize
 from p4reduce.runs.result import RunResult
-from p4reduce.written import whole, write_text
 
 RESULT: Final = "result.json"
 PROVENANCE: Final = ("commit", "p4_json_sha256", "seed")

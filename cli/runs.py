@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p4reduce.base.written import together
 from p4reduce.cli.failures import Failed
 from p4reduce.cli.files import write_results
 from p4reduce.cli.output import Output
@@ -11,7 +12,6 @@ from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.summary import faults_of, print_real, print_table
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import RunResult
-from p4reduce.written import together
 
 if TYPE_CHECKING:
     from p4reduce.comm.rendezvous import Span

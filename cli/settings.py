@@ -10,9 +10,9 @@ from typing import Any, Final
 import typer
 from pydantic import ValidationError
 
+from p4reduce.base.safe_yaml import YamlError, read_yaml
 from p4reduce.cli.failures import BadInput
 from p4reduce.runs.experiment import REAL_TIME_FIELDS, Experiment
-from p4reduce.safe_yaml import YamlError, read_yaml
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from p4reduce.base.written import together
 from p4reduce.cli.commands.launch import default_topology
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.files import write_results
@@ -23,7 +24,6 @@ from p4reduce.runs.runner import result_of
 from p4reduce.runs.timeline import write_timeline
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies.model import TopologyError
-from p4reduce.written import together
 
 REFUSALS = (
     BadInput,

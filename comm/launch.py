@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.comm import remote
 from p4reduce.comm.communicator import Served
 from p4reduce.comm.errors import ClusterError
@@ -21,7 +22,6 @@ from p4reduce.comm.remote import Membership
 from p4reduce.comm.rendezvous import Group
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net.state import RunFolder, remove_stale
-from p4reduce.signals import SEEN_S, handling, raise_exit
 
 GRACE_S: Final = 3.0
 """between asking a process to end and ending it"""

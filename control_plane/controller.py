@@ -11,6 +11,7 @@ from finsy.p4entity import P4Entity
 from finsy.proto import p4i
 from google.protobuf import text_format
 
+from p4reduce.base.event_loop import EventLoopThread
 from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import Entity, Settings
@@ -19,7 +20,6 @@ from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
-from p4reduce.event_loop import EventLoopThread
 from p4reduce.topologies import Topology
 
 

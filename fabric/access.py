@@ -10,7 +10,7 @@ import numpy as np
 
 from p4reduce.fabric import records
 from p4reduce.native.late import LateModule
-from p4reduce.workers.memory import intrinsic, ir, types
+from p4reduce.native.memory import intrinsic, ir, types
 
 _numba: Any = LateModule("numba")
 

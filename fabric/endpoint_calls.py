@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.fabric.errors import FabricError
-from p4reduce.workers.endpoint import deadline, expire, receive, status, transmit
+from p4reduce.workers.kernels.endpoint import deadline, expire, receive, status, transmit
 
 
 class EndpointCalls(NamedTuple):
@@ -56,5 +56,5 @@ NO_ENDPOINTS: Final = Endpoints(np.zeros(0, dtype=[("status", np.int64)]), (), E
 
 
 def worker_endpoints() -> EndpointCalls:
-    """The functions of `workers/endpoint.py`, on records of ENDPOINT_DTYPE."""
+    """The functions of `workers/kernels/endpoint.py`, on records of ENDPOINT_DTYPE."""
     return EndpointCalls(*(function.address for function in (receive, transmit, deadline, expire, status)))

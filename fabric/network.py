@@ -16,7 +16,7 @@ from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.endpoint_calls import NO_ENDPOINTS, Endpoints
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
-from p4reduce.fabric.loop import add_event, run
+from p4reduce.fabric.kernels.loop import add_event, run
 from p4reduce.fabric.memory import Memory
 from p4reduce.fabric.recordings import PacketIn, Recordings
 from p4reduce.fabric.records import (

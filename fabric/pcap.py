@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from p4reduce.written import naming
+from p4reduce.base.written import naming
 
 MAGIC_NANOSECONDS: Final = 0xA1B23C4D
 SNAP_LENGTH: Final = 65535

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from p4reduce.dataplane import abi
 from p4reduce.fabric.access import byte_at, cell_at, io_at
 from p4reduce.fabric.endpoint_calls import EndpointCalls, Endpoints
-from p4reduce.fabric.jit import entry
+from p4reduce.fabric.kernels.jit import entry
+from p4reduce.native.memory import carray, copy_bytes, pointer
 from p4reduce.topologies import Topology
-from p4reduce.workers.memory import carray, copy_bytes, pointer
 
 NEVER: Final = 1 << 62
 TO_GROUP: Final = 1000

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from p4reduce.fabric.counters import Port
 from p4reduce.fabric.devices import SwitchDevice
-from p4reduce.fabric.draws import link_key, threshold
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
+from p4reduce.fabric.kernels.draws import link_key, threshold
 from p4reduce.fabric.records import CELL, ENDPOINT, LINK, MAX_QUEUE_FRAMES, NEVER, NO_LIMIT, NODE, NONE
 from p4reduce.topologies import Topology
 

@@ -11,11 +11,13 @@ import hashlib
 import importlib.metadata
 import operator
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,10 @@ Decorator = Callable[[Callable[..., Any]], Any]
 Argument = type[int] | np.dtype[Any]
 """of an entry: int64, or the address of records, or numbers, that lie behind one another"""
 
+_PACKAGE: Final = Path(__file__).parents[1]
+_DECORATES: Final = re.compile(r"^from \S*\b(jit|compiler) import ", re.MULTILINE)
+_IMPORTS: Final = re.compile(r"^from (p4reduce\.\S+) import (\([^)]*\)|.*)", re.MULTILINE)
+_NAME: Final = re.compile(r"\w+")
 _DAY_S: Final = 86_400
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _known: Final[list["Kernel"]] = []
@@ -35,32 +41,55 @@ ahead: Callable[[int], None] | None = None
 each function that is begun, how many there are"""
 
 
-def source_key(*folders: Path) -> str:
-    """Sixteen hexadecimal digits that change whenever a Python file of these folders does, or the compiler."""
+def source_key(folder: Path, package: Path = _PACKAGE) -> str:
+    """Sixteen hexadecimal digits that change whenever the compiler does, or a file that a folder's machine code is of.
+
+    That is every file of the folder that takes a decorator from a ``jit.py`` or from here, and whatever it imports of
+    the ``package``, however far: constants are compiled in. Imports within functions do not count.
+    """
     digest = hashlib.sha256(f"{importlib.metadata.version('numba')} {llvm.version()}".encode())
-    for folder in folders:
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.relative_to(folder).as_posix().encode())
-            digest.update(path.read_bytes())
+    for path in sorted(_sources(folder, package)):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-class Compiler:
-    """Compiles functions of ``folders[0]``, which may call those of the other folders and of this one.
+def _sources(folder: Path, package: Path) -> set[Path]:
+    waiting = [path for path in folder.rglob("*.py") if _DECORATES.search(path.read_text("utf-8"))]
+    found = set((package / "native").glob("*.py"))
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported(path, package)
+    return found
 
-    Their machine code lies in ``__pycache__`` of the first folder, or in ``NUMBA_CACHE_DIR`` when that is set; in the
+
+def _imported(path: Path, package: Path) -> Iterator[Path]:
+    """The files of the package that a module imports when it is imported."""
+    for named, names in _IMPORTS.findall(path.read_text("utf-8")):
+        module = package.joinpath(*named.split(".")[1:])
+        for name in _NAME.findall(names):
+            places = (module / f"{name}.py", module.with_suffix(".py"), module / "__init__.py")
+            yield from islice((place for place in places if place.is_file()), 1)
+
+
+class Compiler:
+    """Compiles functions of a folder, which may call those of others.
+
+    Their machine code lies in ``__pycache__`` of the folder, or in ``NUMBA_CACHE_DIR`` when that is set; in the
     user's cache directory when that cannot be written, and for this process alone when neither can.
     """
 
-    def __init__(self, *folders: Path) -> None:
-        self._folders = (*folders, Path(__file__).parent)
+    def __init__(self, folder: Path) -> None:
+        self._sources = folder
 
     @cached_property
     def folder(self) -> Path:
         """Where machine code is kept; made when first asked for."""
-        name = f"numba-{source_key(*self._folders)}"
+        name = f"numba-{source_key(self._sources)}"
         named = os.environ.get("NUMBA_CACHE_DIR")
-        for base in (Path(named) if named else self._folders[0] / "__pycache__", Path.home() / ".cache" / "p4reduce"):
+        for base in (Path(named) if named else self._sources / "__pycache__", Path.home() / ".cache" / "p4reduce"):
             try:
                 (base / name).mkdir(parents=True, exist_ok=True)
             except OSError:

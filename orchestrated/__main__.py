@@ -5,6 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
+from p4reduce.base.signals import handling, raise_exit
 from p4reduce.comm.errors import ClusterError
 from p4reduce.fabric import Faults
 from p4reduce.fabric.background import parse_background
@@ -13,7 +14,6 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.orchestrated.process import READY
 from p4reduce.orchestrated.service import SILENCE_S, Service
 from p4reduce.orchestrated.world import World
-from p4reduce.signals import handling, raise_exit
 from p4reduce.topologies import TopologyError, load
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from p4reduce.base.safe_yaml import read_yaml
 from p4reduce.comm import framing
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.connection import Target
@@ -14,7 +15,6 @@ from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Ru
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.orchestrated import wire
-from p4reduce.safe_yaml import read_yaml
 from p4reduce.topologies import Topology
 from p4reduce.topologies.schema import build
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
+from p4reduce.base.signals import SEEN_S
 from p4reduce.comm.errors import ClusterError
-from p4reduce.signals import SEEN_S
 
 READY: Final = "ready\n"
 """what it prints when its socket listens"""

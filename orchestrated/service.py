@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.orchestrated import wire
 from p4reduce.orchestrated.peer import Peer
 from p4reduce.orchestrated.world import World
-from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import to_yaml
 
 SILENCE_S: Final = 3600.0

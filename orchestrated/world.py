@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import (
@@ -24,7 +25,6 @@ from p4reduce.jobs.programs import P4Files
 from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.orchestrated.open_swap import OpenSwap
 from p4reduce.orchestrated.task_run import TaskRun
-from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import Topology
 
 _CUT: Final = Faults(loss=1.0)

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.output import Output
@@ -43,7 +44,6 @@ from p4reduce.experiments.poster.experiment import PosterResult, run_poster
 from p4reduce.experiments.poster.files import write_files
 from p4reduce.experiments.poster.policies import POLICIES
 from p4reduce.experiments.poster.settings import EXPLAINING, QUICK, SCENARIOS, PosterSettings, Scenario
-from p4reduce.signals import handling, raise_exit
 from p4reduce.topologies import TopologyError
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from p4reduce.safe_yaml import YamlError, read_yaml
+from p4reduce.base.safe_yaml import YamlError, read_yaml
+from p4reduce.base.written import write_text
 from p4reduce.topologies import schema
 from p4reduce.topologies.model import Topology, TopologyError
-from p4reduce.written import write_text
 
 _FILE_LIMIT = 16 * 2**20
 """bytes; far above any network that the address plan admits, far below what would fill the memory"""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
-from p4reduce.safe_yaml import short
+from p4reduce.base.safe_yaml import short
 from p4reduce.topologies import datacenter
 from p4reduce.topologies.builder import CapableSwitches, TopologyBuilder
 from p4reduce.topologies.model import Topology, TopologyError

@@ -4,7 +4,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from p4reduce.safe_yaml import short
+from p4reduce.base.safe_yaml import short
 
 _RATE_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _DELAY_UNITS: Final = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}

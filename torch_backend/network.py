@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from p4reduce.base.safe_yaml import YamlError, read_yaml
 from p4reduce.comm.errors import ClusterError
-from p4reduce.safe_yaml import YamlError, read_yaml
 
 PREFIX: Final = "P4REDUCE_SET_"
 CONFIG: Final = "P4REDUCE_CONFIG"

@@ -6,9 +6,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.workers import endpoint, wire
-from p4reduce.workers.congestion import set_up
-from p4reduce.workers.memory import address_of
+from p4reduce.native.memory import address_of
+from p4reduce.workers import wire
+from p4reduce.workers.kernels import endpoint
+from p4reduce.workers.kernels.congestion import set_up
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Operation, check, exponents_of, poison_of
 from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State

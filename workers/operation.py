@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.workers.kernels import chunk_exponents, chunk_poison
-from p4reduce.workers.memory import address_of
+from p4reduce.native.memory import address_of
+from p4reduce.workers.kernels.chunks import chunk_exponents, chunk_poison
 from p4reduce.workers.numbers import NonFiniteError
 from p4reduce.workers.records import Collective, Kind
 

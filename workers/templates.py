@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.workers import wire
-from p4reduce.workers.frames import TEMPLATE_BYTES
+from p4reduce.workers.kernels.frames import TEMPLATE_BYTES
 from p4reduce.workers.settings import HostAddress
 
 

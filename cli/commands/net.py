@@ -87,9 +87,9 @@ def up(
     reach each other at once. Links are held to their rates; delays from 0.1 ms on and faults are made by relays. Needs
     root, or a system that lets users make namespaces ('p4reduce doctor' tells). Nothing is left after 'net down'.
     """
+    from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415
     from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
     from p4reduce.cli.net.wanted import Wanted  # noqa: PLC0415
-    from p4reduce.signals import handling, raise_exit  # noqa: PLC0415
     from p4reduce.topologies import load  # noqa: PLC0415
 
     output = Output(as_json=as_json)

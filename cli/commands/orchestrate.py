@@ -90,10 +90,10 @@ def orchestrate(
     (time to add one element of one model that arrives, as in '400ps') and utility (of its data, for tasks that select
     their local models). 'p4reduce tasks show' has the times that follow from them.
     """
+    from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
     from p4reduce.control_plane.scheduling.policy import check_served  # noqa: PLC0415
-    from p4reduce.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
 
     output = Output(as_json=as_json)
     policy_named(policy)

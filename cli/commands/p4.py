@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from p4reduce.base.written import write_text
 from p4reduce.cli.examples import epilog
 from p4reduce.cli.failures import EXIT_BAD_INPUT, BadInput, guarded
 from p4reduce.cli.output import Output
-from p4reduce.written import write_text
 
 if TYPE_CHECKING:
     from p4reduce.frontend.compile import Compilation

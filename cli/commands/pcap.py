@@ -47,7 +47,7 @@ def pcap(files: Files = None, dissector: Dissector = False, install: Install = F
         print(script(), end="")
         return
     path = Path.home() / PLUGINS / "p4reduce.lua"
-    from p4reduce.written import write_text  # noqa: PLC0415
+    from p4reduce.base.written import write_text  # noqa: PLC0415
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, script())

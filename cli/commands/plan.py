@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from p4reduce.base.written import write_text
 from p4reduce.cli.examples import epilog
 from p4reduce.cli.failures import guarded
 from p4reduce.cli.output import Output
@@ -12,7 +13,6 @@ from p4reduce.cli.report.network import Drawing, draw
 from p4reduce.cli.settings import Settings, experiment_options
 from p4reduce.cli.units import bytes_text, rate_text, time_text
 from p4reduce.runs.experiment import Experiment
-from p4reduce.written import write_text
 
 if TYPE_CHECKING:
     from p4reduce.control_plane.plans import Plan

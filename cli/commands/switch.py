@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
+from p4reduce.base.signals import SEEN_S
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.switch.addresses import check_address, device_ids, device_port, port_file, port_spec
 from p4reduce.dataplane.abi import MAX_PORT
-from p4reduce.signals import SEEN_S
 
 if TYPE_CHECKING:
     from finsy.proto import p4r
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from p4reduce.fabric.real.switches import RealSwitches
 
 REAL_CPU_PORT: Final = 510
-"""of switches with interfaces (fabric/queues.py)"""
+"""of switches with interfaces (fabric/kernels/queues.py)"""
 
 EXAMPLES: Final = (
     "p4reduce switch --grpc-addr 127.0.0.1:9559",

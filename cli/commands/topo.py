@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from p4reduce import topologies
+from p4reduce.base.written import write_text
 from p4reduce.cli.examples import epilog
 from p4reduce.cli.failures import BadInput, guarded
 from p4reduce.cli.output import Output
 from p4reduce.cli.report.network import topology_svg
 from p4reduce.cli.units import rate_text, time_text
 from p4reduce.topologies import Topology
-from p4reduce.written import write_text
 
 app = typer.Typer(help="Topologies: bundled, built from parameters, or files of yours.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from p4reduce.base.written import write_text
 from p4reduce.cli.report.bars import Bar, bars
 from p4reduce.cli.report.curves import Curve, curves
 from p4reduce.cli.report.network import Drawing, draw_inline
@@ -12,7 +13,6 @@ from p4reduce.cli.summary import faults_of, table_of
 from p4reduce.cli.units import bytes_text, time_text
 from p4reduce.runs.result import RunResult
 from p4reduce.workers.training.loops import ACCURACY, LOSS
-from p4reduce.written import write_text
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing is fetched, even if a name in a file tried to."""

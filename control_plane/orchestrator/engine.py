@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
@@ -22,7 +23,6 @@ from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
 from p4reduce.control_plane.scheduling.policy import Policy, check_served
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import format_delay
 
 _BATCH: Final = 64

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from p4reduce.base.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.control_plane.orchestrator.computing import MAX_SLOWDOWN, HostProfile
 from p4reduce.control_plane.orchestrator.errors import TaskError
-from p4reduce.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.topologies import Topology, parse_delay
 
 _FOLDER: Final = "hosts"

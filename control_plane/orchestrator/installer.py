@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import plan_entries
 from p4reduce.control_plane.errors import ControllerError, PlanError
@@ -21,7 +22,6 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
-from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import format_rate
 
 

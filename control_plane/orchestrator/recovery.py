@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
@@ -14,7 +15,6 @@ from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.safe_yaml import one_line
 from p4reduce.topologies import to_yaml
 
 Fail = Callable[[str, str], None]

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import StoreError
 from p4reduce.control_plane.orchestrator.executor import Role
@@ -15,7 +16,6 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.safe_yaml import one_line
 
 StateWithout = Callable[[str | None], NetworkState]
 """The network without what a task reserves; with all for None."""

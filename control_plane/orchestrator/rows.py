@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.scheduling.selection import selection_from_data
 from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.safe_yaml import one_line
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
 """stands for a task whose specification cannot be read"""

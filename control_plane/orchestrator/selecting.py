@@ -7,6 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
+from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.scheduling.choosers import CHOOSERS, Budget
@@ -15,7 +16,6 @@ from p4reduce.control_plane.scheduling.policy import Decision, Policy
 from p4reduce.control_plane.scheduling.selection import Selection
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.safe_yaml import one_line
 
 _NO_TREE: Final = 1 << 62
 """copies: more than any budget"""

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final, cast
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from p4reduce.base.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import TaskError
 from p4reduce.control_plane.scheduling.selection import How, Selection
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 
 COLUMNS: Final = (

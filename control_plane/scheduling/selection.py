@@ -6,8 +6,8 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Final, Literal
 
+from p4reduce.base.safe_yaml import short
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.safe_yaml import short
 
 How = Literal["all", "random", "cheapest", "useful"]
 """a chooser of :data:`~p4reduce.control_plane.scheduling.choosers.CHOOSERS`"""

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Final, Literal
 
+from p4reduce.base.safe_yaml import short
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.scheduling.selection import Selection
-from p4reduce.safe_yaml import short
 
 MAX_ELEMENTS: Final = 1 << 40
 MAX_ROUNDS: Final = (1 << 31) - 1

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from p4reduce.safe_yaml import PlainNodes, one_line
+from p4reduce.base.safe_yaml import PlainNodes, one_line
 
 FILE_LIMIT: Final = 1 << 20
 """bytes; an entry takes about 150"""

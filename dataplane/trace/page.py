@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from p4reduce.base.written import write_text
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.trace.ir import block_text, module_text
 from p4reduce.dataplane.trace.refused import refused_constructs
-from p4reduce.written import write_text
 
 _IR = re.compile(r"(<!-- ir: (\S+) (\S+) -->\n```llvm\n)(.*?)(```)", re.DOTALL)
 _LIST = re.compile(r"(<!-- unsupported: begin -->\n)(.*?)(<!-- unsupported: end -->)", re.DOTALL)

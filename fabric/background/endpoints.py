@@ -15,13 +15,13 @@ from p4reduce.fabric.background.source import (
     SourceOptions,
     source_transmit,
 )
-from p4reduce.fabric.draws import link_key
 from p4reduce.fabric.endpoint_calls import EndpointCalls, worker_endpoints
 from p4reduce.fabric.errors import FabricError
-from p4reduce.fabric.jit import entry
+from p4reduce.fabric.kernels.draws import link_key
+from p4reduce.fabric.kernels.jit import entry
+from p4reduce.native.memory import address_of, carray, pointer
 from p4reduce.topologies import Node, Topology
 from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.memory import address_of, carray, pointer
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind
 from p4reduce.workers.settings import HostAddress
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.fabric.draws import draw
 from p4reduce.fabric.errors import FabricError
-from p4reduce.fabric.jit import kernel
-from p4reduce.workers.memory import carray, copy_bytes, pointer
+from p4reduce.fabric.kernels.draws import draw
+from p4reduce.fabric.kernels.jit import kernel
+from p4reduce.native.memory import carray, copy_bytes, pointer
 
 TEMPLATE_BYTES: Final = 64
 """a destination's headers, padded"""

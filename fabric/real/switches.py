@@ -12,7 +12,7 @@ from p4reduce.fabric.counters import Incidents, Port, SwitchCounters, Where
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
-from p4reduce.fabric.queues import CPU_PORT
+from p4reduce.fabric.kernels.queues import CPU_PORT
 from p4reduce.fabric.real.io.path import DataPath, PortPlan
 from p4reduce.fabric.real.io.ports import OpenPort, PortSpec
 from p4reduce.fabric.real.switch_counters import PortCounters, read_port

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from p4reduce.base.signals import handling, raise_exit
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.dataplane.model.errors import ProgramError
@@ -24,7 +25,6 @@ from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.collect import result
 from p4reduce.runs.real.processor import cpu_seconds
 from p4reduce.runs.real.work import carry_out
-from p4reduce.signals import handling, raise_exit
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.training.digits import DataError
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from p4reduce.base.signals import SEEN_S
 from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.rendezvous import Figure, Rendezvous, Seat, Span
@@ -15,7 +16,6 @@ from p4reduce.fabric import Faults, Port
 from p4reduce.jobs.programs import P4Files, bundled, from_files, from_source
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier
-from p4reduce.signals import SEEN_S
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
 from p4reduce.workers.settings import Congestion
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from p4reduce.workers import endpoint
 from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.operation import Operation, exponents_of
 from p4reduce.workers.records import State
 from p4reduce.workers.udp.loop import run

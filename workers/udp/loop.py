@@ -10,13 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.workers import wire
-from p4reduce.workers.endpoint import deadline, expire, receive, transmit
-from p4reduce.workers.frames import RESEND
-from p4reduce.workers.jit import entry, kernel
-from p4reduce.workers.memory import carray, copy_bytes, load_be32, pointer
-from p4reduce.workers.records import ENDPOINT_DTYPE, State
-from p4reduce.workers.udp.libc import (
+from p4reduce.native.libc import (
     IOVEC,
     MESSAGE,
     MSG_DONTWAIT,
@@ -30,6 +24,12 @@ from p4reduce.workers.udp.libc import (
     recvmmsg,
     sendmmsg,
 )
+from p4reduce.native.memory import carray, copy_bytes, load_be32, pointer
+from p4reduce.workers import wire
+from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
+from p4reduce.workers.kernels.frames import RESEND
+from p4reduce.workers.kernels.jit import entry, kernel
+from p4reduce.workers.records import ENDPOINT_DTYPE, State
 from p4reduce.workers.udp.records import BATCH, CONTROL_BYTES, PORT, Reason
 
 PAYLOAD_OFFSET: Final = wire.INC_OFFSET

@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.native.libc import IOVEC, MESSAGE, NAME, POLLFD, SUPPORTED, TIMESPEC
+from p4reduce.native.memory import address_of
 from p4reduce.workers import wire
-from p4reduce.workers.memory import address_of
 from p4reduce.workers.settings import HostAddress
-from p4reduce.workers.udp.libc import IOVEC, MESSAGE, NAME, POLLFD, SUPPORTED, TIMESPEC
 from p4reduce.workers.udp.loop import PAYLOAD_OFFSET
 from p4reduce.workers.udp.records import BATCH, CONTROL_BYTES, PORT
 

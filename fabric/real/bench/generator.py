@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.fabric.access import cell_at
-from p4reduce.fabric.jit import entry, kernel
+from p4reduce.fabric.kernels.jit import entry, kernel
 from p4reduce.fabric.real.io.records import BATCH
 from p4reduce.fabric.real.io.system import load_shared
+from p4reduce.native.libc import clock_ns, poll, sendmmsg
+from p4reduce.native.memory import store_be32
 from p4reduce.workers import wire
-from p4reduce.workers.memory import store_be32
-from p4reduce.workers.udp.libc import clock_ns, poll, sendmmsg
 
 WINDOW: Final = 512
 """frames of each port on their way"""

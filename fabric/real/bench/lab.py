@@ -17,8 +17,8 @@ from p4reduce.fabric.real.io.ports import Veth
 from p4reduce.fabric.real.io.records import BATCH, PORT
 from p4reduce.fabric.real.net.interfaces import add_veth, bring_up, netlink, wait_until_up, without_ipv6
 from p4reduce.fabric.real.switches import RealSwitches
+from p4reduce.native.libc import IOVEC, MESSAGE
 from p4reduce.workers import wire
-from p4reduce.workers.udp.libc import IOVEC, MESSAGE
 
 SLOTS: Final = 4096
 SWITCH: Final = "rack0"

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.real.io.records import PAUSE, WRITABLE, poll_at, port_at, time_at
 from p4reduce.fabric.real.io.system import POLLERR, SO_ERROR, SOL_SOCKET, getsockopt, load_shared, read, write
 from p4reduce.fabric.records import NEVER
-from p4reduce.workers.udp.libc import POLLFD, POLLIN, POLLOUT, clock_ns, poll
+from p4reduce.native.libc import POLLFD, POLLIN, POLLOUT, clock_ns, poll
 
 _LONGEST_NS: Final = 3600 * 1_000_000_000
 """without anything to wait for; a wake-up comes earlier"""

@@ -9,19 +9,19 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.fabric.access import event_at, frame_at, link_at
-from p4reduce.fabric.cells import drop_frame, frame_address
-from p4reduce.fabric.detours import come_again, process_any
-from p4reduce.fabric.events import remove_first
-from p4reduce.fabric.jit import entry, kernel
-from p4reduce.fabric.loop import first_on_wire, has_space
-from p4reduce.fabric.queues import depart
+from p4reduce.fabric.kernels.cells import drop_frame, frame_address
+from p4reduce.fabric.kernels.detours import come_again, process_any
+from p4reduce.fabric.kernels.events import remove_first
+from p4reduce.fabric.kernels.jit import entry, kernel
+from p4reduce.fabric.kernels.loop import first_on_wire, has_space
+from p4reduce.fabric.kernels.queues import depart
+from p4reduce.fabric.kernels.taps import note
+from p4reduce.fabric.kernels.wires import wake_when_free
 from p4reduce.fabric.real.io.clock import asked, clock_ps, hold, poll_ports, rest, signal
 from p4reduce.fabric.real.io.receive import receive_datagrams, receive_ring, take_pending
 from p4reduce.fabric.real.io.records import FULL, MACHINE, MOVE, MOVED, RING, STOP, STOPPED, WRITABLE, port_at
 from p4reduce.fabric.real.io.send import emit, flush_all, unblock
 from p4reduce.fabric.records import ARRIVAL, CORRUPTED, ENTRY, LATE_ARRIVAL, LINK_FREE, NEVER, RETURN, WORLD
-from p4reduce.fabric.taps import note
-from p4reduce.fabric.wires import wake_when_free
 
 _NOW: Final = np.int64(0)
 _NEVER: Final = np.int64(NEVER)

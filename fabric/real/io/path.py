@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES
 from p4reduce.dataplane.traffic import Digest
 from p4reduce.fabric.devices import SwitchDevice
-from p4reduce.fabric.draws import link_key, threshold
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
-from p4reduce.fabric.loop import add_event
+from p4reduce.fabric.kernels.draws import link_key, threshold
+from p4reduce.fabric.kernels.loop import add_event
 from p4reduce.fabric.memory import Memory
 from p4reduce.fabric.pools import aligned_bytes
 from p4reduce.fabric.real.io.drive import drive
@@ -41,7 +41,7 @@ from p4reduce.fabric.real.io.records import (
 from p4reduce.fabric.recordings import Recordings
 from p4reduce.fabric.records import CELL, ENTRY, LINK, NODE, NONE, PRIORITIES, QUEUE
 from p4reduce.fabric.shadow import Shadows
-from p4reduce.workers.udp.libc import IOVEC, MESSAGE, POLLFD, POLLIN, TIMESPEC
+from p4reduce.native.libc import IOVEC, MESSAGE, POLLFD, POLLIN, TIMESPEC
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,17 +5,17 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.fabric.access import byte_at, frame_at, node_at
-from p4reduce.fabric.cells import frame_address, take_frame
-from p4reduce.fabric.detours import process_any
-from p4reduce.fabric.jit import kernel
-from p4reduce.fabric.loop import has_space
+from p4reduce.fabric.kernels.cells import frame_address, take_frame
+from p4reduce.fabric.kernels.detours import process_any
+from p4reduce.fabric.kernels.jit import kernel
+from p4reduce.fabric.kernels.loop import has_space
+from p4reduce.fabric.kernels.switches import process_bytes
+from p4reduce.fabric.kernels.taps import INC_FIRST, INC_RESEND, classify, record
+from p4reduce.fabric.kernels.wires import send
 from p4reduce.fabric.real.io.records import BATCH, message_at, port_at, tpacket_at
 from p4reduce.fabric.real.io.system import MSG_TRUNC, load_status, store_status
-from p4reduce.fabric.switches import process_bytes
-from p4reduce.fabric.taps import INC_FIRST, INC_RESEND, classify, record
-from p4reduce.fabric.wires import send
-from p4reduce.workers.memory import copy_bytes, store_u8
-from p4reduce.workers.udp.libc import MSG_DONTWAIT, recvmmsg
+from p4reduce.native.libc import MSG_DONTWAIT, recvmmsg
+from p4reduce.native.memory import copy_bytes, store_u8
 
 ETHERNET_BYTES: Final = 14
 _TICK_PS: Final = 1000

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.fabric.access import record_at
-from p4reduce.workers.udp.libc import IOVEC, MESSAGE, POLLFD, TIMESPEC
+from p4reduce.native.libc import IOVEC, MESSAGE, POLLFD, TIMESPEC
 
 BATCH: Final = 64
 """frames that one system call receives or sends, and that one port may bring in before the next one's turn"""

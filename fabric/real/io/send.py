@@ -6,12 +6,12 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.fabric.access import cell_at, frame_at, link_at
-from p4reduce.fabric.cells import drop_frame, frame_address
-from p4reduce.fabric.jit import kernel
-from p4reduce.fabric.queues import depart
+from p4reduce.fabric.kernels.cells import drop_frame, frame_address
+from p4reduce.fabric.kernels.jit import kernel
+from p4reduce.fabric.kernels.queues import depart
 from p4reduce.fabric.real.io.records import BATCH, BLOCKED, DATAGRAMS, poll_at, port_at, vector_at
 from p4reduce.fabric.records import NEVER
-from p4reduce.workers.udp.libc import MSG_DONTWAIT, POLLIN, POLLOUT, errno, sendmmsg
+from p4reduce.native.libc import MSG_DONTWAIT, POLLIN, POLLOUT, errno, sendmmsg
 
 _NEVER: Final = np.int64(NEVER)
 

@@ -1,11 +1,11 @@
-"""More of the C library for compiled code (`workers/udp/libc.py` has the rest), and memory that others write.
+"""More of the C library for compiled code (`native/libc.py` has the rest), and memory that others write.
 
 Pointers travel as int64. Every function returns what its manual page says.
 """
 
 from typing import Any, Final
 
-from p4reduce.workers.memory import external, intrinsic, ir, types
+from p4reduce.native.memory import external, intrinsic, ir, types
 
 getsockopt: Any = external("getsockopt", "int32", "int32", "int32", "int32", "int64", "int64")
 """(socket, level, option, value *, length *)"""

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.fabric.events import push, remove_first, replace_first
+from p4reduce.fabric.kernels.events import push, remove_first, replace_first
 from p4reduce.fabric.records import EVENT, WORLD
 
 operations = st.lists(

@@ -7,7 +7,7 @@ from tests.support.loopback.golden import quantized_sum, ring_sum
 from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_bytes, several
 from tests.support.loopback.network import Faults
 
-from p4reduce.workers.congestion import CHUNK, set_up
+from p4reduce.workers.kernels.congestion import CHUNK, set_up
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, Congestion, Timing

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.workers import wire
-from p4reduce.workers.endpoint import deadline, expire, receive, transmit
 from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
 from p4reduce.workers.records import NEVER, State
 from p4reduce.workers.settings import HostAddress
 

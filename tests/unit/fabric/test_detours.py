@@ -10,7 +10,7 @@ from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.state.clone_sessions import CloneSession
 from p4reduce.fabric import Faults, VirtualNetwork
-from p4reduce.fabric.egress import MAX_ROUNDS
+from p4reduce.fabric.kernels.egress import MAX_ROUNDS
 from p4reduce.fabric.pcap import read_frames
 from p4reduce.topologies import TopologyBuilder
 

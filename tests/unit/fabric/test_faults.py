@@ -9,7 +9,7 @@ import pytest
 from scapy.utils import RawPcapReader
 
 from p4reduce.fabric import FabricError, Faults, LinkCounters, VirtualNetwork
-from p4reduce.fabric.draws import draw, link_key, threshold
+from p4reduce.fabric.kernels.draws import draw, link_key, threshold
 from p4reduce.fabric.records import LINK
 from p4reduce.fabric.synthetic import frame, route_all, senders
 from p4reduce.topologies import leaf_spine, star

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from p4reduce.native import objects
-from p4reduce.workers.kernels import chunk_exponents
+from p4reduce.workers.kernels.chunks import chunk_exponents
 from p4reduce.workers.operation import exponents_of
 
 USE = """

@@ -10,9 +10,9 @@ from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, 
 from tests.support.loopback.network import SWITCH_IP, Faults, Frame, Network
 
 from p4reduce.workers import wire
-from p4reduce.workers.congestion import CHUNK, cut, set_up
-from p4reduce.workers.endpoint import expire, receive, transmit
-from p4reduce.workers.frames import ECN_ECHO
+from p4reduce.workers.kernels.congestion import CHUNK, cut, set_up
+from p4reduce.workers.kernels.endpoint import expire, receive, transmit
+from p4reduce.workers.kernels.frames import ECN_ECHO
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from p4reduce.workers import kernels
-from p4reduce.workers.memory import address_of
+from p4reduce.native.memory import address_of
+from p4reduce.workers.kernels import chunks as kernels
 from p4reduce.workers.numbers import (
     MAX_MEMBERS,
     BlockFloat,

@@ -16,9 +16,9 @@ from p4reduce.runs.result import NetworkResult
 from p4reduce.runs.runner import move_tensors, result_of
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies import load
-from p4reduce.workers.congestion import set_up
-from p4reduce.workers.endpoint import deadline, expire, transmit
-from p4reduce.workers.frames import HAS_LANES, flags_of
+from p4reduce.workers.kernels.congestion import set_up
+from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
+from p4reduce.workers.kernels.frames import HAS_LANES, flags_of
 from p4reduce.workers.numbers import FixedScale, Numbers
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import NEVER, Collective

@@ -8,8 +8,8 @@ from tests.support.loopback.jobs import make_ps, make_ring
 from tests.support.loopback.network import host, switch
 
 from p4reduce.workers import wire
-from p4reduce.workers.endpoint import receive, transmit
 from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.kernels.endpoint import receive, transmit
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective

@@ -9,7 +9,7 @@ from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_byte
 from tests.support.loopback.network import SWITCH_IP, Faults, Frame
 
 from p4reduce.workers import wire
-from p4reduce.workers.endpoint import deadline, expire, transmit
+from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import NEVER, Collective, State

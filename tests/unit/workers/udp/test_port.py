@@ -13,6 +13,7 @@ import pytest
 from tests.support.loopback.golden import rank_order_sum, ring_sum
 from tests.support.loopback.jobs import random_arrays, same_bytes
 
+from p4reduce.native.libc import SUPPORTED
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.operation import Operation
@@ -20,7 +21,6 @@ from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import PS_PER_MS, Congestion, HostAddress, Timing
 from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec
 from p4reduce.workers.udp.driver import Driver, SilenceError
-from p4reduce.workers.udp.libc import SUPPORTED
 from p4reduce.workers.udp.port import Port
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="real time needs Linux on a 64-bit machine")
@@ -264,7 +264,7 @@ def test_closing_leaves_no_thread_and_no_descriptor(stack: ExitStack) -> None:
 
 def test_structures_are_those_of_the_c_library() -> None:
     """The layout of struct mmsghdr, msghdr, iovec and sockaddr_in on 64-bit Linux."""
-    from p4reduce.workers.udp.libc import IOVEC, MESSAGE, NAME, POLLFD, TIMESPEC
+    from p4reduce.native.libc import IOVEC, MESSAGE, NAME, POLLFD, TIMESPEC
 
     assert [MESSAGE.fields[name][1] for name in ("name", "iov", "control", "flags", "length")] == [0, 16, 32, 48, 56]
     assert (MESSAGE.itemsize, IOVEC.itemsize, TIMESPEC.itemsize) == (64, struct.calcsize("PN"), struct.calcsize("ll"))

@@ -5,10 +5,11 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.fabric.access import frame_at, link_at
-from p4reduce.fabric.cells import drop_frame, frame_address, take_frame
-from p4reduce.fabric.draws import draw, happens
-from p4reduce.fabric.events import next_seq, push, schedule
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.kernels.cells import drop_frame, frame_address, take_frame
+from p4reduce.fabric.kernels.draws import draw, happens
+from p4reduce.fabric.kernels.events import next_seq, push, schedule
+from p4reduce.fabric.kernels.jit import kernel
+from p4reduce.fabric.kernels.taps import INC_FIRST, INC_RESEND, classify, note, record
 from p4reduce.fabric.records import (
     ARRIVAL,
     DRAW_CORRUPT,
@@ -23,8 +24,7 @@ from p4reduce.fabric.records import (
     LOST,
     SECOND_COPY,
 )
-from p4reduce.fabric.taps import INC_FIRST, INC_RESEND, classify, note, record
-from p4reduce.workers.memory import copy_bytes
+from p4reduce.native.memory import copy_bytes
 
 MIN_FRAME: Final = 60
 """shorter frames are padded on the link"""

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.native.memory import carray, copy_bytes, load_be32, load_be64, pointer, store_be32
 from p4reduce.workers import wire
-from p4reduce.workers.jit import kernel
-from p4reduce.workers.memory import carray, copy_bytes, load_be32, load_be64, pointer, store_be32
+from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.records import Kind, Refusal
 
 TEMPLATE_BYTES: Final = 64

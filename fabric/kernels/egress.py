@@ -6,9 +6,9 @@ import numpy as np
 
 from p4reduce.dataplane.abi import CLONE_VALID, INSTANCE_EGRESS_CLONE, INSTANCE_RECIRCULATED
 from p4reduce.fabric.access import call4, frame_at, io_at, node_at, phv_at
-from p4reduce.fabric.cells import drop_frame, drop_phv, frame_address, phv_address, take_frame, take_phv
-from p4reduce.fabric.events import schedule
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.kernels.cells import drop_frame, drop_phv, frame_address, phv_address, take_frame, take_phv
+from p4reduce.fabric.kernels.events import schedule
+from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.records import RETURN
 
 PS_PER_US: Final = 1_000_000

@@ -11,7 +11,7 @@ up by one chunk, no more. Frames without lanes whose answer has none are not cou
 
 from typing import Any
 
-from p4reduce.workers.jit import kernel
+from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.records import NEVER, Answer
 
 _NOTHING = int(Answer.NOTHING)

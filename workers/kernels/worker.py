@@ -14,9 +14,11 @@ to every worker, because every RESULT below it is.
 
 from typing import Any, Final
 
+from p4reduce.native.memory import as_double, copy_bytes, load_u8
 from p4reduce.workers import wire
-from p4reduce.workers.congestion import cut, has_room
-from p4reduce.workers.frames import (
+from p4reduce.workers.kernels.chunks import clear_lanes, clear_tail, dequantize, fill_nan, quantize, send_raw, take_raw
+from p4reduce.workers.kernels.congestion import cut, has_room
+from p4reduce.workers.kernels.frames import (
     HAS_LANES,
     RESEND,
     SATURATED,
@@ -29,13 +31,9 @@ from p4reduce.workers.frames import (
     seq_of,
     write_frame,
 )
-from p4reduce.workers.jit import kernel
-from p4reduce.workers.kernels import clear_lanes, clear_tail, dequantize, fill_nan, quantize, send_raw, take_raw
-from p4reduce.workers.memory import as_double, copy_bytes, load_u8
-from p4reduce.workers.numbers import EXPONENT_BIAS, NumberMode
-from p4reduce.workers.pacing import forget, left, too_early
-from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
-from p4reduce.workers.sender import (
+from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels.pacing import forget, left, too_early
+from p4reduce.workers.kernels.sender import (
     advance,
     detect_losses,
     entry_at,
@@ -45,6 +43,8 @@ from p4reduce.workers.sender import (
     payload_at,
     settle,
 )
+from p4reduce.workers.numbers import EXPONENT_BIAS, NumberMode
+from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
 
 _RAW: Final = int(NumberMode.RAW)
 _BLOCK: Final = int(NumberMode.BLOCK)

@@ -12,13 +12,13 @@ from p4reduce.dataplane.abi import (
     INSTANCE_RESUBMITTED,
 )
 from p4reduce.fabric.access import frame_at, io_at, node_at, phv_at, session_at
-from p4reduce.fabric.cells import drop_frame, drop_phv, frame_address, take_phv
-from p4reduce.fabric.egress import come_back
-from p4reduce.fabric.jit import kernel
-from p4reduce.fabric.outputs import to_session
+from p4reduce.fabric.kernels.cells import drop_frame, drop_phv, frame_address, take_phv
+from p4reduce.fabric.kernels.egress import come_back
+from p4reduce.fabric.kernels.jit import kernel
+from p4reduce.fabric.kernels.outputs import to_session
+from p4reduce.fabric.kernels.switches import ingress, leave, process
+from p4reduce.fabric.kernels.taps import record
 from p4reduce.fabric.records import CONTROLLER_TAP
-from p4reduce.fabric.switches import ingress, leave, process
-from p4reduce.fabric.taps import record
 
 _NORMAL: Final = np.int64(INSTANCE_NORMAL)
 _INGRESS_CLONE: Final = np.int64(INSTANCE_INGRESS_CLONE)

@@ -7,11 +7,11 @@ sends (`VirtualNetwork.send`) wait in a list, and go first.
 from typing import Any, Final
 
 from p4reduce.fabric.access import call5, cell_at, endpoint_at, frame_at, link_at, node_at
-from p4reduce.fabric.cells import drop_frame, frame_address, take_frame
-from p4reduce.fabric.events import schedule
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.kernels.cells import drop_frame, frame_address, take_frame
+from p4reduce.fabric.kernels.events import schedule
+from p4reduce.fabric.kernels.jit import kernel
+from p4reduce.fabric.kernels.wires import send, wake_when_free
 from p4reduce.fabric.records import ACTIVE, NEVER, TIMER
-from p4reduce.fabric.wires import send, wake_when_free
 
 OVERDUE_PS: Final = 1_000_000
 """after which an endpoint's timer goes off whose deadline is past already, so that time passes whatever it says"""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from p4reduce.fabric.access import copy_at, frame_at, phv_at, prefetch
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.pools import CACHE_LINE
 
 

@@ -16,10 +16,10 @@ first time is sent again.
 
 from typing import Any, Final
 
-from p4reduce.workers.congestion import cut, grow, has_room, note_round_trip, start_over
-from p4reduce.workers.frames import SEQ_MASK
-from p4reduce.workers.jit import kernel
-from p4reduce.workers.memory import carray, pointer
+from p4reduce.native.memory import carray, pointer
+from p4reduce.workers.kernels.congestion import cut, grow, has_room, note_round_trip, start_over
+from p4reduce.workers.kernels.frames import SEQ_MASK
+from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.records import ENTRY_DTYPE, NEVER, EntryState, State
 
 _WAITING: Final = int(EntryState.WAITING)

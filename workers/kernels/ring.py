@@ -20,9 +20,11 @@ A frame of an operation that is not posted here yet is held and taken in when it
 
 from typing import Any, Final
 
+from p4reduce.native.memory import copy_bytes, load_u8, store_u8
 from p4reduce.workers import wire
-from p4reduce.workers.congestion import cut, has_room
-from p4reduce.workers.frames import (
+from p4reduce.workers.kernels.chunks import add_raw, add_words, clear_tail, send_raw, take_raw
+from p4reduce.workers.kernels.congestion import cut, has_room
+from p4reduce.workers.kernels.frames import (
     ECN_ECHO,
     HAS_LANES,
     RESEND,
@@ -37,11 +39,8 @@ from p4reduce.workers.frames import (
     type_of,
     write_frame,
 )
-from p4reduce.workers.jit import kernel
-from p4reduce.workers.kernels import add_raw, add_words, clear_tail, send_raw, take_raw
-from p4reduce.workers.memory import copy_bytes, load_u8, store_u8
-from p4reduce.workers.records import EntryState, Refusal, State
-from p4reduce.workers.sender import (
+from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels.sender import (
     advance,
     entry_at,
     lose_by_order,
@@ -52,6 +51,7 @@ from p4reduce.workers.sender import (
     payload_at,
     settle,
 )
+from p4reduce.workers.records import EntryState, Refusal, State
 
 _ACTIVE: Final = int(State.ACTIVE)
 _DONE: Final = int(State.DONE)

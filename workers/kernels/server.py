@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 from p4reduce.workers import wire
-from p4reduce.workers.frames import (
+from p4reduce.workers.kernels.chunks import add_raw, add_words, clear_tail, dequantize, descend, send_raw, take_raw
+from p4reduce.workers.kernels.frames import (
     ECN_ECHO,
     HAS_LANES,
     RESEND,
@@ -26,12 +28,10 @@ from p4reduce.workers.frames import (
     type_of,
     write_frame,
 )
-from p4reduce.workers.jit import kernel
-from p4reduce.workers.kernels import add_raw, add_words, clear_tail, dequantize, descend, send_raw, take_raw
-from p4reduce.workers.memory import carray, copy_bytes, load_u8, pointer, store_u8
+from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels.worker import carries_lanes, scale_down
 from p4reduce.workers.numbers import NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
-from p4reduce.workers.worker import carries_lanes, scale_down
 
 _RAW: Final = int(NumberMode.RAW)
 _ACTIVE: Final = int(State.ACTIVE)

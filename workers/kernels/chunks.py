@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p4reduce.workers.jit import entry, kernel
-from p4reduce.workers.memory import (
+from p4reduce.native.memory import (
     as_float,
     as_word,
     load_be32,
@@ -17,6 +16,7 @@ from p4reduce.workers.memory import (
     store_be32,
     store_f32,
 )
+from p4reduce.workers.kernels.jit import entry, kernel
 
 
 @kernel

@@ -4,6 +4,6 @@ from pathlib import Path
 
 from p4reduce.native.compiler import Compiler
 
-_compiler = Compiler(Path(__file__).parent)
+_compiler = Compiler(Path(__file__).parents[1])
 kernel = _compiler.kernel
 entry = _compiler.entry

@@ -3,8 +3,8 @@
 from typing import Any
 
 from p4reduce.fabric.access import byte_at, cell_at, incident_at, tap_header_at
-from p4reduce.fabric.jit import kernel
-from p4reduce.workers.memory import copy_bytes
+from p4reduce.fabric.kernels.jit import kernel
+from p4reduce.native.memory import copy_bytes
 
 OTHER = 0
 INC_FIRST = 1

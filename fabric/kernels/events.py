@@ -3,7 +3,7 @@
 from typing import Any
 
 from p4reduce.fabric.access import event_at
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.kernels.jit import kernel
 
 
 @kernel

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.fabric.jit import kernel
+from p4reduce.fabric.kernels.jit import kernel
 
 # All operands are uint64: Numba makes a float of uint64 with int64.
 _GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)

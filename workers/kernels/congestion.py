@@ -16,7 +16,7 @@ stops growing.
 
 from typing import Any, Final
 
-from p4reduce.workers.jit import kernel
+from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.records import NEVER
 from p4reduce.workers.settings import Congestion
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.workers.frames import NOT_MINE, congestion_of, inspect
-from p4reduce.workers.jit import entry
+from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
+from p4reduce.workers.kernels.jit import entry
+from p4reduce.workers.kernels.ring import ring_posted, ring_receive, ring_transmit
+from p4reduce.workers.kernels.sender import rewind, time_out
+from p4reduce.workers.kernels.server import server_receive, server_transmit
+from p4reduce.workers.kernels.worker import worker_receive, worker_transmit
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
-from p4reduce.workers.ring import ring_posted, ring_receive, ring_transmit
-from p4reduce.workers.sender import rewind, time_out
-from p4reduce.workers.server import server_receive, server_transmit
-from p4reduce.workers.worker import worker_receive, worker_transmit
 
 _WORKER: Final = int(Kind.WORKER)
 _SERVER: Final = int(Kind.SERVER)

@@ -5,12 +5,15 @@ Pointers travel as int64. The functions are linked by name when compiled code is
 
 import socket
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.workers.jit import kernel
-from p4reduce.workers.memory import carray, external, pointer
+from p4reduce.native.compiler import Compiler
+from p4reduce.native.memory import carray, external, pointer
+
+kernel = Compiler(Path(__file__).parent).kernel
 
 recvmmsg: Any = external("recvmmsg", "int32", "int32", "int64", "uint32", "int32", "int64")
 """recvmmsg(2): (fd, messages, count, flags, timeout)."""

@@ -3,12 +3,14 @@
 from typing import Any
 
 from p4reduce.fabric.access import event_at, frame_at, link_at, node_at
-from p4reduce.fabric.cells import drop_frame, frame_address, prefetch_frame
-from p4reduce.fabric.detours import come_again, process_any
-from p4reduce.fabric.events import remove_first, replace_first, schedule
-from p4reduce.fabric.hosts import deliver, go_off, pump, start, submit
-from p4reduce.fabric.jit import entry, kernel
-from p4reduce.fabric.queues import depart
+from p4reduce.fabric.kernels.cells import drop_frame, frame_address, prefetch_frame
+from p4reduce.fabric.kernels.detours import come_again, process_any
+from p4reduce.fabric.kernels.events import remove_first, replace_first, schedule
+from p4reduce.fabric.kernels.hosts import deliver, go_off, pump, start, submit
+from p4reduce.fabric.kernels.jit import entry, kernel
+from p4reduce.fabric.kernels.queues import depart
+from p4reduce.fabric.kernels.taps import note, record
+from p4reduce.fabric.kernels.wires import wake_when_free
 from p4reduce.fabric.records import (
     ARRIVAL,
     CORRUPTED,
@@ -27,8 +29,6 @@ from p4reduce.fabric.records import (
     WATCHED_DONE,
     WORLD,
 )
-from p4reduce.fabric.taps import note, record
-from p4reduce.fabric.wires import wake_when_free
 
 
 @kernel
