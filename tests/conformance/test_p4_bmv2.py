@@ -37,6 +37,8 @@ def output(source: Path, folder: Path) -> Path:
 
 def loads(source: Path, folder: Path) -> None:
     """By itself, as a program that is named when BMv2 is started."""
+    if not compiled(source).ok:
+        pytest.skip("it is refused: " + compiled(source).diagnostics.errors[0].message)
     with running(Bmv2Binaries(str(SWITCH)), output(source, folder)):
         pass
 
@@ -64,8 +66,6 @@ def test_bmv2_loads_programs_of_others(source, tmp_path):
 @corpus
 @pytest.mark.parametrize("source", v1model("p4_16_samples"), ids=lambda p: p.stem)
 def test_bmv2_loads(source, tmp_path):
-    if not compiled(source).ok:
-        pytest.skip("it is refused: " + compiled(source).diagnostics.errors[0].message)
     loads(source, tmp_path)
 
 

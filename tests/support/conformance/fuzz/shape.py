@@ -48,6 +48,7 @@ class Shape:
     """Tables by name; sizes of arrays by name; widths of value sets by name.
 
     Attributes:
+        keyless: tables without a key whose default may change.
         fixed: whether some table has constant entries.
         clones: whether some action clones packets.
     """
@@ -57,6 +58,7 @@ class Shape:
     counters: dict[str, int]
     meters: dict[str, int]
     value_sets: dict[str, int]
+    keyless: dict[str, TableShape]
     fixed: bool
     clones: bool
 
@@ -85,6 +87,11 @@ def shape_of(root: Any) -> Shape:
         counters={c["name"]: c["size"] for c in root["counter_arrays"] if not c.get("is_direct")},
         meters={m["name"]: m["size"] for m in root["meter_arrays"] if not m.get("is_direct")},
         value_sets={v["name"]: v["compressed_bitwidth"] for v in root["parse_vsets"]},
+        keyless={
+            table["name"]: _table(table, actions, direct, widths)
+            for table in tables
+            if not table["key"] and not table.get("default_entry", {}).get("action_const", False)
+        },
         fixed=any(table.get("entries") is not None for table in tables),
         clones=any(p["op"].startswith("clone_") for action in root["actions"] for p in action["primitives"]),
     )

@@ -11,6 +11,7 @@ from tests.support.conformance.fuzz.operations import (
     Modify,
     Operation,
     Send,
+    SetDefault,
     SetDirectMeter,
     SetGroup,
     SetMeter,
@@ -84,6 +85,7 @@ class GuidedCaseMaker(CaseMaker):
     def case(self, packets: int) -> list[Operation]:
         """Set-up, then ``packets`` frames at least, each again after entries for it were put in."""
         self._do(self._set_up())
+        self._do(self._defaults())
         frames = self._frames
         for number in frames.values.numbers if isinstance(frames, ParserFrames) else ():
             if number > NUMBERED:
@@ -169,7 +171,7 @@ class GuidedCaseMaker(CaseMaker):
     def _other_actions(self) -> list[Operation]:
         """Other actions for the entries that the last frame hit."""
         hit = {(n, v) for n, v, found in self._seen if found}
-        made: list[Operation] = []
+        made = self._defaults()
         for key, (table, entry) in list(self._live.items()):
             fits = any(name == table.name and _fits(entry.match, values) for name, values in hit)
             if fits and table.profile is None:
@@ -177,6 +179,15 @@ class GuidedCaseMaker(CaseMaker):
                 changed = TableEntry(entry.match, *self._action(table.actions), entry.priority)
                 self._live[key] = (table, changed)
                 made.append(Modify(table.name, changed))
+        return made
+
+    def _defaults(self) -> list[Operation]:
+        """What tables without a key run."""
+        made: list[Operation] = []
+        for name, table in self._shape.keyless.items():
+            self._table = name
+            if table.profile is None and self._rng.random() < 0.8:
+                made.append(SetDefault(name, *self._action(table.actions)))
         return made
 
     # --- what entries hold
