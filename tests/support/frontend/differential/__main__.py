@@ -68,7 +68,7 @@ class Run:
     def _ways(self, source: Path, pair: Pair) -> None:
         """Counts what packets reached, and says what not."""
         for point in pair.points():
-            reached = pair.reached[point] > 0
+            reached = pair.coverage.reached[point] > 0
             self.counts[f"{point[0]}s reached" if reached else f"{point[0]}s not reached"] += 1
             if not reached:
                 print(f"{source}: {point[0]} not reached: {' '.join(point[1:])}", flush=True)

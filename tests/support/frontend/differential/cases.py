@@ -3,10 +3,10 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from tests.support.conformance.fuzz.generate import PORTS, CaseMaker
+from tests.support.conformance.fuzz.generate import CaseMaker
 from tests.support.conformance.fuzz.operations import (
     Modify,
     Operation,
@@ -33,28 +33,33 @@ Point: TypeAlias = tuple[str, str, str]
 """A transition of the parser, an outcome of a condition, an action of a table by a hit or a miss."""
 NUMBERED: Final = 6
 """Groups and clone sessions up to here are set in every case."""
-LOST: Final = 0.1
-"""What a packet that does not leave counts, as it shows little."""
+ENOUGH: Final = 4
+"""Packets that ran an action and did not leave, one and all: it is taken for one that drops."""
 GENEROUS: Final = 1_000_000
 """Packets or bytes, of a meter that stops none."""
+
+
+@dataclass
+class Coverage:
+    """How often packets came to each point of a program, and how often such a packet left, so that something shows."""
+
+    reached: Counter[Point] = field(default_factory=Counter)
+    left: Counter[Point] = field(default_factory=Counter)
 
 
 class GuidedCaseMaker(CaseMaker):
     """Plays what it makes on the reference, and puts in entries for what was looked up and missed."""
 
     def __init__(
-        self, shape: Shape, frames: ParserFrames, program: Program, rng: random.Random, reached: dict[Point, float]
+        self, shape: Shape, frames: ParserFrames, program: Program, rng: random.Random, coverage: Coverage
     ) -> None:
-        """``reached``: how often packets that left came to each point of the program; actions that few of them ran come
-        first.
-        """
+        """Actions that few packets ran, of those that left, come first."""
         super().__init__(shape, frames, rng)
         self._switch = TimedSwitch(program, self._note)
-        self._reached = reached
+        self._coverage = coverage
         self._news = False
         self._seen: list[tuple[str, tuple[int, ...], bool]] = []
         self._known: dict[str, list[tuple[int, ...]]] = {}
-        self._chosen: Counter[Point] = Counter()
         self._table = ""
         self._passed: list[Point] = []
         self._cells: list[tuple[str, int]] = []
@@ -122,26 +127,31 @@ class GuidedCaseMaker(CaseMaker):
         """A new frame, or one of the last again, as it was, with one byte changed, or on another port."""
         draw = self._rng.random()
         if draw < 0.7 or not self._last:
-            return Send(self._rng.randrange(PORTS), self._frames(self._rng))
+            return Send(self._port(), self._frames(self._rng))
         send = self._rng.choice(self._fresh if self._fresh and self._rng.random() < 0.5 else self._last)
         if draw < 0.8:
             return send
         if draw < 0.85:
-            return Send(self._rng.randrange(PORTS), send.frame)
+            return Send(self._port(), send.frame)
         frame = bytearray(send.frame)
         at = self._rng.randrange(len(frame))
         frame[at] = (frame[at] + self._rng.choice((1, 255, 128))) & 255
         return Send(send.port, bytes(frame))
+
+    def _port(self) -> int:
+        frames = self._frames
+        return frames.values.port(self._rng) if isinstance(frames, ParserFrames) else 0
 
     def _send(self, send: Send) -> None:
         self._seen.clear()
         self._cells.clear()
         self._passed.clear()
         self._switch.send(send.port, send.frame)
-        weight = 1 if self._switch.drain() else LOST
+        left = bool(self._switch.drain())
         for point in self._passed:
-            self._news = self._news or not self._reached[point]
-            self._reached[point] += weight
+            self._news = self._news or not self._coverage.reached[point]
+            self._coverage.reached[point] += 1
+            self._coverage.left[point] += left
         self._made.append(send)
         for name, values, _ in self._seen:
             known = self._known.setdefault(name, [])
@@ -207,11 +217,13 @@ class GuidedCaseMaker(CaseMaker):
         return made
 
     def _action(self, actions: Sequence[ActionShape]) -> tuple[str, tuple[int, ...]]:
+        coverage = self._coverage
         points = {action: ("action", self._table, action.name) for action in actions}
-        rare = {a: self._reached[p] + LOST * self._chosen[p] for a, p in points.items()}
-        order = sorted(actions, key=lambda a: (rare[a], self._rng.random()))
-        action = order[0] if self._rng.random() < 0.6 else self._rng.choice(actions)
-        self._chosen[points[action]] += 1
+        sinks = {a for a, p in points.items() if coverage.reached[p] >= ENOUGH and not coverage.left[p]}
+        order = sorted(actions, key=lambda a: (a in sinks, coverage.left[points[a]], self._rng.random()))
+        action = order[0] if self._rng.random() < 0.6 else self._rng.choice(order[: max(len(order) - len(sinks), 1)])
+        if self._rng.random() < 0.1:
+            action = self._rng.choice(actions)
         return action.name, tuple(self._value(width) for width in action.widths)
 
     def _match(self, key: Key) -> Match:

@@ -39,7 +39,7 @@ class ParserFrames:
             if name is None:
                 break
             name = way.through(self.states[name])
-        way.bits += [rng.getrandbits(1) for _ in range(8 * rng.choice((0, 0, 1, 4, 20)))]
+        way.bits += [rng.getrandbits(1) for _ in range(8 * rng.choice((0, 1, 20, 60, 100)))]
         bits = way.bits[: len(way.bits) // 8 * 8]
         frame = bytes(int("".join(map(str, bits[i : i + 8])), 2) for i in range(0, len(bits), 8))
         if rng.random() < 0.05:

@@ -1,7 +1,6 @@
 """A program as a reference compiled it, with cases and what came of them."""
 
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Final
 from tests.support.conformance.fuzz.operations import Operation
 from tests.support.conformance.fuzz.outcome import Outcome, differences, play
 from tests.support.conformance.fuzz.shape import Shape, read_shape, shape_of
-from tests.support.frontend.differential.cases import GuidedCaseMaker, Point
+from tests.support.frontend.differential.cases import Coverage, GuidedCaseMaker, Point
 from tests.support.frontend.differential.frames import ParserFrames
 from tests.support.frontend.differential.switch import TimedSwitch
 from tests.support.frontend.differential.values import Values
@@ -41,11 +40,11 @@ class Pair:
         self.shape: Shape = read_shape(json)
         self.program = load_program(json)
         self.frames = ParserFrames(json, Values(json))
-        self.reached: dict[Point, float] = defaultdict(float)
+        self.coverage = Coverage()
         self.cases: list[tuple[list[Operation], Seen]] = []
         for number in range(cases):
             rng = random.Random(f"{name} {number}")
-            operations = GuidedCaseMaker(self.shape, self.frames, self.program, rng, self.reached).case(packets)
+            operations = GuidedCaseMaker(self.shape, self.frames, self.program, rng, self.coverage).case(packets)
             self.cases.append((operations, self.seen(self.program, operations)))
 
     def points(self) -> list[Point]:

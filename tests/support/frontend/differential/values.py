@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.conformance.fuzz.generate import number
+from tests.support.conformance.fuzz.generate import PORTS, number
 
 FEW = 1 << 12
+LAST_PORT = 510
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -29,6 +30,11 @@ class Values:
             for table in pipeline["tables"]:
                 for entry in table.get("entries", ()):
                     self._matched(table, entry)
+        for state in root["parsers"][0]["parse_states"]:
+            for key in state["transition_key"][:1] if len(state["transition_key"]) == 1 else ():
+                chosen = [int(t["value"], 16) for t in state["transitions"] if t["type"] == "hexstr"]
+                if key["type"] == "field":
+                    self._of_field[tuple(key["value"])].update(chosen)
         self._anywhere = sorted(value for value in anywhere if value > 1)
         self.numbers = [value for value in self._anywhere if value < FEW][:16]
         """Small ones: numbers of groups and clone sessions are among them."""
@@ -48,6 +54,11 @@ class Values:
             for name in ("key", "start", "end"):
                 if isinstance(match.get(name), str):
                     self._of_field[tuple(key["target"])].add(int(match[name], 16))
+
+    def port(self, rng: random.Random) -> int:
+        """Where a frame arrives: mostly one of a few ports, else one that the program treats apart."""
+        own = [port for port in self._of_field["standard_metadata", "ingress_port"] if port <= LAST_PORT]
+        return rng.choice(sorted(own)) if own and rng.random() < 0.3 else rng.randrange(PORTS)
 
     def draw(self, rng: random.Random, width: int, field: tuple[str, str] | None = None) -> int:
         """A number of so many bits: often one that the program knows, mostly of this field."""
