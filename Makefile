@@ -22,7 +22,6 @@ PROGRAMS ?= tests/conformance/programs
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PACKAGES := base cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies torch_backend workers
 INSTALLED := $(VENV)/.installed
-WARM_VIRTUAL := $(VENV)/.warm-virtual
 WARM := $(VENV)/.warm
 
 .PHONY: $(shell grep -oE '^[a-z0-9-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
@@ -67,6 +66,9 @@ bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-re
 
 bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
 	@$(BIN)/python -m p4reduce.control_plane.bench $(BENCH)
+
+bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
+	@$(BIN)/python -m p4reduce.cli.bench $(BENCH)
 
 bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
 	@$(BIN)/python -m p4reduce.fabric.real.bench $(BENCH)
@@ -174,11 +176,7 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 # Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
-$(WARM_VIRTUAL): $(INSTALLED)
-	@$(BIN)/python -m p4reduce.cli.warm virtual
-	@touch $@
-
-$(WARM): $(WARM_VIRTUAL)
+$(WARM): $(INSTALLED)
 	@$(BIN)/python -m p4reduce.cli.warm
 	@touch $@
 
