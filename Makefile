@@ -149,6 +149,9 @@ docs: $(INSTALLED)  ## the documentation site in out/docs, links checked, with A
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open out/docs/index.html"
 
+docs-test: $(WARM)  ## run all that README and docs/ print, what takes long too
+	DOCS=long $(BIN)/pytest -n $(JOBS) tests/integration/docs
+
 dist: $(INSTALLED)  ## source distribution and wheel in dist/, as a release has them
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
     "orchestrate": "Run the tasks of a database until all have ended.",
     "lab": "Labs: copy one, work on it, have it graded.",
+    "example": "Print a file to begin with, or list them all.",
     "report": "Make one self-contained page from result files of 'run', 'compare', 'demo' or 'launch'.",
     "pcap": "Show the packets of captures, a line for each, or have Wireshark understand them.",
     "clean": "End the processes and remove the folders of runs that were killed.",

@@ -180,7 +180,12 @@ def _parameter(flag: Flag) -> inspect.Parameter:
 
 
 def _config_parameter() -> inspect.Parameter:
-    option = typer.Option(None, "--config", "-c", help="YAML file with any of these settings; flags override it.")
+    option = typer.Option(
+        None,
+        "--config",
+        "-c",
+        help="YAML file with any of these settings; flags override it ('p4reduce example settings').",
+    )
     return _keyword("config", Path | None, option)
 
 

@@ -58,6 +58,7 @@ EXAMPLES: Final = (
     "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
     "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
     "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
+    "p4reduce example hosts > hosts.yaml               # what hosts can do, for --hosts",
     "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
 )
 

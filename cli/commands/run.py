@@ -18,6 +18,7 @@ EXAMPLES: Final = (
     "p4reduce run                                       # sum 1 MB over 8 workers",
     "p4reduce run --model digits --plan ring --out out/ring",
     "p4reduce run -t fat-tree-4 -p mst --rate 100G --loss 0.01 --seed 7",
+    "p4reduce example settings > my.yaml",
     "p4reduce run --config my.yaml --lanes 64 --pcap run.pcap",
     "p4reduce run -t star8 --target bmv2 --loss 0.01    # real switches, real sockets (root, BMv2)",
     "p4reduce run -t star8 --time real --links udp      # real sockets without root",

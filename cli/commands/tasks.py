@@ -22,6 +22,7 @@ DATABASE: Final = Path("tasks.sqlite")
 Name = Annotated[str, typer.Argument(help="The task's name.", show_default=False)]
 Traces = Annotated[list[Path], typer.Argument(help="Files with tasks: YAML, or CSV.", show_default=False)]
 EXAMPLES: Final = (
+    "p4reduce example tasks > tasks.yaml",
     "p4reduce tasks submit tasks.yaml",
     "p4reduce orchestrate --topology wan:graph=nobel-us,servers=1 --policy steiner",
     "p4reduce tasks list --json",

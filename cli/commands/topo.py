@@ -29,13 +29,15 @@ Count = Annotated[int, typer.Option("--count", "-n", help="How many switches may
 Tasks = Annotated[Path, typer.Option("--tasks", help="File of tasks, as of 'tasks submit'.", show_default=False)]
 LIST_EXAMPLES: Final = ("p4reduce topo list", "p4reduce topo list --json | jq -r '.bundled[].name'")
 CAPABLE_EXAMPLES: Final = (
-    "p4reduce topo capable germany50 --count 3 --tasks tasks.yaml",
+    "p4reduce example tasks > tasks.yaml",
+    "p4reduce topo capable leaf-spine-8 --count 3 --tasks tasks.yaml",
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
 )
 SHOWN: Final = 200
 """nodes and links in a table for people"""
 EXAMPLES: Final = (
     "p4reduce topo show leaf-spine-8",
+    "p4reduce example topology > my-network.yaml",
     "p4reduce topo show my-network.yaml --svg my-network.svg",
     "p4reduce topo show wan:graph=germany50 --json",
 )

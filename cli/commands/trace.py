@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from p4reduce.dataplane.trace import Entries, Packet, PacketTrace, TextFormat
 
 EXAMPLES: Final = (
+    "p4reduce example entries > entries.yaml",
     "p4reduce trace --program 64 --entries leaf1.yaml --packet packets/leaf1.txt",
     "p4reduce trace prog.json --entries entries.yaml --packet capture.pcap --port 3 --json",
     "p4reduce trace prog.json --packet 020000000001020000000002080045... --only 1",

@@ -1,5 +1,6 @@
 """Every command's help has examples, which are commands that exist; misused flags are one line."""
 
+import re
 import shlex
 
 import pytest
@@ -28,7 +29,7 @@ def test_every_help_has_examples_that_parse(path):
     examples = (ALL[path].epilog or "").replace("\\[", "[").split("\n\n")[1:]
     assert examples
     for example in examples:
-        program, *words = shlex.split(example.split(" | ")[0], comments=True)
+        program, *words = shlex.split(re.split(r" [|>] ", example)[0], comments=True)
         assert program == "p4reduce"
         command = ROOT
         while getattr(command, "commands", None):

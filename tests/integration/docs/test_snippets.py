@@ -1,0 +1,135 @@
+"""What README and docs/ print runs as it is printed: commands, Python, files.
+
+``DOCS=long`` (make docs-test) runs what takes long, too.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import click
+import pytest
+import typer
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
+from tests.support.docs.snippets import read, words
+from tests.support.paths import ROOT
+from typer.testing import CliRunner
+
+from p4reduce.cli.main import build
+
+PATHS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
+PAGES = [read(path) for path in PATHS]
+LONG = os.environ.get("DOCS") == "long"
+STAND_INS = {
+    "my.p4": "p4src/p4reduce.p4",
+    "prog.json": "tests/data/ten_lines.json",
+    "train.py": "scripts/all_reduce.py",
+}
+"""files that a reader brings"""
+LINKS = ("scripts", "tests", "topologies", "p4src", "labs")
+"""folders of the repository that commands name"""
+CELLS = "registers:\n  - {register: Count.seen, index: 3, value: 10}\n"
+
+
+def name(page):
+    return str(page.path.relative_to(ROOT))
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """A function that gives a folder as a page's reader has it, and goes there."""
+
+    def prepare(page):
+        home = tmp_path / "page"
+        (home / "docs/images").mkdir(parents=True)
+        for link in LINKS:
+            (home / link).symlink_to(ROOT / link)
+        for stand_in, path in STAND_INS.items():
+            shutil.copy(ROOT / path, home / stand_in)
+        for included in ROOT.glob("p4src/*.p4"):
+            shutil.copy(included, home)
+        (home / "entries.yaml").write_text(CELLS if "ten_lines" in page.path.read_text() else "tables: []\n")
+        wrpcap(str(home / "capture.pcap"), [Ether() / IP(dst="10.0.0.1") / UDP()])
+        for file, text in page.files.items():
+            (home / file).parent.mkdir(parents=True, exist_ok=True)
+            (home / file).write_text(text)
+        monkeypatch.chdir(home)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        return home
+
+    return prepare
+
+
+def run(command):
+    program, *arguments = words(command)
+    if program == "make":
+        done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return
+    assert program == "p4reduce", f"{command}: say that it is not run, and why"
+    if command_is_long(arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "p4reduce.cli.entry", *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return
+    result = CliRunner().invoke(build(arguments[0]), arguments)
+    assert result.exit_code == 0, f"{command}: {result.output}{result.stderr}"
+
+
+def command_is_long(arguments):
+    """Those that start processes of their own or threads that stay belong into a process of their own."""
+    return arguments[0] in {"launch", "orchestrate", "confirm", "lab"}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.commands], ids=name)
+def test_commands(page, reader):
+    reader(page)
+    for command in page.commands:
+        if not page.is_never_run(command) and (LONG or not page.is_long(command)):
+            run(command)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.python], ids=name)
+def test_python(page, reader, capsys):
+    """Blocks of a page follow each other. What they print is there: an empty list is none of the page's results."""
+    home = reader(page)
+    namespace = {}
+    for number, code in enumerate(page.python):
+        if "connect()" in code:
+            script = home / f"script{number}.py"
+            script.write_text(code)
+            run(f"p4reduce launch -n 2 {script}")
+        else:
+            exec(compile(code, f"{name(page)}, block {number}", "exec"), namespace)  # noqa: S102  (our own pages)
+    assert "[]" not in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.mentions], ids=name)
+def test_commands_that_are_mentioned(page):
+    """Their names and flags exist; make knows the target and its variables."""
+    app = typer.main.get_command(build())
+    makefile = (ROOT / "Makefile").read_text()
+    for mention in page.mentions:
+        program, *arguments = mention.replace("…", "").split()
+        if program == "make":
+            for argument in arguments:
+                known = f"$({argument.split('=')[0]})" if "=" in argument else f"\n{argument}:"
+                assert known in makefile, mention
+                if "=" in argument:
+                    break
+            continue
+        command = app
+        while arguments and isinstance(command, click.Group | typer.core.TyperGroup):
+            command = command.commands[arguments.pop(0)]
+        flags = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word.split("=")[0] for word in arguments if word.startswith("--")} <= {*flags, "--help"}, mention
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_what_a_page_says_of_its_commands_is_of_one_of_them(page):
+    for said in (*page.long, *page.not_run):
+        assert any(command.startswith(said) for command in page.commands), said
