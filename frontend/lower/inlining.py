@@ -156,6 +156,10 @@ class Inlining(ExpressionLowering):
                 inner.bound[parameter] = place
                 outs.append(mine)
                 continue
+            wanders = parameter.direction == "inout" and isinstance(place, Place) and not place.fixed
+            if wanders and parameter not in self.writes.names(code):
+                inner.bound[parameter] = place  # a copy would read what may lie beyond its stack
+                continue
             copy = self.storage.allocate(f"{self.path}{parameter.name}", kind, node.at)
             if parameter.direction == "inout" and place is not None:
                 self.assign(copy, place, node)

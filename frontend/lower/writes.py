@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from p4reduce.frontend.syntax.declarations import Action, Function, Program, Table, Variable
+from p4reduce.frontend.syntax.declarations import Action, Function, Parameter, Program, Table, Variable
 from p4reduce.frontend.syntax.tree import (
     Assign,
     Block,
@@ -17,6 +17,7 @@ from p4reduce.frontend.syntax.tree import (
     Slice,
     Switch,
 )
+from p4reduce.frontend.types.warnings import nodes
 
 
 class Writes:
@@ -24,6 +25,7 @@ class Writes:
 
     def __init__(self) -> None:
         self._known: dict[Any, list[Expression]] = {}
+        self._named: dict[Any, set[Parameter]] = {}
 
     def of(self, callee: Action | Function | Program) -> list[Expression]:
         """Every left side and every ``out`` argument in a callee and in what it calls."""
@@ -31,6 +33,15 @@ class Writes:
         if found is None:
             self._known[callee] = []
             found = self._known[callee] = list(self._of_callee(callee))
+        return found
+
+    def names(self, callee: Action | Function | Program) -> set[Parameter]:
+        """The parameters that a callee names anywhere."""
+        found = self._named.get(callee)
+        if found is None:
+            found = self._named[callee] = {
+                node.target for node in nodes(callee) if isinstance(node, Name) and isinstance(node.target, Parameter)
+            }
         return found
 
     def _of_callee(self, callee: Action | Function | Program) -> Iterator[Expression]:

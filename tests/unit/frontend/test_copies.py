@@ -1,0 +1,23 @@
+"""Arguments are copied in and out only where somebody can tell (specification, section 6.7)."""
+
+from tests.support.frontend.mistakes import PROGRAM
+
+from p4reduce.frontend.compile import compile_text
+
+
+def primitives(body):
+    """Of an action that is given an element of a stack that only the packet names."""
+    text = PROGRAM.replace("struct headers_t { ", "struct headers_t { ipv4_t[2] many; ")
+    text = text.replace("action drop()", f"action look(inout bit<8> seen) {{ {body} }}\n    action drop()")
+    text = text.replace("route.apply();", "look(hdr.many[hdr.ipv4.ttl].ttl); route.apply();")
+    json = compile_text(text).require().json
+    return str(next(a for a in json["actions"] if a["name"] == "MyIngress.look")["primitives"])
+
+
+def test_what_an_action_names_is_copied_in_and_out():
+    assert primitives("seen = seen + 1;").count("dereference_header_stack") == 2
+
+
+def test_an_element_is_not_copied_for_an_action_that_never_names_it():
+    """It may lie beyond its stack, which ends BMv2."""
+    assert primitives("").count("dereference_header_stack") == 0
