@@ -121,7 +121,7 @@ class Settings:
             raise BadInput("; ".join(self._explain(item, listed) for item in error.errors())) from None
         own = (("--p4", experiment.p4), ("--p4-json", experiment.p4_json), ("--p4-info", experiment.p4_info))
         for flag, path in own:
-            if path is not None and not path.is_file():
+            if path is not None and not path.is_file() and not (flag == "--p4" and _is_program(str(path))):
                 raise BadInput(f"{flag}: {path}: there is no such file")
         return experiment
 
@@ -214,3 +214,9 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise BadInput(f"{path}: expected a mapping of settings, e.g. 'plan: steiner'")
     return data
+
+
+def _is_program(name: str) -> bool:
+    from p4reduce.jobs.programs import PROGRAMS  # noqa: PLC0415  (slow to import)
+
+    return name in PROGRAMS

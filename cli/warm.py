@@ -12,10 +12,10 @@ from p4reduce.runs.runner import run_experiment
 
 MODULES: Final = (
     "p4reduce.fabric.background.endpoints",
-    "p4reduce.fabric.loop",
+    "p4reduce.fabric.kernels.loop",
     "p4reduce.fabric.real.io.drive",
     "p4reduce.fabric.synthetic",
-    "p4reduce.workers.endpoint",
+    "p4reduce.workers.kernels.endpoint",
     "p4reduce.workers.kernels",
     "p4reduce.workers.udp.loop",
 )

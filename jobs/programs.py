@@ -3,6 +3,7 @@
 import hashlib
 import importlib.resources
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from finsy.proto import p4i
 from google.protobuf import text_format
 
+from p4reduce.base.registry import Registry
 from p4reduce.comm.errors import ClusterError
 from p4reduce.dataplane.model.errors import ProgramError
 from p4reduce.dataplane.model.loader import load_program
@@ -70,10 +72,19 @@ def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Files:
     return program
 
 
+PROGRAMS: Registry[Callable[[int], Path]] = Registry("program", ProgramError)
+"""P4 sources of other distributions, from entry points of ``p4reduce.programs``: functions of the lanes."""
+
+
 def from_source(path: Path, lanes: int) -> P4Files:
-    """The user's own program, compiled for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``."""
+    """The user's own program, compiled for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``.
+
+    ``path`` is P4 source, or the name of an entry point that gives one.
+    """
     if not path.is_file():
-        raise ProgramError(f"{path}: there is no such file")
+        if str(path) not in PROGRAMS:
+            raise ProgramError(f"{path}: there is no such file")
+        path = Path(PROGRAMS[str(path)](lanes))
     from p4reduce.frontend.compile import compile_file  # noqa: PLC0415  (the front end only where it is needed)
     from p4reduce.frontend.output import json_text  # noqa: PLC0415
 

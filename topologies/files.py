@@ -32,7 +32,8 @@ def load(source: str | Path) -> Topology:
         Names the file, the field and the fix.
     """
     text = str(source)
-    if isinstance(source, str) and ":" in source and source.split(":", 1)[0] in schema.BUILDERS:
+    builder = text.partition(":")[0]
+    if isinstance(source, str) and ":" in source and (builder in schema.BUILDERS or builder in schema.OTHERS):
         return _from_spec(source)
     if isinstance(source, str) and source in bundled():
         return _from_yaml((resources.files(__package__) / f"{source}.yaml").read_text("utf-8"), f"{source}.yaml")
@@ -50,9 +51,10 @@ def load(source: str | Path) -> Topology:
         raise TopologyError(f"{text}: is a folder; give a YAML file")
     if path.suffix in (".yaml", ".yml") or "/" in text:
         raise TopologyError(f"{text}: there is no such file")
+    builders = ", ".join([*schema.BUILDERS, *schema.OTHERS])
     raise TopologyError(
         f"{text!r} is no topology: give a YAML file, one of {', '.join(bundled())}, "
-        f"or a builder ({', '.join(schema.BUILDERS)}) and its parameters, as in 'leaf-spine:leaves=2,spines=2,hosts=4'"
+        f"or a builder ({builders}) and its parameters, as in 'leaf-spine:leaves=2,spines=2,hosts=4'"
     )
 
 

@@ -1,9 +1,11 @@
 """What a topology file may say, checked by pydantic: explicit nodes and links, or a builder and its parameters."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, validate_call
 
+from p4reduce.base.registry import Registry
 from p4reduce.base.safe_yaml import short
 from p4reduce.topologies import datacenter
 from p4reduce.topologies.builder import CapableSwitches, TopologyBuilder
@@ -155,6 +157,9 @@ BUILDERS: dict[str, type[StarModel | LeafSpineModel | FatTreeModel | WanModel]] 
     "wan": WanModel,
 }
 """The builders by the name that files and spec strings use."""
+OTHERS: Registry[Callable[..., Topology]] = Registry("topology", TopologyError)
+"""Builders of other distributions, from entry points of ``p4reduce.topologies``: functions whose arguments are the
+parameters, converted to their annotations."""
 
 
 def build(data: Any, name: str) -> Topology:
@@ -179,8 +184,11 @@ def build(data: Any, name: str) -> Topology:
         )
     model: type[ExplicitModel | StarModel | LeafSpineModel | FatTreeModel | WanModel] = ExplicitModel
     if "builder" in data:
+        if isinstance(data["builder"], str) and data["builder"] not in BUILDERS and data["builder"] in OTHERS:
+            return _build_other(data)
         if not isinstance(data["builder"], str) or data["builder"] not in BUILDERS:
-            raise TopologyError(f"builder: there is no {short(data['builder'])}; choose one of {', '.join(BUILDERS)}")
+            known = ", ".join([*BUILDERS, *OTHERS])
+            raise TopologyError(f"builder: there is no {short(data['builder'])}; choose one of {known}")
         model = BUILDERS[data["builder"]]
     try:
         return model.model_validate(data).build(name)
@@ -190,6 +198,17 @@ def build(data: Any, name: str) -> Topology:
         raise
     except ValueError as error:
         raise TopologyError(str(error)) from error
+
+
+def _build_other(data: dict[str, Any]) -> Topology:
+    name = data["builder"]
+    try:
+        built = validate_call(OTHERS[name])(**{key: value for key, value in data.items() if key != "builder"})
+    except ValidationError as error:
+        raise TopologyError(_explain(error, None)) from None
+    if not isinstance(built, Topology):
+        raise TopologyError(f"builder: {name} gave {short(built)}, which is no Topology")
+    return built
 
 
 def describe(topology: Topology) -> dict[str, Any]:
@@ -225,7 +244,7 @@ def with_capable(topology: Topology, capable: bool | str | list[str]) -> Topolog
     return builder.build()
 
 
-def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
     """One line for each thing that is wrong, with the field as it stands in the file."""
     lines = []
     for problem in error.errors():
@@ -240,7 +259,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             message = "is not known here; remove it or correct its name"
-            if len(problem["loc"]) == 1:
+            if model is not None and len(problem["loc"]) == 1:
                 message += f" (known: {', '.join(model.model_fields)})"
         elif problem["type"] == "missing":
             message = "is missing; add it"

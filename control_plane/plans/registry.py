@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from p4reduce.base.registry import Registry
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.problem import Layout, Problem
 
 Planner = Callable[[Problem], Layout]
 
-PLANS: dict[str, Planner] = {}
-"""Every known planner by name; :func:`register` adds to it."""
+PLANS: Registry[Planner] = Registry("plan", PlanError)
+"""Every known planner by name; :func:`register` and entry points of ``p4reduce.plans`` add to it."""
 
 
 _P = TypeVar("_P", bound=Planner)
@@ -23,9 +24,7 @@ def register(name: str) -> Callable[[_P], _P]:
     """
 
     def add(planner: _P) -> _P:
-        if name in PLANS:
-            raise ValueError(f"there is a plan {name!r} already")
-        PLANS[name] = planner
+        PLANS.add(name, planner)
         return planner
 
     return add
@@ -33,7 +32,4 @@ def register(name: str) -> Callable[[_P], _P]:
 
 def planner(name: str) -> Planner:
     """The planner of that name; `PlanError` lists the known ones."""
-    try:
-        return PLANS[name]
-    except KeyError:
-        raise PlanError(f"there is no plan {name!r}; choose one of {', '.join(sorted(PLANS))}") from None
+    return PLANS.named(name)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from p4reduce.base.registry import Registry
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.problem import Layout
 from p4reduce.control_plane.scheduling.state import Hop, NetworkState
@@ -46,8 +47,8 @@ class Policy(Protocol):
         """Decide."""
 
 
-POLICIES: dict[str, Policy] = {}
-"""Every known policy by name; :func:`register_policy` adds to it."""
+POLICIES: Registry[Policy] = Registry("policy", PlanError)
+"""Every known policy by name; :func:`register_policy` and entry points of ``p4reduce.policies`` add to it."""
 WITHOUT_SERVER: set[str] = set()
 """policies whose tasks have no job that pushes to G and pulls from it: the orchestrator does not take them"""
 
@@ -58,9 +59,7 @@ def register_policy(name: str, *, served: bool = True) -> Callable[[_P], _P]:
     """Decorator: make a policy known under ``name``; ``served`` says whether workers push to G and pull from it."""
 
     def add(policy: _P) -> _P:
-        if name in POLICIES:
-            raise ValueError(f"there is a policy {name!r} already")
-        POLICIES[name] = policy
+        POLICIES.add(name, policy)
         if not served:
             WITHOUT_SERVER.add(name)
         return policy
@@ -79,7 +78,4 @@ def check_served(name: str) -> None:
 
 def policy_named(name: str) -> Policy:
     """The policy of that name; `PlanError` lists the known ones."""
-    try:
-        return POLICIES[name]
-    except KeyError:
-        raise PlanError(f"there is no policy {name!r}; choose one of {', '.join(sorted(POLICIES))}") from None
+    return POLICIES.named(name)

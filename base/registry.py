@@ -1,0 +1,69 @@
+"""Things by name: those of this package, and those that other distributions add by entry points."""
+
+from collections.abc import Iterator, MutableMapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Registry(MutableMapping[str, _T], Generic[_T]):
+    """What is registered here, and what installed distributions have in an entry point group of the same kind.
+
+    An entry point is loaded when its name is asked for. It is never in the way of a name that is registered here.
+    """
+
+    def __init__(self, kind: str, error: type[Exception]) -> None:
+        """``kind``: 'plan' for the group ``p4reduce.plans``. ``error``: what is raised, with what to do about it."""
+        self._kind = kind
+        self._error = error
+        self._own: dict[str, _T] = {}
+
+    def add(self, name: str, thing: _T) -> None:
+        """Register a thing. Raises ValueError where the name is taken."""
+        if name in self._own:
+            raise ValueError(f"there is a {self._kind} {name!r} already")
+        self._own[name] = thing
+
+    def named(self, name: str) -> _T:
+        """The thing of that name. Raises the registry's error, which lists the known ones."""
+        try:
+            return self[name]
+        except KeyError:
+            raise self._error(f"there is no {self._kind} {name!r}; choose one of {', '.join(sorted(self))}") from None
+
+    @cached_property
+    def _others(self) -> dict[str, EntryPoint]:
+        plural = self._kind.removesuffix("y") + "ies" if self._kind.endswith("y") else f"{self._kind}s"
+        return {point.name: point for point in entry_points(group=f"p4reduce.{plural}")}
+
+    def __getitem__(self, name: str) -> _T:
+        if name not in self._own:
+            point = self._others[name]
+            try:
+                loaded: _T = point.load()
+            except Exception as error:
+                distribution = "?" if point.dist is None else point.dist.name
+                raise self._error(
+                    f"{self._kind} {name!r} of the distribution {distribution!r} ({point.value}) cannot be loaded: "
+                    f"{type(error).__name__}: {error}; mend or uninstall it"
+                ) from error
+            self._own.setdefault(name, loaded)  # importing its module may have registered it
+        return self._own[name]
+
+    def __setitem__(self, name: str, thing: _T) -> None:
+        self._own[name] = thing
+
+    def __delitem__(self, name: str) -> None:
+        del self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._others
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._others if name not in self._own)
+
+    def __len__(self) -> int:
+        return len(self._own.keys() | self._others.keys())

@@ -1,0 +1,25 @@
+"""What is compiled ahead is there, and is all that there is."""
+
+import re
+from importlib.util import find_spec
+
+import pytest
+from tests.support.paths import ROOT
+
+from p4reduce.cli.warm import MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_are_there(module):
+    assert find_spec(module) is not None
+
+
+def test_every_module_with_machine_code_is_compiled_ahead():
+    found = {
+        "p4reduce." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for folder in ("fabric", "workers")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"^(@|.*= )entry\(", path.read_text("utf-8"), re.MULTILINE)
+    }
+    benches = {module for module in found if ".bench." in module}
+    assert found - benches == set(MODULES)
