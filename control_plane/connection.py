@@ -241,7 +241,7 @@ class Connection:
         index, detail = next(iter(serious.items()))
         entity = batch[index]
         more = f" (and {len(serious) - 1} more entries failed)" if len(serious) > 1 else ""
-        what = describe(entity) if isinstance(entity, fy.P4TableEntry | fy.P4MulticastGroupEntry) else entity.counter_id
+        what = entity.counter_id if isinstance(entity, fy.P4CounterEntry) else describe(entity)
         code = fy.GRPCStatusCode(detail.canonical_code).name
         text = f"{code}: {detail.message or 'no reason given'}{more}"
         raise _RefusedError(str(self._error(f"{doing} {what}", text)), frozenset(failures))

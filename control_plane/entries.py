@@ -11,7 +11,7 @@ from finsy.p4entity import P4Entity
 from p4reduce.control_plane.plans.plan import Aggregator, Plan
 from p4reduce.topologies import Topology
 
-Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry
+Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry | fy.P4CloneSessionEntry
 
 BASE_TABLES = ("local_address", "edge", "route")
 """tables of :func:`base_entries`"""
@@ -168,6 +168,8 @@ def describe(entry: Entity) -> str:
     if isinstance(entry, fy.P4MulticastGroupEntry):
         replicas = ", ".join(f"port {port} rid {rid}" for port, rid in _replicas(entry.replicas))
         return f"multicast group {entry.multicast_group_id}: {replicas}"
+    if isinstance(entry, fy.P4CloneSessionEntry):
+        return f"clone session {entry.session_id}"
     match = ", ".join(f"{name}={_short(value)}" for name, value in (entry.match or {}).items())
     action = entry.action
     if isinstance(action, fy.P4TableAction):

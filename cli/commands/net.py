@@ -27,6 +27,12 @@ OwnName = Annotated[str | None, typer.Option("--name", help="Its name [default: 
 Target = Annotated[Literal["embedded", "bmv2"], typer.Option("--target", help="What the switches are.")]
 Lanes = Annotated[int, typer.Option("--lanes", help="The bundled program for 64 or 256 lanes.")]
 Empty = Annotated[bool, typer.Option("--empty", help="Switches without program and routes: bring your controller.")]
+P4Json = Annotated[Path | None, typer.Option("--p4-json", help="Your own program (p4c's JSON), for every switch.")]
+P4Info = Annotated[Path | None, typer.Option("--p4-info", help="Its P4Info [default: prog.p4info.txt beside it].")]
+Runtime = Annotated[
+    list[Path] | None,
+    typer.Option("--runtime", help="SWITCH-runtime.json as of p4lang/tutorials, or a folder of them."),
+]
 Unshaped = Annotated[bool, typer.Option("--unshaped", help="Do not hold links to their rates.")]
 Trace = Annotated[bool, typer.Option("--trace", help="BMv2 logs what it does with every packet; slow.")]
 Loss = Annotated[float, typer.Option("--loss", min=0, max=1, help="Probability that a frame is lost on a link.")]
@@ -47,6 +53,7 @@ All = Annotated[bool, typer.Option("--all", help="All of them.")]
 UP_EXAMPLES: Final = (
     "p4reduce net up leaf-spine-8",
     "p4reduce net up my-network.yaml --name lab3 --target bmv2 --trace",
+    "p4reduce net up my-network.yaml --p4-json build/basic.json --p4-info build/basic.p4info.txt --runtime pod-topo",
 )
 EXEC_EXAMPLES: Final = (
     "p4reduce net exec h1 -- ping -c 3 10.0.0.2",
@@ -73,6 +80,9 @@ def up(
     target: Target = "embedded",
     lanes: Lanes = 64,
     empty: Empty = False,
+    p4_json: P4Json = None,
+    p4_info: P4Info = None,
+    runtime: Runtime = None,
     unshaped: Unshaped = False,
     trace: Trace = False,
     loss: Loss = 0.0,
@@ -84,11 +94,13 @@ def up(
     """Build a network of namespaces and switches, and leave it standing.
 
     Hosts are network namespaces with an interface eth0; switches run the bundled program and have routes, so hosts
-    reach each other at once. Links are held to their rates; delays from 0.1 ms on and faults are made by relays. Needs
-    root, or a system that lets users make namespaces ('p4reduce doctor' tells). Nothing is left after 'net down'.
+    reach each other at once, or a program of yours with the entries of its runtime files. Links are held to their
+    rates; delays from 0.1 ms on and faults are made by relays. Needs root, or a system that lets users make namespaces
+    ('p4reduce doctor' tells). Nothing is left after 'net down'.
     """
     from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415
     from p4reduce.cli.net import standing  # noqa: PLC0415  (slow to import)
+    from p4reduce.cli.net.programs import own_programs  # noqa: PLC0415
     from p4reduce.cli.net.wanted import Wanted  # noqa: PLC0415
     from p4reduce.topologies import load  # noqa: PLC0415
 
@@ -97,9 +109,23 @@ def up(
         raise BadInput(f"--lanes: there are programs for 64 and 256 lanes, not for {lanes}")
     if trace and target != "bmv2":
         raise BadInput("--trace: is for --target bmv2; 'p4reduce trace' shows what the program does with a packet")
-    load(topology)  # refused here, with the file's name
+    programs = own_programs(load(topology), p4_json, p4_info, runtime or [])
+    if programs and empty:
+        raise BadInput("--empty: does not go with a program of your own; leave one of them out")
     path = str(Path(topology).absolute()) if Path(topology).is_file() else topology
-    wanted = Wanted(path, name, target, None if empty else lanes, not unshaped, trace, loss, duplicate, reorder, seed)
+    wanted = Wanted(
+        path,
+        name,
+        target,
+        None if empty or programs else lanes,
+        not unshaped,
+        trace,
+        loss,
+        duplicate,
+        reorder,
+        seed,
+        programs,
+    )
     with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
         open_bar("building the network")
         run = standing.bring_up(wanted.line())

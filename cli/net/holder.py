@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 from p4reduce.cli.net.wanted import Wanted
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.runtime_file import SwitchProgram, install
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
 from p4reduce.fabric.real.bmv2 import Bmv2Switches
@@ -88,6 +89,8 @@ def hold(wanted: Wanted, say: IO[str]) -> None:
         switches = stack.enter_context(open_switches(wanted, topology, network, folder.logs))
         if wanted.lanes is not None:
             _program(topology, switches, wanted.lanes)
+        if wanted.programs:
+            _own_programs(switches, wanted)
         folder.note(**describe(wanted, topology, network, switches))
         json.dump({"ready": folder.name}, say)
         say.write("\n")
@@ -128,7 +131,7 @@ def describe(wanted: Wanted, topology: Topology, network: RealNetwork, switches:
     return {
         "topology": topology.name,
         "target": wanted.target,
-        "program": None if wanted.lanes is None else f"p4reduce-{wanted.lanes}",
+        "program": _name(wanted),
         "since": int(time.time()),
         "shaped": network.shaping.shaped > 0,
         "relayed": len(network.relays) > 0,
@@ -144,6 +147,25 @@ def describe(wanted: Wanted, topology: Topology, network: RealNetwork, switches:
         "net": f"/proc/{os.getpid()}/ns/net",
         "user": f"/proc/{os.getpid()}/ns/user",
     }
+
+
+def _name(wanted: Wanted) -> str | None:
+    if wanted.programs:
+        return ", ".join(dict.fromkeys(Path(p4_json).name for _, p4_json, _ in wanted.programs.values()))
+    return None if wanted.lanes is None else f"p4reduce-{wanted.lanes}"
+
+
+def _own_programs(switches: Switches, wanted: Wanted) -> None:
+    """The user's programs and entries; then the switches are free for another controller."""
+    targets = {name: Target(name, address, device_id) for name, address, device_id in switches.targets}
+    install(
+        {
+            targets[name]: SwitchProgram(Path(p4info), Path(p4_json), None if runtime is None else Path(runtime))
+            for name, (p4info, p4_json, runtime) in wanted.programs.items()
+        },
+        deadline_s=CONTROL_DEADLINE_S,
+    )
+    switches.check()
 
 
 def _program(topology: Topology, switches: Switches, lanes: int) -> None:

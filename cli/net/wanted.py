@@ -1,7 +1,7 @@
 """The description of a network that is to stand, as it goes to the process that holds it."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 
@@ -23,6 +23,8 @@ class Wanted:
     reorder: float = 0.0
     """probabilities for each frame on a link"""
     seed: int = 0
+    programs: dict[str, tuple[str, str, str | None]] = field(default_factory=dict)
+    """P4Info, BMv2 JSON and runtime file of each switch; then there is no bundled program"""
 
     def line(self) -> str:
         """As one line of JSON."""
