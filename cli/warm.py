@@ -15,8 +15,8 @@ MODULES: Final = (
     "p4reduce.fabric.kernels.loop",
     "p4reduce.fabric.real.io.drive",
     "p4reduce.fabric.synthetic",
+    "p4reduce.workers.kernels.chunks",
     "p4reduce.workers.kernels.endpoint",
-    "p4reduce.workers.kernels",
     "p4reduce.workers.udp.loop",
 )
 """those that tests use"""
