@@ -2,14 +2,12 @@
 
 import threading
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import finsy as fy
 from finsy.p4entity import P4Entity
-from finsy.proto import p4i
-from google.protobuf import text_format
 
 from p4reduce.base.event_loop import EventLoopThread
 from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
@@ -18,6 +16,7 @@ from p4reduce.control_plane.entries import Entity, Settings
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
+from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
 from p4reduce.topologies import Topology
@@ -29,7 +28,7 @@ class Controller:
     Use it as a context manager, or call :meth:`start` and :meth:`close`. Methods block, may be called from any thread,
     and each gives up at the deadline with an error that names the switch.
 
-        with Controller(topology, targets, p4info, p4_json) as controller:
+        with Controller(topology, targets, program) as controller:
             plan = controller.start_job(PlanRequest("steiner", job=1))
             ...
             controller.uninstall(plan)
@@ -40,8 +39,8 @@ class Controller:
         The network.
     targets : iterable of Target
         Where each of its switches answers.
-    p4info, p4_json : bytes or Path
-        p4c's outputs: P4Info as text, BMv2 JSON.
+    program : P4Program
+        What the switches run; it says how many lanes, slots and counters jobs have.
     settings : Settings
         ECN threshold and sampling of refused packets.
     deadline_s : float
@@ -64,8 +63,7 @@ class Controller:
         self,
         topology: Topology,
         targets: Iterable[Target],
-        p4info: bytes | Path,
-        p4_json: bytes | Path,
+        program: P4Program,
         *,
         settings: Settings = Settings(),  # noqa: B008  (immutable)
         deadline_s: float = 10.0,
@@ -75,12 +73,12 @@ class Controller:
     ) -> None:
         self.topology = topology
         self.targets = targets_by_name(targets, [switch.name for switch in topology.switches])
-        self._p4info, self._p4_json = _p4info(p4info), _content(p4_json)
+        self.program = program
         self._settings = settings
         self._deadline_s = deadline_s
         self._election_id = election_id
         self._keep = keep
-        self.resources = Resources(self._slots(), first_generation)
+        self.resources = Resources(program.slots, first_generation, program.counted_jobs)
         self._installed: dict[tuple[int, int], Plan] = {}
         self._lock = threading.RLock()
         self._loop: EventLoopThread | None = None
@@ -125,9 +123,15 @@ class Controller:
         self.close()
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Lay out a job and take its resources; :meth:`install` or :meth:`release` it. Raises `PlanError`."""
+        """Lay out a job and take its resources; :meth:`install` or :meth:`release` it. Raises `PlanError`.
+
+        Its lanes are the program's; a request for others is refused.
+        """
+        lanes = self.program.lanes
+        if request.lanes not in (None, lanes):
+            raise PlanError(f"lanes: {request.lanes}, but the switches run {self.program.name}, which adds up {lanes}")
         with self._lock:
-            return make_plan(self.topology, request, self.resources)
+            return make_plan(self.topology, replace(request, lanes=lanes), self.resources)
 
     def release(self, plan: Plan) -> None:
         """Give back what :meth:`plan` took, of a plan that is not installed."""
@@ -142,8 +146,14 @@ class Controller:
         Raises
         ------
         ControllerError
-            Names the switch, the table and the entry; or the (job, epoch) is taken.
+            Names the switch, the table and the entry; or the (job, epoch) is taken, or the plan has other lanes than
+            the program.
         """
+        if plan.lanes != self.program.lanes:
+            raise ControllerError(
+                f"job {plan.job} epoch {plan.epoch} has {plan.lanes} lanes, the program of the switches adds up "
+                f"{self.program.lanes}"
+            )
         with self._lock:
             key = (plan.job, plan.epoch)
             if key in self._installed:
@@ -255,7 +265,7 @@ class Controller:
             return loop.run(fleet.read_register(switch, "slots", index))
 
     async def _open(self) -> Fleet:
-        schema = fy.P4Schema(self._p4info, self._p4_json)
+        schema = fy.P4Schema(self.program.info, self.program.json)
         connections = {
             name: Connection(
                 target,
@@ -277,28 +287,6 @@ class Controller:
         if self._loop is None or self._fleet is None:
             raise ControllerError("the controller does not run: call start() first, or use it in a 'with' statement")
         return self._loop, self._fleet
-
-    def _slots(self) -> int:
-        """Slots of the program: the size of its register `slots`."""
-        for register in self._p4info.registers:
-            if register.preamble.alias == "slots":
-                return int(register.size)
-        raise ControllerError("the P4Info has no register 'slots': it is not that of p4src/p4reduce.p4")
-
-
-def _content(source: bytes | Path) -> bytes:
-    try:
-        return source if isinstance(source, bytes) else source.read_bytes()
-    except OSError as error:
-        raise ControllerError(f"cannot read the P4 program: {error}") from None
-
-
-def _p4info(source: bytes | Path) -> p4i.P4Info:
-    try:
-        return text_format.Parse(_content(source).decode(), p4i.P4Info())
-    except (text_format.ParseError, UnicodeDecodeError) as error:
-        name = source if isinstance(source, Path) else "the P4Info"
-        raise ControllerError(f"{name} is not P4Info in text format: {error}") from None
 
 
 __all__ = ["Controller", "PlanError", "Target"]

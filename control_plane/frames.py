@@ -12,6 +12,10 @@ _OVERHEAD: Final = 24
 PS_PER_SECOND: Final = 10**12
 
 
+DEFAULT_LANES: Final = 256
+"""where nothing says what the switches' program adds up"""
+
+
 def frame_bytes(lanes: int) -> int:
     """Bytes of an INC frame with that many lanes (0: the empty one), without FCS."""
     return HEADER_BYTES + LANE_BYTES * lanes

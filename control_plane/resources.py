@@ -142,15 +142,17 @@ class Resources:
     first_generation : int
         The next job's generation. A controller that comes back to switches that kept running must start above all
         that it gave out before.
+    counted_jobs : int
+        Jobs with counter cells of their own.
     """
 
-    def __init__(self, slots: int = SLOTS, first_generation: int = 1) -> None:
+    def __init__(self, slots: int = SLOTS, first_generation: int = 1, counted_jobs: int = STATS_JOBS) -> None:
         if not 1 <= first_generation < 2**32:
             raise ValueError(f"generations are 1 .. 2**32 - 1, not {first_generation}")
         self._slots = slots
         self._generation = first_generation
         self._switches: dict[str, _Switch] = {}
-        self._stats = _Ids(0, STATS_JOBS - 1, "counter cell")
+        self._stats = _Ids(0, counted_jobs - 1, "counter cell")
 
     @property
     def next_generation(self) -> int:

@@ -1,49 +1,30 @@
 """The P4 program a run uses: p4c's output, carried in the package or the user's own."""
 
-import hashlib
 import importlib.resources
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Final
 
 from finsy.proto import p4i
 from google.protobuf import text_format
 
 from p4reduce.base.registry import Registry
 from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.program import P4Program
 from p4reduce.dataplane.model.errors import ProgramError
 from p4reduce.dataplane.model.loader import load_program
 from p4reduce.dataplane.model.program import Program
 
-LANES_HEADER: Final = "lanes"
-"""the header instance that holds the lanes (p4src/headers.p4)"""
-LANE_BITS: Final = 32
 
-
-@dataclass(frozen=True)
-class P4Files:
-    """p4c's two outputs and where they came from."""
-
-    json: bytes
-    """BMv2 JSON."""
-    p4info: bytes
-    """P4Info, protobuf text format."""
-    name: str
-
-    @property
-    def sha256(self) -> str:
-        """Of the JSON, hexadecimal."""
-        return hashlib.sha256(self.json).hexdigest()
-
-
-def bundled(lanes: int) -> P4Files:
+@cache
+def bundled(lanes: int) -> P4Program:
     """The program that the package carries for ``lanes`` lanes (64 or 256)."""
     folder = importlib.resources.files("p4reduce.p4src").joinpath("compiled")
     stem = f"p4reduce-{lanes}"
     try:
-        return P4Files(
+        return P4Program(
             json=folder.joinpath(f"{stem}.json").read_bytes(),
             p4info=folder.joinpath(f"{stem}.p4info.txt").read_bytes(),
             name=f"p4src/compiled/{stem}.json",
@@ -52,9 +33,9 @@ def bundled(lanes: int) -> P4Files:
         raise ClusterError(f"no compiled program for {lanes} lanes: run 'make p4' ({error})") from error
 
 
-def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Files:
+def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Program:
     """The user's own program, for a run with ``lanes`` lanes. Raises ``ProgramError``, which names the file."""
-    program = P4Files(json=_content(p4_json), p4info=_content(p4_info), name=str(p4_json))
+    program = P4Program(json=_content(p4_json), p4info=_content(p4_info), name=str(p4_json))
     try:
         parsed = json.loads(program.json)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -68,7 +49,7 @@ def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Files:
     except ProgramError as error:
         raise ProgramError(f"{p4_json}: {error}") from None
     _check_info(p4_info, program.p4info, loaded)
-    _check_lanes(p4_json, loaded, lanes)
+    _check_lanes(p4_json, program, lanes)
     return program
 
 
@@ -76,7 +57,7 @@ PROGRAMS: Registry[Callable[[int], Path]] = Registry("program", ProgramError)
 """P4 sources of other distributions, from entry points of ``p4reduce.programs``: functions of the lanes."""
 
 
-def from_source(path: Path, lanes: int) -> P4Files:
+def from_source(path: Path, lanes: int) -> P4Program:
     """The user's own program, compiled for a run with ``lanes`` lanes. Raises ``P4Error`` or ``ProgramError``.
 
     ``path`` is P4 source, or the name of an entry point that gives one.
@@ -89,8 +70,9 @@ def from_source(path: Path, lanes: int) -> P4Files:
     from p4reduce.frontend.output import json_text  # noqa: PLC0415
 
     found = compile_file(path, {"LANES": str(lanes)}).require()
-    program = P4Files(json=json_text(found.json or {}).encode(), p4info=found.p4info().encode(), name=str(path))
-    _check_lanes(path, load_program(found.json or {}), lanes)
+    program = P4Program(json=json_text(found.json or {}).encode(), p4info=found.p4info().encode(), name=str(path))
+    load_program(found.json or {})
+    _check_lanes(path, program, lanes)
     return program
 
 
@@ -118,10 +100,10 @@ def _check_info(path: Path, text: bytes, program: Program) -> None:
         )
 
 
-def _check_lanes(path: Path, program: Program, lanes: int) -> None:
-    header = program.headers.get(LANES_HEADER)
-    if header is None:
-        raise ProgramError(f"{path}: has no header {LANES_HEADER!r}: it is not a program like p4src/p4reduce.p4")
-    found = header.type.bits // LANE_BITS
+def _check_lanes(path: Path, program: P4Program, lanes: int) -> None:
+    try:
+        found = program.lanes
+    except ControllerError as error:
+        raise ProgramError(str(error)) from None
     if found != lanes:
         raise ProgramError(f"{path}: adds up {found} lanes, but the run has {lanes}: say --lanes {found}")

@@ -10,10 +10,10 @@ from google.protobuf import text_format
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import Settings
+from p4reduce.control_plane.program import P4Program
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 from p4reduce.fabric import VirtualNetwork
-from p4reduce.jobs.programs import P4Files
 from p4reduce.topologies import Topology
 
 _DEFAULTS = Settings()
@@ -36,7 +36,7 @@ class ServedSwitches:
         """Where a controller finds them."""
         return [Target(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
-    def load(self, program: P4Files) -> None:
+    def load(self, program: P4Program) -> None:
         """Start every switch with a program; a controller may load another one later."""
         config = p4r.ForwardingPipelineConfig(
             p4info=text_format.Parse(program.p4info.decode(), p4i.P4Info()), p4_device_config=program.json
@@ -81,7 +81,7 @@ class EmbeddedSwitches(ServedSwitches):
     def __init__(
         self,
         topology: Topology,
-        program: P4Files,
+        program: P4Program,
         *,
         settings: Settings = _DEFAULTS,
         lock: AbstractContextManager[bool] | None = None,
@@ -92,8 +92,7 @@ class EmbeddedSwitches(ServedSwitches):
             self.controller = Controller(
                 topology,
                 self.targets(),
-                program.p4info,
-                program.json,
+                program,
                 settings=settings,
                 deadline_s=deadline_s,
             )

@@ -16,12 +16,12 @@ from p4reduce.control_plane.orchestrator.executor import (
     Running,
 )
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.fabric import Faults
 from p4reduce.fabric.background import Background
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
-from p4reduce.jobs.programs import P4Files
 from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.orchestrated.open_swap import OpenSwap
 from p4reduce.orchestrated.task_run import TaskRun
@@ -43,7 +43,7 @@ class World:
     ----------
     topology : Topology
         The network.
-    program : P4Files
+    program : P4Program
         What the switches run from the start.
     queue_frames : int
         Frames of a port's queue, for each priority.
@@ -58,7 +58,7 @@ class World:
     def __init__(
         self,
         topology: Topology,
-        program: P4Files,
+        program: P4Program,
         *,
         queue_frames: int = 1024,
         faults: Faults = _WHOLE,

@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import p4reduce
-from p4reduce.jobs.programs import P4Files
+from p4reduce.control_plane.program import P4Program
 
 LIBRARIES = ("finsy", "grpcio", "llvmlite", "networkx", "numba", "numpy", "topohub")
 
 
-def provenance(program: P4Files, seed: int) -> dict[str, str]:
+def provenance(program: P4Program, seed: int) -> dict[str, str]:
     """Commit, hash of the P4 JSON, versions and seed, as text."""
     found = {
         "p4reduce": p4reduce.__version__,

@@ -102,7 +102,6 @@ def orchestrate(
     if lanes not in (64, 256):
         raise BadInput(f"--lanes: {lanes}: the bundled programs have 64 or 256")
     options = Options(
-        lanes=lanes,
         control_latency_ps=_delay(control_latency, "--control-latency", least=0),
         measure_every_ps=_delay(measure, "--measure", least=1),
         threshold=None if only_forced else threshold,
@@ -116,7 +115,7 @@ def orchestrate(
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
-            _run(store, executor, policy, options, profiles, output)
+            _run(store, executor, policy, lanes, options, profiles, output)
         finally:
             if keep:
                 executor.close()
@@ -205,6 +204,7 @@ def _run(
     store: "Store",
     executor: "RemoteExecutor",
     policy: str,
+    lanes: int,
     options: Any,
     profiles: "HostsFile | None",
     output: Output,
@@ -214,12 +214,10 @@ def _run(
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
     from p4reduce.jobs.programs import bundled  # noqa: PLC0415  (slow to import)
 
-    program = bundled(options.lanes)
+    program = bundled(lanes)
     computing = ComputingManager(executor.topology, None if profiles is None else profiles.of(executor.topology))
     term = store.take_charge()
-    with Controller(
-        executor.topology, executor.targets, program.p4info, program.json, election_id=term, keep=True
-    ) as controller:
+    with Controller(executor.topology, executor.targets, program, election_id=term, keep=True) as controller:
         orchestrator = Orchestrator(
             store, controller, executor, policy_named(policy), name=policy, options=options, computing=computing
         )

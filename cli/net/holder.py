@@ -172,7 +172,7 @@ def _program(topology: Topology, switches: Switches, lanes: int) -> None:
     """The bundled program and its routes; then the controller leaves, and others may take its place."""
     files = bundled(lanes)
     targets = [Target(*target) for target in switches.targets]
-    with Controller(topology, targets, files.p4info, files.json, deadline_s=CONTROL_DEADLINE_S):
+    with Controller(topology, targets, files, deadline_s=CONTROL_DEADLINE_S):
         switches.check()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.program import P4Program
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 from p4reduce.topologies import Topology, TopologyBuilder
 
@@ -28,17 +29,17 @@ def installing(switches: int, runs: int) -> dict[str, Any]:
     """
     topology = tree(switches)
     compiled = resources.files("p4reduce.p4src") / "compiled"
-    p4info = (compiled / f"p4reduce-{_LANES}.p4info.txt").read_bytes()
-    p4_json = (compiled / f"p4reduce-{_LANES}.json").read_bytes()
+    name = f"p4reduce-{_LANES}"
+    program = P4Program((compiled / f"{name}.json").read_bytes(), (compiled / f"{name}.p4info.txt").read_bytes(), name)
     times = []
     with P4RuntimeServer("127.0.0.1:0") as server:
         targets = []
         for switch in topology.switches:
             server.add_device(switch.index + 1, name=switch.name)
             targets.append(Target(switch.name, server.address, switch.index + 1))
-        with Controller(topology, targets, p4info, p4_json, deadline_s=60) as controller:
+        with Controller(topology, targets, program, deadline_s=60) as controller:
             for run in range(runs):
-                plan = controller.plan(PlanRequest("spt", job=run, lanes=_LANES))
+                plan = controller.plan(PlanRequest("spt", job=run))
                 begin = time.perf_counter()
                 controller.install(plan)
                 times.append(time.perf_counter() - begin)

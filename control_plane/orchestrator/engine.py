@@ -83,7 +83,8 @@ class Orchestrator:
         self.installer = Installer(store, controller, executor, checkpoint, options)
         self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.fail)
         self._policy = policy
-        self._selector = Selector(policy, self.computing, options.lanes)
+        self._lanes = controller.program.lanes
+        self._selector = Selector(policy, self.computing, self._lanes)
         self._name = name
         self._checkpoint = checkpoint
         self._hosts = {host.name for host in controller.topology.hosts}
@@ -295,7 +296,11 @@ class Orchestrator:
         state = self.state()
         try:
             choice = self._select(row.task, state)
-            decision = choice.decision if choice else self._policy(row.task, state, lanes=self.options.lanes)
+            decision = (
+                choice.decision
+                if choice
+                else self._policy(row.task, state, lanes=self.installer.controller.program.lanes)
+            )
             task = choice.task if choice else row.task
             self.computing.place(task)
             proposals = self.installer.propose(decision)

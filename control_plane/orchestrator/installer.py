@@ -66,7 +66,7 @@ class Installer:
 
     def propose(self, decision: Decision) -> list[Proposal]:
         """Plans for a new task; :meth:`withdraw` or install them. `PlanError`: nothing is taken."""
-        requests = plan_requests(decision, job=0, lanes=self.options.lanes)
+        requests = plan_requests(decision, job=0)
         roles: tuple[Role, ...] = ("both",) if len(requests) == 1 else ("upload", "broadcast")
         keys = self.store.free_keys(len(requests))
         return self._plan(
@@ -86,7 +86,7 @@ class Installer:
         ``state`` is the network without the task. `PlanError` where bandwidth is missing, unless it ``must`` go on
         another tree.
         """
-        requests = plan_requests(decision, job=0, lanes=self.options.lanes)
+        requests = plan_requests(decision, job=0)
 
         def missing(request: PlanRequest) -> dict[Hop, int]:
             demand = self._demand(decision, "both", request)

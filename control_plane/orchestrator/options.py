@@ -12,8 +12,6 @@ class Options:
 
     Attributes
     ----------
-    lanes : int
-        Of the program in the switches.
     control_latency_ps : int
         Virtual time from a decision to its effect on switches and hosts.
     measure_every_ps : int
@@ -28,7 +26,6 @@ class Options:
         More find room sooner, and cost more.
     """
 
-    lanes: int = 256
     control_latency_ps: int = PS_PER_MS
     measure_every_ps: int = 10 * PS_PER_MS
     threshold: float | None = 1.0

@@ -97,7 +97,7 @@ class Rescheduler:
         olds = {plan_row.role: self._installer.plan_of(plan_row) for plan_row in rows}
         state = self._state(row.name)
         try:
-            decision = self._policy(_as_it_runs(row, olds), state, lanes=self._installer.options.lanes)
+            decision = self._policy(_as_it_runs(row, olds), state, lanes=self._installer.controller.program.lanes)
             must = cause is not None and cause.must
             proposals = self._installer.propose_next(decision, rows, state, must=must)
         except (StoreError, sqlite3.Error):

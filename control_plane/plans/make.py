@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.frames import DEFAULT_LANES
 from p4reduce.control_plane.plans.paths import Cost
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
 from p4reduce.control_plane.plans.problem import Layout, Problem, RingLayout, TreeLayout
@@ -39,6 +40,8 @@ class PlanRequest:
     server : str or None
         Host of the parameter server; needed by 'ps' and by push and pull. 'ps' takes the topology's first server
         when none is named.
+    lanes : int or None
+        32-bit lanes of a full packet; None: those of the switches' program (where there are none, 256).
     window : int or None
         Chunks in flight; None: chosen from rate and round trip. The slots are the next power of two of twice that.
     max_slots : int or None
@@ -58,7 +61,7 @@ class PlanRequest:
     epoch: int = 0
     workers: tuple[str, ...] | None = None
     server: str | None = None
-    lanes: int = 64
+    lanes: int | None = None
     cost: Cost = "hops"
     window: int | None = None
     max_slots: int | None = None
@@ -107,7 +110,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         generation=grant.generation,
         workers=problem.workers,
         server=problem.server,
-        lanes=request.lanes,
+        lanes=problem.lanes,
         aggregators=_aggregators(problem, layout, paths, grant, request.udp_ports),
         paths=paths,
         ring=layout.order if isinstance(layout, RingLayout) else (),
@@ -135,7 +138,8 @@ def _problem(topology: Topology, request: PlanRequest) -> Problem:
     server = request.server
     if server is None and request.plan == "ps" and topology.servers:
         server = topology.servers[0].name
-    return Problem(topology, tuple(workers), server, request.lanes, request.cost, request.load)
+    lanes = DEFAULT_LANES if request.lanes is None else request.lanes
+    return Problem(topology, tuple(workers), server, lanes, request.cost, request.load)
 
 
 def _wanted(request: PlanRequest, layout: Layout, times: Timing) -> int:

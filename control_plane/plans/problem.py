@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
+from p4reduce.control_plane.frames import DEFAULT_LANES, frame_bytes, frame_time_ps
 from p4reduce.control_plane.plans.graph import Hop, Ints, Short, switch_graph
 from p4reduce.control_plane.plans.paths import Cost, Paths
 from p4reduce.control_plane.plans.routes import Routes, hops
@@ -34,7 +34,7 @@ class Problem:
     topology: Topology
     workers: tuple[str, ...]
     server: str | None = None
-    lanes: int = 64
+    lanes: int = DEFAULT_LANES
     cost: Cost = "hops"
     load: Mapping[tuple[str, int], int] = field(default_factory=dict)
     spread: bool = False

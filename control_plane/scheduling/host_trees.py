@@ -59,7 +59,7 @@ class HostTree:
             levels.setdefault(self.depth(host), []).append(host)
         return tuple(tuple(levels[depth]) for depth in sorted(levels, reverse=True))
 
-    def requests(self, *, job: int, lanes: int = 256) -> dict[str, PlanRequest]:
+    def requests(self, *, job: int, lanes: int | None = None) -> dict[str, PlanRequest]:
         """A job for every inner host, numbered from ``job``: its children are the workers, it is the server."""
         inner = [host for stage in self.stages for host in stage]
         return {

@@ -12,7 +12,7 @@ def ring_members(task: Task) -> tuple[str, ...]:
 
 
 def plan_requests(
-    decision: Decision, *, job: int, lanes: int = 256, priority: int | None = None, epoch: int = 0
+    decision: Decision, *, job: int, lanes: int | None = None, priority: int | None = None, epoch: int = 0
 ) -> list[PlanRequest]:
     """One job that does push_pull when both trees are the same; else a job that pushes, then one that pulls.
 
@@ -24,8 +24,8 @@ def plan_requests(
         The trees of a task.
     job : int
         Number of the job; a second one takes ``job + 1``.
-    lanes : int
-        Numbers in a frame.
+    lanes : int or None
+        Numbers in a frame; None: those of the switches' program.
     priority : int or None
         Queue; None: the task's own.
     epoch : int

@@ -16,7 +16,7 @@ from p4reduce.control_plane.frames import chunks
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.window import power_of_two
 from p4reduce.control_plane.predict import Hop, Operation, Traffic, add
-from p4reduce.control_plane.resources import SLOTS
+from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.scheduling.policy import Decision
 from p4reduce.control_plane.scheduling.requests import plan_requests
 from p4reduce.experiments.poster.measured import Carried, Measured, count_round, links_since, predict_round
@@ -26,7 +26,7 @@ from p4reduce.fabric import Stop
 from p4reduce.fabric.background import Background, Loads, link_loads
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
-from p4reduce.jobs.programs import P4Files, bundled
+from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Topology
 from p4reduce.workers.operation import Operation as Post
@@ -57,10 +57,10 @@ class TaskNetwork:
     ----------
     topology : Topology
         The network.
-    program : P4Files
+    program : P4Program
         What the switches run.
-    elements, lanes : int
-        Model size, lanes of a packet.
+    elements : int
+        Model size.
     load : float
         Of background traffic (:meth:`~p4reduce.fabric.background.Demands.at_load`), 0: none.
     seed : int
@@ -68,10 +68,11 @@ class TaskNetwork:
     """
 
     def __init__(
-        self, topology: Topology, program: P4Files, *, elements: int, lanes: int, load: float = 0.0, seed: int = 0
+        self, topology: Topology, program: P4Program, *, elements: int, load: float = 0.0, seed: int = 0
     ) -> None:
         self.topology = topology
-        self.elements, self.lanes, self.seed = elements, lanes, seed
+        self.elements, self.lanes, self.seed = elements, program.lanes, seed
+        self._slots = program.slots
         self._background = Background("gravity", load, seed) if load else None
         self._expected: list[dict[Hop, Traffic]] = []
         self._switches = EmbeddedSwitches(topology, program, deadline_s=DEADLINE_S)
@@ -208,9 +209,9 @@ class TaskNetwork:
         controller = self._switches.controller
         plans: list[Plan] = []
         try:
-            requests = plan_requests(decision, job=job, lanes=self.lanes)
+            requests = plan_requests(decision, job=job)
             # Two trees of a task share a switch's slots; and no more than the whole model is ever in flight.
-            most = min(power_of_two(2 * chunks(self.elements, self.lanes)), SLOTS // power_of_two(len(requests)))
+            most = min(power_of_two(2 * chunks(self.elements, self.lanes)), self._slots // power_of_two(len(requests)))
             for request in requests:
                 plan = controller.plan(replace(request, max_slots=min(most, request.max_slots or most)))
                 # Without aggregation more than this in flight only queues up before the global model's link.
@@ -342,7 +343,6 @@ def task_network(settings: PosterSettings, scenario: Scenario, topology: Topolog
         topology,
         bundled(settings.lanes),
         elements=settings.elements,
-        lanes=settings.lanes,
         load=scenario.load,
         seed=seed,
     )

@@ -98,7 +98,6 @@ def run_rings(unit: RingUnit) -> RingResult:
         topology,
         bundled(settings.lanes),
         elements=settings.elements,
-        lanes=settings.lanes,
         load=scenario.load,
         seed=unit.seed,
     ) as network:

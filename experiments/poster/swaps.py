@@ -149,7 +149,6 @@ class _Found:
 def _run(unit: SwapUnit, trial: _Trial, detour: float) -> tuple[_Found, list[str]]:
     lanes, task = unit.settings.lanes, trial.task
     options = Options(
-        lanes=lanes,
         control_latency_ps=CONTROL_LATENCY_PS,
         # Counters are read, and trees considered, when the links are free again; reading a large network's switches
         # many times in a round would take longer than its packets.
@@ -168,8 +167,7 @@ def _run(unit: SwapUnit, trial: _Trial, detour: float) -> tuple[_Found, list[str
         with Controller(
             trial.topology,
             world.switches.targets(),
-            program.p4info,
-            program.json,
+            program,
             election_id=store.take_charge(),
             keep=True,
         ) as controller:

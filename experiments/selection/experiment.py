@@ -79,7 +79,7 @@ def run_selection(unit: SelectionUnit) -> SelectionResult:
     budget = Budget(round(unit.budget * planner.cost(chosen)), planner.cost)
     points: list[SelectionPoint] = []
     program = bundled(unit.lanes)
-    with TaskNetwork(topology, program, elements=model.size, lanes=unit.lanes, seed=unit.seed) as network:
+    with TaskNetwork(topology, program, elements=model.size, seed=unit.seed) as network:
         for name in unit.choosers:
             locals_ = [LocalModel(host, shard, model) for host, shard in zip(chosen, shards, strict=True)]
             weights = model.initial(unit.seed)

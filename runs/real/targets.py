@@ -12,10 +12,10 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.frames import LANE_BYTES
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Incidents, LinkCounters, Port, Where
 from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, Bmv2Switches
 from p4reduce.fabric.real.host import SwitchHost
-from p4reduce.jobs.programs import P4Files
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.backend import REST_US
 from p4reduce.runs.real.wires import VethWires, Wires, shaped_rates
@@ -60,7 +60,7 @@ class EmbeddedTarget:
     """Embedded switches in this process: their data paths are threads that need no Python."""
 
     def __init__(
-        self, experiment: Experiment, topology: Topology, program: P4Files, wires: Wires, capture: Path | None
+        self, experiment: Experiment, topology: Topology, program: P4Program, wires: Wires, capture: Path | None
     ) -> None:
         self._parts = ExitStack()
         self._topology = topology
@@ -120,7 +120,7 @@ class EmbeddedTarget:
 class Bmv2Target:
     """A simple_switch_grpc process for each switch."""
 
-    def __init__(self, topology: Topology, program: P4Files, wires: VethWires, folder: Path) -> None:
+    def __init__(self, topology: Topology, program: P4Program, wires: VethWires, folder: Path) -> None:
         self._parts = ExitStack()
         self._topology = topology
         interfaces = wires.network.switch_interfaces
@@ -174,10 +174,10 @@ class Bmv2Target:
         self._parts.close()
 
 
-def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Files) -> Controller:
+def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program) -> Controller:
     """One that has connected and loaded the program."""
     found = [Target(*target) for target in targets]
-    return Controller(topology, found, program.p4info, program.json, deadline_s=CONTROL_DEADLINE_S)
+    return Controller(topology, found, program, deadline_s=CONTROL_DEADLINE_S)
 
 
 def check_growth(plan: Plan, collective: str) -> None:

@@ -13,10 +13,10 @@ from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.comm.rendezvous import Call
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import lower_bound_ps
+from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Faults, Port, Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
-from p4reduce.jobs.programs import P4Files
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, expect_sum, expect_words
 from p4reduce.runs.experiment import Experiment
@@ -45,7 +45,7 @@ class Carrier:
         self,
         experiment: Experiment,
         topology: Topology,
-        program: P4Files,
+        program: P4Program,
         *,
         workers: tuple[str, ...],
         server: str | None,
@@ -168,7 +168,6 @@ class Carrier:
             job=number,
             workers=workers,
             server=server,
-            lanes=self.experiment.lanes,
             window=self.experiment.window,
         )
         job = self._jobs[number] = self.network.add(self.switches.controller.start_job(request), self.numbers)

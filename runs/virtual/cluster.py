@@ -12,8 +12,9 @@ from p4reduce.base.signals import SEEN_S
 from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.rendezvous import Figure, Rendezvous, Seat, Span
+from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Faults, Port
-from p4reduce.jobs.programs import P4Files, bundled, from_files, from_source
+from p4reduce.jobs.programs import bundled, from_files, from_source
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
@@ -208,7 +209,7 @@ def build_topology(experiment: Experiment) -> Topology:
     )
 
 
-def program_of(experiment: Experiment) -> P4Files:
+def program_of(experiment: Experiment) -> P4Program:
     """The user's own P4 program, or the bundled one for the experiment's lanes."""
     if experiment.p4 is not None:
         return from_source(experiment.p4, experiment.lanes)

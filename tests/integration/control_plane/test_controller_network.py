@@ -3,6 +3,7 @@
 import struct
 from collections import deque
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -12,14 +13,17 @@ from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import plan_entries
 from p4reduce.control_plane.errors import ControllerError, PlanError
-from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.predict import Operation, Traffic, add, predict
+from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.resources import Resources
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 from p4reduce.topologies import leaf_spine, load, star
 
 COMPILED = resources.files("p4reduce.p4src") / "compiled"
-P4INFO = (COMPILED / "p4reduce-64.p4info.txt").read_bytes()
-P4_JSON = (COMPILED / "p4reduce-64.json").read_bytes()
+PROGRAM = P4Program(
+    (COMPILED / "p4reduce-64.json").read_bytes(), (COMPILED / "p4reduce-64.p4info.txt").read_bytes(), "p4reduce-64.json"
+)
 LANES = 64
 PUSH, PULL, RESULT = 1, 2, 3
 
@@ -61,7 +65,7 @@ def controlled(topology, **options):
         for switch in topology.switches:
             server.add_device(switch.index + 1, name=switch.name)
             targets.append(Target(switch.name, server.address, switch.index + 1))
-        with Controller(topology, targets, P4INFO, P4_JSON, **options) as controller:
+        with Controller(topology, targets, PROGRAM, **options) as controller:
             yield controller, Network(topology, server)
 
 
@@ -336,7 +340,7 @@ def test_switches_that_do_not_answer():
     topology = star(2)
     with P4RuntimeServer() as server:
         address = server.address
-    controller = Controller(topology, [Target("s1", address, 1)], P4INFO, P4_JSON, deadline_s=0.3)
+    controller = Controller(topology, [Target("s1", address, 1)], PROGRAM, deadline_s=0.3)
     with pytest.raises(
         ControllerError, match=r"switch s1 \(127.0.0.1:\d+, device 1\): connecting: no answer within 0.3 s"
     ):
@@ -347,7 +351,7 @@ def test_switches_that_do_not_answer():
 
 def test_a_device_that_is_not_there():
     with P4RuntimeServer() as server:
-        controller = Controller(star(2), [Target("s1", server.address, 7)], P4INFO, P4_JSON)
+        controller = Controller(star(2), [Target("s1", server.address, 7)], PROGRAM)
         with pytest.raises(ControllerError, match=r"switch s1 .* device 7"):
             controller.start()
 
@@ -355,7 +359,7 @@ def test_a_device_that_is_not_there():
 def test_a_program_that_cannot_be_loaded():
     with P4RuntimeServer() as server:
         server.add_device(1)
-        controller = Controller(star(2), [Target("s1", server.address)], P4INFO, b"{}")
+        controller = Controller(star(2), [Target("s1", server.address)], replace(PROGRAM, json=b"{}"))
         with pytest.raises(ControllerError, match=r"switch s1 .*: loading the program: INVALID_ARGUMENT"):
             controller.start()
 
@@ -364,11 +368,11 @@ def test_another_controller_is_in_charge():
     topology = star(2)
     with controlled(topology, election_id=5) as (controller, network):
         targets = [Target("s1", network.server.address, 1)]
-        second = Controller(topology, targets, P4INFO, P4_JSON, election_id=4)
+        second = Controller(topology, targets, PROGRAM, election_id=4)
         with pytest.raises(ControllerError, match=r"another controller is in charge \(election id 5, ours is 4\)"):
             second.start()
         # A higher election id takes over; the first one then says so.
-        with Controller(topology, targets, P4INFO, P4_JSON, election_id=6) as third:
+        with Controller(topology, targets, PROGRAM, election_id=6) as third:
             third.start_job(PlanRequest("spt"))
             with pytest.raises(ControllerError, match=r"another controller took over|PERMISSION_DENIED"):
                 controller.start_job(PlanRequest("spt"))
@@ -377,17 +381,36 @@ def test_another_controller_is_in_charge():
 def test_targets_must_match_the_switches(tmp_path):
     topology = leaf_spine(2, 1, 1)
     with pytest.raises(ControllerError, match="no target for switch leaf1, leaf2"):
-        Controller(topology, [Target("spine1", "x:1")], P4INFO, P4_JSON)
+        Controller(topology, [Target("spine1", "x:1")], PROGRAM)
     with pytest.raises(ControllerError, match="targets s9 are no switches"):
-        Controller(star(2), [Target("s1", "x:1"), Target("s9", "x:1")], P4INFO, P4_JSON)
+        Controller(star(2), [Target("s1", "x:1"), Target("s9", "x:1")], PROGRAM)
     with pytest.raises(ControllerError, match="two targets are named s1"):
-        Controller(star(2), [Target("s1", "x:1"), Target("s1", "x:2")], P4INFO, P4_JSON)
+        Controller(star(2), [Target("s1", "x:1"), Target("s1", "x:2")], PROGRAM)
     with pytest.raises(ControllerError, match="is not P4Info in text format"):
-        Controller(star(2), [Target("s1", "x:1")], b"tables { oops", P4_JSON)
+        Controller(star(2), [Target("s1", "x:1")], replace(PROGRAM, p4info=b"tables { oops"))
     with pytest.raises(ControllerError, match="no register 'slots'"):
-        Controller(star(2), [Target("s1", "x:1")], b"", P4_JSON)
+        Controller(star(2), [Target("s1", "x:1")], replace(PROGRAM, p4info=b""))
     with pytest.raises(ControllerError, match="cannot read the P4 program"):
-        Controller(star(2), [Target("s1", "x:1")], tmp_path / "absent.txt", P4_JSON)
+        P4Program.read(tmp_path / "absent.json", tmp_path / "absent.txt")
+
+
+def test_lanes_are_those_of_the_program():
+    topology = star(2)
+    with controlled(topology) as (controller, _):
+        assert (controller.program.lanes, controller.program.slots, controller.program.counted_jobs) == (64, 4096, 512)
+        with pytest.raises(PlanError, match=r"lanes: 256, but the switches run p4reduce-64\.json, which adds up 64"):
+            controller.start_job(PlanRequest("steiner", lanes=256))
+        assert controller.resources.free("s1") == 4096
+        with pytest.raises(ControllerError, match=r"job 2 epoch 0 has 256 lanes, the program .* 64"):
+            controller.install(make_plan(topology, PlanRequest("steiner", job=2, lanes=256), Resources()))
+        assert controller.installed == ()
+        assert controller.start_job(PlanRequest("steiner")).lanes == 64
+
+
+@pytest.mark.parametrize("json", [b"", b"[]", b'{"header_types": []}', b'{"header_types": [], "headers": []}'])
+def test_a_program_of_another_kind_has_no_lanes(json):
+    with pytest.raises(ControllerError, match=r"p4reduce-64\.json: has no header 'lanes'"):
+        _ = replace(PROGRAM, json=json).lanes
 
 
 def test_requests_that_cannot_be_met_take_nothing():

@@ -1,7 +1,7 @@
 """A controller that comes back to switches that kept running: base entries are right, plans untouched."""
 
 import finsy as fy
-from tests.integration.control_plane.test_controller_network import P4_JSON, P4INFO, all_reduce, check_sums, controlled
+from tests.integration.control_plane.test_controller_network import PROGRAM, all_reduce, check_sums, controlled
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
@@ -40,7 +40,7 @@ def test_base_entries_that_are_wrong_are_set_right():
         plan = controller.start_job(PlanRequest("steiner"))
         planned = tables(controller, PLAN_TABLES)
         targets = [Target(one.name, network.server.address, one.index + 1) for one in topology.switches]
-        with Controller(topology, targets, P4INFO, P4_JSON, keep=True, election_id=2) as second:
+        with Controller(topology, targets, PROGRAM, keep=True, election_id=2) as second:
             assert tables(second, BASE_TABLES) == right
             assert tables(second, PLAN_TABLES) == planned
             second.adopt(plan)

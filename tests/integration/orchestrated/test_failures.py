@@ -178,7 +178,7 @@ def test_entries_that_a_switch_lost_are_brought_back_in_a_new_epoch(tmp_path, wo
 
 def test_entries_that_belong_to_no_plan_are_removed(world, store):
     targets = world.switches.targets()
-    with Controller(world.topology, targets, PROGRAM.p4info, PROGRAM.json, keep=True) as stranger:
+    with Controller(world.topology, targets, PROGRAM, keep=True) as stranger:
         stranger.start_job(PlanRequest("steiner", job=99, workers=("h1", "h3"), priority=5))
     store.take_charge()
     store.submit([task()])

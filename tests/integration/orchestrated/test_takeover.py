@@ -155,7 +155,7 @@ def test_a_newer_term_interrupts_time_that_the_older_one_waits_for(folder, netwo
     with (
         RemoteExecutor(network) as first,
         RemoteExecutor(network) as second,
-        Controller(first.topology, first.targets, PROGRAM.p4info, PROGRAM.json, keep=True) as controller,
+        Controller(first.topology, first.targets, PROGRAM, keep=True) as controller,
     ):
         plan = controller.start_job(PlanRequest("steiner", workers=workers, server="server1"))
         order = Order(Task("long", "server1", workers, 4000, 10**9, 0), {"both": plan}, dict.fromkeys(workers, 0))

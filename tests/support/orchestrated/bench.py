@@ -17,7 +17,7 @@ PS_PER_US = 10**6
 PS_PER_MS = 10**9
 LANES = 64
 PROGRAM = bundled(LANES)
-OPTIONS = Options(lanes=LANES, control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS)
+OPTIONS = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS)
 
 
 class Killed(BaseException):
@@ -69,7 +69,7 @@ def orchestrating(
     """An orchestrator with a controller of its own, as a new process would have."""
     term = store.take_charge()
     targets = world.switches.targets()
-    with Controller(world.topology, targets, PROGRAM.p4info, PROGRAM.json, election_id=term, keep=True) as controller:
+    with Controller(world.topology, targets, PROGRAM, election_id=term, keep=True) as controller:
         chosen = policy_named(policy) if isinstance(policy, str) else policy
         name = policy if isinstance(policy, str) else "own"
         yield Orchestrator(
@@ -124,9 +124,7 @@ def check_end(world: World, store: Store) -> None:
     assert all(plan.phase is Phase.REMOVED for plan in plans)
     assert len({(plan.job, plan.epoch) for plan in plans}) == len({plan.generation for plan in plans}) == len(plans)
     targets = world.switches.targets()
-    with Controller(
-        world.topology, targets, PROGRAM.p4info, PROGRAM.json, election_id=store.take_charge(), keep=True
-    ) as controller:
+    with Controller(world.topology, targets, PROGRAM, election_id=store.take_charge(), keep=True) as controller:
         assert Inventory.read(controller).strangers([]) == {}
 
 

@@ -20,7 +20,7 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import leaf_spine
 
 LANES = 64
-OPTIONS = Options(lanes=LANES, control_latency_ps=5 * PS_PER_US, measure_every_ps=100 * PS_PER_US)
+OPTIONS = Options(control_latency_ps=5 * PS_PER_US, measure_every_ps=100 * PS_PER_US)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class InstantController(Controller):
         from p4reduce.control_plane.connection import Target
 
         targets = [Target(switch.name, "nowhere") for switch in topology.switches]
-        super().__init__(topology, targets, program.p4info, program.json, keep=True, **options)
+        super().__init__(topology, targets, program, keep=True, **options)
         self.switches, self.fuse = switches, fuse
 
     async def _open(self):

@@ -14,7 +14,7 @@ from p4reduce.orchestrated.client import RemoteExecutor
 
 LANES = 64
 PS_PER_US = 10**6
-OPTIONS = Options(lanes=LANES, control_latency_ps=10 * PS_PER_US, measure_every_ps=1000 * PS_PER_US)
+OPTIONS = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=1000 * PS_PER_US)
 
 
 def tell(step: str) -> None:
@@ -27,9 +27,7 @@ def main(database: Path, socket: Path) -> None:
     program = bundled(LANES)
     with Store(database, synchronous=False) as store, RemoteExecutor(socket) as executor:
         term = store.take_charge()
-        with Controller(
-            executor.topology, executor.targets, program.p4info, program.json, election_id=term, keep=True
-        ) as controller:
+        with Controller(executor.topology, executor.targets, program, election_id=term, keep=True) as controller:
             policy = policy_named("steiner")
             Orchestrator(store, controller, executor, policy, name="steiner", options=OPTIONS, checkpoint=tell).run()
 

@@ -19,12 +19,13 @@ import numpy as np
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric.real.bmv2 import Bmv2Switches
 from p4reduce.fabric.real.io.ports import Veth
 from p4reduce.fabric.real.net import RealNetwork
 from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.fabric.real.switches import RealSwitches
-from p4reduce.jobs.programs import P4Files, bundled
+from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Node, Topology, load
 from p4reduce.workers import wire
@@ -198,17 +199,17 @@ def jobs(controller: Controller, lanes: int) -> list[Plan]:
     ]
 
 
-def on_bmv2(network: RealNetwork, program: P4Files, run: Callable[[Controller], Outputs]) -> Outputs:
+def on_bmv2(network: RealNetwork, program: P4Program, run: Callable[[Controller], Outputs]) -> Outputs:
     with (
         tempfile.TemporaryDirectory() as folder,
         Bmv2Switches(network.topology, network.switch_interfaces, Path(folder)) as switches,
     ):
         targets = [Target(*target) for target in switches.targets]
-        with Controller(network.topology, targets, program.p4info, program.json, deadline_s=60.0) as controller:
+        with Controller(network.topology, targets, program, deadline_s=60.0) as controller:
             return run(controller)
 
 
-def on_embedded(network: RealNetwork, program: P4Files, run: Callable[[Controller], Outputs]) -> Outputs:
+def on_embedded(network: RealNetwork, program: P4Program, run: Callable[[Controller], Outputs]) -> Outputs:
     lock = PausingLock()
     ports = {name: {port: Veth(one) for port, one in own.items()} for name, own in network.switch_interfaces.items()}
     with (

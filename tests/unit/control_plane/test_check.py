@@ -21,7 +21,7 @@ FULL = 318
 @pytest.fixture
 def plan():
     """Only spines aggregate: h1 - leaf1 - spine1 is one overlay hop over two links."""
-    return make_plan(load("leaf-spine-8-partial"), PlanRequest("spt"), Resources())
+    return make_plan(load("leaf-spine-8-partial"), PlanRequest("spt", lanes=64), Resources())
 
 
 def change(plan, *incidents):
@@ -129,7 +129,9 @@ def test_the_switches_counters(plan):
 
 
 def test_what_slots_sent():
-    plan = make_plan(leaf_spine(2, 1, 2, servers=1), PlanRequest("spt", server="server1", window=4), Resources())
+    plan = make_plan(
+        leaf_spine(2, 1, 2, servers=1), PlanRequest("spt", server="server1", window=4, lanes=64), Resources()
+    )
     assert [aggregator.name for aggregator in plan.aggregators] == ["leaf1", "leaf2"]
     run = [(Operation.PUSH_PULL, 640, None), (Operation.PULL, 640, None), (Operation.BARRIER, 0, None)]
     # Pushes: 10 + 4 ahead, and the barrier's; pulls: 10; results: 14 + 10 + 1 to each of three and two children.

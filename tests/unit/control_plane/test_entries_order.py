@@ -49,7 +49,7 @@ def recorded():
         Fleet(topology, connections),
         connections,
         log,
-        make_plan(topology, PlanRequest("spt", priority=4), Resources()),
+        make_plan(topology, PlanRequest("spt", priority=4, lanes=64), Resources()),
     )
 
 
@@ -117,7 +117,7 @@ def test_an_unreachable_switch_does_not_keep_the_others_from_being_cleaned(recor
 def test_classes_are_shared_by_epochs(recorded):
     fleet, _, log, plan = recorded
     resources = Resources()
-    next_epoch = make_plan(plan.topology, PlanRequest("spt", epoch=1, priority=4), resources)
+    next_epoch = make_plan(plan.topology, PlanRequest("spt", epoch=1, priority=4, lanes=64), resources)
     asyncio.run(fleet.install(plan))
     asyncio.run(fleet.install(next_epoch))
     assert len(places(log, "insert", "traffic_class")) == 3
@@ -125,7 +125,7 @@ def test_classes_are_shared_by_epochs(recorded):
     assert places(log, "delete", "traffic_class") == []
     asyncio.run(fleet.uninstall(next_epoch))
     assert len(places(log, "delete", "traffic_class")) == 3
-    other = make_plan(plan.topology, PlanRequest("spt", epoch=2, priority=5), resources)
+    other = make_plan(plan.topology, PlanRequest("spt", epoch=2, priority=5, lanes=64), resources)
     asyncio.run(fleet.install(other))
     with pytest.raises(ControllerError, match="has priority 5 in an epoch still installed, not 4"):
         asyncio.run(fleet.install(next_epoch))

@@ -11,7 +11,7 @@ FULL, EMPTY = 62 + 4 * 64, 62
 
 
 def plan(topology, name, **request):
-    return make_plan(topology, PlanRequest(name, **request), Resources())
+    return make_plan(topology, PlanRequest(name, **{"lanes": 64, **request}), Resources())
 
 
 def test_all_reduce_with_block_floating_point():

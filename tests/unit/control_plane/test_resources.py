@@ -94,7 +94,7 @@ def test_windows():
 
 def test_the_window_keeps_the_link_busy():
     """star, 10 Gb/s, 1 us: a full frame of 318 + 24 bytes takes 273.6 ns; there and back over two links."""
-    built = make_plan(star(8), PlanRequest("spt"), Resources())
+    built = make_plan(star(8), PlanRequest("spt", lanes=64), Resources())
     assert built.chunk_ps == 273_600
     assert built.rtt_ps == 2 * (273_600 + 1_000_000)
     assert built.window_needed == -(-built.rtt_ps // built.chunk_ps) == 10
@@ -105,21 +105,21 @@ def test_the_window_keeps_the_link_busy():
 def test_round_trips_count_copies_behind_one_port():
     """Two racks behind routers: four copies of a chunk cross the link between router and spine, one after the other."""
     topology = leaf_spine(1, 1, 4, capable=["spine*"])
-    built = make_plan(topology, PlanRequest("spt"), Resources())
+    built = make_plan(topology, PlanRequest("spt", lanes=64), Resources())
     frame, delay = 273_600, 1_000_000
     assert built.chunk_ps == 4 * frame
     assert built.rtt_ps == 2 * (frame + delay + 4 * frame + delay)
 
 
 def test_the_servers_way_is_part_of_the_round_trip():
-    built = make_plan(star(4, servers=1), PlanRequest("spt", server="server1"), Resources())
+    built = make_plan(star(4, servers=1), PlanRequest("spt", server="server1", lanes=64), Resources())
     assert built.rtt_ps == 4 * (273_600 + 1_000_000)
 
 
 def test_a_window_of_the_users_own():
-    built = make_plan(star(8), PlanRequest("spt", window=5), Resources())
+    built = make_plan(star(8), PlanRequest("spt", window=5, lanes=64), Resources())
     assert (built.window, built.slots, built.slots_limited) == (5, 16, False)
-    built = make_plan(star(8), PlanRequest("spt", max_slots=9), Resources())
+    built = make_plan(star(8), PlanRequest("spt", max_slots=9, lanes=64), Resources())
     assert (built.window, built.slots, built.slots_limited) == (4, 8, True)
     # rate <= (slots / 2) * payload / RTT
     assert built.slots_rate_bps == 4 * 256 * 8 * 10**12 // built.rtt_ps
@@ -127,12 +127,12 @@ def test_a_window_of_the_users_own():
 
 def test_the_fullest_switch_limits_the_window():
     topology, resources = leaf_spine(2, 1, 2), Resources(slots=64)
-    first = make_plan(topology, PlanRequest("spt", job=1, workers=("h1", "h2"), window=16), resources)
+    first = make_plan(topology, PlanRequest("spt", job=1, workers=("h1", "h2"), window=16, lanes=64), resources)
     assert [aggregator.name for aggregator in first.aggregators] == ["leaf1"]
-    second = make_plan(topology, PlanRequest("spt", job=2), resources)
+    second = make_plan(topology, PlanRequest("spt", job=2, lanes=64), resources)
     assert {aggregator.slots for aggregator in second.aggregators} == {32}
     assert (second.window, second.slots_limited) == (16, True)
     with pytest.raises(PlanError, match="switch leaf1: no 2 slots in one range are left"):
-        make_plan(topology, PlanRequest("spt", job=3), resources)
+        make_plan(topology, PlanRequest("spt", job=3, lanes=64), resources)
     release_plan(first, resources)
-    assert make_plan(topology, PlanRequest("spt", job=3), resources).slots == 32
+    assert make_plan(topology, PlanRequest("spt", job=3, lanes=64), resources).slots == 32

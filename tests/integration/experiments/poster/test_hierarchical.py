@@ -71,7 +71,7 @@ def test_every_host_gets_the_sum_and_links_carry_what_was_predicted(network, cou
     assert [len(phase) for phase in found.phases] == shape
     rng = np.random.default_rng(count)
     inputs = [rng.standard_normal(ELEMENTS, np.float32) for _ in range(count)]
-    with HierarchicalNetwork(topology, bundled(LANES), elements=ELEMENTS, lanes=LANES) as carried:
+    with HierarchicalNetwork(topology, bundled(LANES), elements=ELEMENTS) as carried:
         total, measured, each = carried.run_phases(found, inputs)
         again, same, _ = carried.run_phases(found, inputs)
         plain, _ = carried.add_up(policy_named("ring")(model, NetworkState(topology)), inputs)
@@ -98,7 +98,7 @@ def test_bytes_of_full_frames_counted_by_hand():
     # Two racks: a ring of two sends two models, over 2 links each; the copies to the others take 2 links each.
     models = 2 * (2 * 2) + far + 2 * 2
     payload = models * (ELEMENTS // LANES) * frame
-    with HierarchicalNetwork(topology, bundled(LANES), elements=ELEMENTS, lanes=LANES) as carried:
+    with HierarchicalNetwork(topology, bundled(LANES), elements=ELEMENTS) as carried:
         _, measured, _ = carried.run_phases(found, [np.ones(ELEMENTS, np.float32)] * 3)
     assert payload < measured.first_bytes < 1.45 * payload  # headers of full frames, and empty ones the other way
 

@@ -88,7 +88,7 @@ def test_two_trees_push_first_and_pull_then():
     other = terminals_only(task, topology)
     both = replace(one, broadcast=other.broadcast)
     assert not both.together
-    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements) as network:
         together, apart = network.run([one, both])
         assert network.check_counters() == []
     assert together.differences == apart.differences == ()
@@ -103,7 +103,7 @@ def test_two_trees_on_long_links_share_the_slots_of_a_switch():
     (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
     one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
     other = terminals_only(task, topology)
-    with TaskNetwork(topology, bundled(64), elements=64 * 2500, lanes=64) as network:
+    with TaskNetwork(topology, bundled(64), elements=64 * 2500) as network:
         (apart,) = network.run([replace(one, broadcast=other.broadcast)])
     assert apart.differences == ()
 
@@ -132,7 +132,7 @@ def test_many_tasks_take_turns_in_one_network(policy):
     topology = RACKS.build()
     tasks = draw_tasks(topology, replace(SETTINGS, tasks=20), 1, 3)
     decisions = [POLICIES[policy](task, NetworkState(topology), lanes=64) for task in tasks]
-    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements) as network:
         measured = list(network.run(decisions))
         again = list(network.run(decisions[:1]))
     assert len(measured) == 20
@@ -144,7 +144,7 @@ def test_tasks_that_begin_at_once_share_links_and_no_byte_is_off(policy):
     topology = RACKS.build()
     tasks = draw_tasks(topology, replace(SETTINGS, tasks=6), 1, 6)
     decisions = [POLICIES[policy](task, NetworkState(topology), lanes=64) for task in tasks]
-    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements) as network:
         fitting = network.fitting(decisions)
         alone = list(network.run(fitting))
         lasted, measured = network.run_at_once(fitting)
@@ -163,7 +163,7 @@ def test_a_task_with_two_trees_among_those_that_begin_at_once():
     one = POLICIES["steiner"](first, NetworkState(topology), lanes=64)
     other = terminals_only(first, topology)
     decisions = [replace(one, broadcast=other.broadcast), POLICIES["spff"](second, NetworkState(topology), lanes=64)]
-    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements) as network:
         _, measured = network.run_at_once(decisions)
         assert network.check_counters() == []
     assert measured.differences == ()
@@ -174,7 +174,7 @@ def test_more_tasks_at_once_than_slots_are_refused_and_leave_nothing():
     topology = RACKS.build()
     tasks = draw_tasks(topology, replace(SETTINGS, tasks=30), 1, 6)
     decisions = [POLICIES["steiner"](task, NetworkState(topology), lanes=64) for task in tasks] * 8
-    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements, lanes=64) as network:
+    with TaskNetwork(topology, bundled(64), elements=SETTINGS.elements) as network:
         fitting = network.fitting(decisions)
         assert 0 < len(fitting) < len(decisions)
         with pytest.raises(PlanError, match=r"slots for \d+ of 240 tasks"):
@@ -204,7 +204,7 @@ def test_where_no_task_is_admitted_nothing_overlaps():
     settings = replace(SETTINGS, demand_bps=2 * 10**10)
     assert run_overlapping(OverlapUnit(settings, RACKS, 0, ("spff", "steiner"))) == OverlapResult((), ())
     with (
-        TaskNetwork(RACKS.build(), bundled(64), elements=64, lanes=64) as network,
+        TaskNetwork(RACKS.build(), bundled(64), elements=64) as network,
         pytest.raises(PlanError, match="no task to run"),
     ):
         network.run_at_once([])

@@ -69,7 +69,7 @@ def test_every_host_gets_the_sum_and_links_carry_what_was_predicted(network, cou
     ring, star = (policy_named(name)(model, NetworkState(topology)) for name in ("ring", "spff"))
     rng = np.random.default_rng(count)
     inputs = [rng.standard_normal(ELEMENTS, np.float32) for _ in range(count)]
-    with TaskNetwork(topology, bundled(64), elements=ELEMENTS, lanes=64) as carried:
+    with TaskNetwork(topology, bundled(64), elements=ELEMENTS) as carried:
         total, measured = carried.add_up(ring, inputs)
         _, together = carried.run_at_once([ring, star])
         assert carried.check_counters() == []

@@ -13,7 +13,7 @@ from p4reduce.topologies import TopologyBuilder, fat_tree, leaf_spine, load, sta
 
 
 def plan(topology, name, **request):
-    return make_plan(topology, PlanRequest(name, **request), Resources())
+    return make_plan(topology, PlanRequest(name, **{"lanes": 64, **request}), Resources())
 
 
 def streams(built):

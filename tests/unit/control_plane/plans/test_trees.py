@@ -10,7 +10,7 @@ TREES = ("spt", "mst", "steiner")
 
 
 def plan(topology, name, **request):
-    return make_plan(topology, PlanRequest(name, **request), Resources())
+    return make_plan(topology, PlanRequest(name, **{"lanes": 64, **request}), Resources())
 
 
 def shape(plan):
@@ -155,7 +155,7 @@ def test_more_than_32_children_and_nowhere_to_go(name):
         plan(star(33), name)
     resources = Resources()
     with pytest.raises(PlanError):
-        make_plan(star(33), PlanRequest(name), resources)
+        make_plan(star(33), PlanRequest(name, lanes=64), resources)
     assert resources.next_generation == 1
 
 
@@ -202,8 +202,8 @@ def test_load_moves_a_tree_to_other_links():
 
 def test_a_second_job_and_a_released_one():
     topology, resources = leaf_spine(2, 2, 2), Resources()
-    first = make_plan(topology, PlanRequest("steiner", job=1), resources)
-    second = make_plan(topology, PlanRequest("steiner", job=2), resources)
+    first = make_plan(topology, PlanRequest("steiner", job=1, lanes=64), resources)
+    second = make_plan(topology, PlanRequest("steiner", job=2, lanes=64), resources)
     assert second.generation == first.generation + 1
     assert first.grant.stats != second.grant.stats
     for a, b in zip(first.aggregators, second.aggregators, strict=True):
@@ -212,7 +212,7 @@ def test_a_second_job_and_a_released_one():
         assert not {child.rid for child in a.children} & {child.rid for child in b.children}
         assert a.base + a.slots <= b.base or b.base + b.slots <= a.base
     release_plan(first, resources)
-    third = make_plan(topology, PlanRequest("steiner", job=1, epoch=1), resources)
+    third = make_plan(topology, PlanRequest("steiner", job=1, epoch=1, lanes=64), resources)
     assert third.aggregators == first.aggregators
     assert third.generation == second.generation + 1
 

@@ -44,7 +44,7 @@ def switches_take_a_program() -> None:
         switches = Bmv2Switches(topology, network.switch_interfaces, Path(folder))
         with switches:
             targets = [Target(*target) for target in switches.targets]
-            with Controller(topology, targets, program.p4info, program.json, deadline_s=60.0):
+            with Controller(topology, targets, program, deadline_s=60.0):
                 switches.check()
             registers_can_be_read(switches)
             ended = os.pidfd_open(switches.pids["s1"])
