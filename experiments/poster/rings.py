@@ -1,19 +1,24 @@
-"""Rings beside the schedulers: what the same tasks take when hosts exchange models among themselves.
+"""Without switches that add: what the same tasks take when hosts add up models among themselves.
 
-A piece of its own, in no claim: the bound of a ring is not tight (:mod:`~p4reduce.experiments.poster.bounds`), and
-phases of a hierarchical one are not pipelined.
+Rings, and the overlay MST of hosts. A piece of its own, in no claim: the bound of a ring is not tight
+(:mod:`~p4reduce.experiments.poster.bounds`), and phases are not pipelined.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from p4reduce.control_plane.scheduling.host_trees import NAME as HOST_TREE
+from p4reduce.control_plane.scheduling.host_trees import overlay_mst_hosts
 from p4reduce.control_plane.scheduling.policy import Decision, Rejection
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.experiments.poster.hierarchical import NAME, HierarchicalNetwork, HierarchicalRing, hierarchical_ring
+from p4reduce.experiments.poster.hierarchical import NAME as HIERARCHICAL
+from p4reduce.experiments.poster.hierarchical import hierarchical_ring
+from p4reduce.experiments.poster.host_phases import HostPhases
 from p4reduce.experiments.poster.measured import Measured
+from p4reduce.experiments.poster.phases import Phased, PhasedNetwork
 from p4reduce.experiments.poster.policies import POLICIES
 from p4reduce.experiments.poster.settings import SPFF, PosterSettings, Scenario
 from p4reduce.experiments.poster.tasks import tasks_of
@@ -22,7 +27,15 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.runs.tensors import tensor
 
 COMPARED: Final = (SPFF, "overlay-mst", "steiner", "ring")
-"""and the hierarchical ring"""
+"""and those of ``IN_PHASES``"""
+
+
+def _host_tree(task: Task, state: NetworkState, *, lanes: int) -> Phased:
+    return HostPhases(overlay_mst_hosts(task, state, lanes=lanes))
+
+
+IN_PHASES: Final[dict[str, Callable[..., Phased]]] = {HIERARCHICAL: hierarchical_ring, HOST_TREE: _host_tree}
+"""by name: from a task, the network's state and ``lanes`` to what was admitted, or a `Rejection`"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class RingRow:
     reason: str
     """why it was rejected"""
     phases: int
-    """of a hierarchical ring, those with something to do; else 1"""
+    """one after the other, those with something to do; 1 of a tree in switches and of a ring"""
     communication_ps: int
     bound_ps: int
     """of the phases together, for rings not tight"""
@@ -94,7 +107,7 @@ def run_rings(unit: RingUnit) -> RingResult:
     inputs = [tensor(unit.seed, rank, 0, settings.elements) for rank in range(size)]
     rows: list[RingRow] = []
     differences: list[str] = []
-    with HierarchicalNetwork(
+    with PhasedNetwork(
         topology,
         bundled(settings.lanes),
         elements=settings.elements,
@@ -103,19 +116,20 @@ def run_rings(unit: RingUnit) -> RingResult:
     ) as network:
         background = network.background()
         tasks = tasks_of(scenario, topology, settings, unit.seed, size)[: settings.ring_tasks]
-        answers: dict[str, Sequence[Decision | HierarchicalRing | Rejection]] = {
+        answers: dict[str, Sequence[Decision | Phased | Rejection]] = {
             name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
             for name in COMPARED
         }
-        answers[NAME] = _hierarchical(tasks, NetworkState(topology, dict(background)), settings.lanes)
+        for name, admit in IN_PHASES.items():
+            answers[name] = _in_phases(admit, tasks, NetworkState(topology, dict(background)), settings.lanes)
         for name, own in answers.items():
             trees = iter(network.run([one for one in own if isinstance(one, Decision)]))
             for task, answer in zip(tasks, own, strict=True):
                 found: Measured | None = None
-                if isinstance(answer, HierarchicalRing):
-                    _, found, _ = network.run_phases(answer, inputs)
-                elif isinstance(answer, Decision):
+                if isinstance(answer, Decision):
                     found = next(trees)
+                elif not isinstance(answer, Rejection):
+                    _, found, _ = network.run_phases(answer, inputs)
                 rows.append(_row(unit, name, task, answer, found))
                 if found is not None:
                     differences += [f"{scenario.name}, seed {unit.seed}, {name}: {text}" for text in found.differences]
@@ -125,12 +139,14 @@ def run_rings(unit: RingUnit) -> RingResult:
     return RingResult(tuple(rows), tuple(differences))
 
 
-def _hierarchical(tasks: Sequence[Task], state: NetworkState, lanes: int) -> list[HierarchicalRing | Rejection]:
+def _in_phases(
+    admit: Callable[..., Phased], tasks: Sequence[Task], state: NetworkState, lanes: int
+) -> list[Phased | Rejection]:
     """Admit tasks one after the other; changes ``state``."""
-    answers: list[HierarchicalRing | Rejection] = []
+    answers: list[Phased | Rejection] = []
     for task in tasks:
         try:
-            found = hierarchical_ring(task, state, lanes=lanes)
+            found = admit(task, state, lanes=lanes)
         except Rejection as rejection:
             answers.append(rejection)
             continue
@@ -140,7 +156,7 @@ def _hierarchical(tasks: Sequence[Task], state: NetworkState, lanes: int) -> lis
 
 
 def _row(
-    unit: RingUnit, policy: str, task: Task, answer: Decision | HierarchicalRing | Rejection, found: Measured | None
+    unit: RingUnit, policy: str, task: Task, answer: Decision | Phased | Rejection, found: Measured | None
 ) -> RingRow:
     return RingRow(
         scenario=unit.scenario.name,
@@ -150,7 +166,7 @@ def _row(
         task=task.name,
         status=FINISHED if found else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
-        phases=len(answer.phases) if isinstance(answer, HierarchicalRing) else int(found is not None),
+        phases=int(found is not None) if isinstance(answer, Decision | Rejection) else len(answer.phases),
         communication_ps=found.communication_ps if found else 0,
         bound_ps=found.bound_ps if found else 0,
         bytes=found.bytes if found else 0,

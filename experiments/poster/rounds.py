@@ -31,8 +31,8 @@ class Round:
     expected: ExpectedSum
     targets: FloatArray
     """float32, a row for each local model and the last one for the global model"""
-    pulls: bool = False
-    """its only job carries the last row of ``targets`` to the others"""
+    operation: Operation | None = None
+    """of its only job where that is one phase of several: PUSH, or PULL of the last row of ``targets``"""
 
     @property
     def weights(self) -> FloatArray:
@@ -45,8 +45,8 @@ class Round:
         """What its plans carry."""
         if self.jobs[0].plan.ring:
             return [(self.jobs[0].plan, Operation.ALL_REDUCE)]
-        if self.pulls:
-            return [(self.jobs[0].plan, Operation.PULL)]
+        if self.operation:
+            return [(self.jobs[0].plan, self.operation)]
         operations = [Operation.PUSH_PULL] if len(self.jobs) == 1 else [Operation.PUSH, Operation.PULL]
         return [(job.plan, operation) for job, operation in zip(self.jobs, operations, strict=True)]
 
@@ -61,6 +61,8 @@ class Round:
         ratio = self.expected.deviation(self.total()).worst_ratio
         if ratio > 1:
             raise ClusterError(f"{plan.name}: a sum is {ratio:.3g} times its documented error bound off")
+        if self.operation is Operation.PUSH:
+            return
         for rank, worker in enumerate(plan.workers):
             if not np.array_equal(self.targets[rank].view(np.uint32), self.weights.view(np.uint32)):
                 raise ClusterError(f"{plan.name}: {worker} got other weights than the global model has")

@@ -7,18 +7,16 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_bytes
 from p4reduce.control_plane.plans import make_plan
-from p4reduce.control_plane.predict import Operation, Traffic, add, predict
+from p4reduce.control_plane.predict import Operation, predict
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
 from p4reduce.control_plane.scheduling.host_trees import overlay_mst_hosts
-from p4reduce.fabric import Stop
-from p4reduce.jobs.network import JobNetwork
+from p4reduce.experiments.poster.host_phases import HostPhases
+from p4reduce.experiments.poster.phases import PhasedNetwork
 from p4reduce.jobs.programs import bundled
-from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import load
-from p4reduce.workers.operation import Operation as Post
-from p4reduce.workers.records import Collective
 
 ELEMENTS = 61_706
 
@@ -88,50 +86,15 @@ def test_a_tree_of_hosts_on_packets_stage_by_stage(count):
     tree = overlay_mst_hosts(task, NetworkState(topology), lanes=lanes)
     assert count == 1 or len(tree.stages) > 1
     rng = np.random.default_rng(count)
-    models = {worker: rng.standard_normal(elements).astype(np.float32) for worker in task.workers}
-    held = {host: model.copy() for host, model in models.items()} | {task.server: np.zeros(elements, np.float32)}
-    switches = EmbeddedSwitches(topology, bundled(lanes))
-    try:
-        plans = {host: switches.controller.plan(request) for host, request in tree.requests(job=1, lanes=lanes).items()}
-        switches.controller.install_idle(list(plans.values()))
-        with JobNetwork(switches) as network:
-            jobs = {host: network.add(plan) for host, plan in plans.items()}
-
-            def carry(stage, collective, give, take):
-                for host in stage:
-                    for worker in plans[host].workers:
-                        network.post(jobs[host].members[worker], Post(collective, *give(worker)))
-                    network.post(jobs[host].server, Post(collective, *take(host)))
-                working = [index for host in stage for index in jobs[host].endpoints]
-                assert network.advance(watch=working) is Stop.DONE
-
-            sums = {}
-            for stage in tree.stages:
-                sums.update({host: np.zeros(elements, np.float32) for host in stage})
-                carry(stage, Collective.PUSH, lambda worker: (held[worker], None), lambda host: (None, sums[host]))
-                for host in stage:
-                    held[host] = held[host] + sums[host]
-            final = held[task.server]
-            got = {task.server: final} | {worker: np.zeros(elements, np.float32) for worker in task.workers}
-            for stage in tree.stages[::-1]:
-                carry(stage, Collective.PULL, lambda worker: (None, got[worker]), lambda host: (got[host], None))
-            network.advance(network.now + 2 * max(plan.rtt_ps for plan in plans.values()))
-            links = network.fabric.links.array()
-            seen = dict(
-                zip(
-                    network.fabric.links,
-                    map(Traffic, links["inc_first_frames"].tolist(), links["inc_first_bytes"].tolist()),
-                    strict=True,
-                )
-            )
-            assert links["inc_resend_bytes"].sum() == 0
-    finally:
-        switches.close()
-    predicted = add(
-        *(predict(plan, what, elements, lead=0) for plan in plans.values() for what in (Operation.PUSH, Operation.PULL))
-    )
-    assert seen == predicted
-    for worker in task.workers:
-        assert np.array_equal(got[worker], final)
-    exact = np.sum(np.array(list(models.values()), np.float64), axis=0)
-    assert np.allclose(final, exact, rtol=1e-5, atol=1e-5)
+    models = [rng.standard_normal(elements, np.float32) for _ in task.workers]
+    found = HostPhases(tree)
+    with PhasedNetwork(topology, bundled(lanes), elements=elements) as network:
+        total, measured, each = network.run_phases(found, models)
+        assert network.check_counters() == []
+    assert len(each) == 2 * len(tree.stages)
+    assert np.allclose(total, np.sum(np.array(models, np.float64), axis=0), rtol=1e-5, atol=1e-5)
+    assert measured.differences == ()
+    assert measured.first_bytes == measured.predicted_bytes == measured.bytes > 0
+    # Two models over every path of the tree, and an empty frame the other way for each full one.
+    crossings = sum(len(tree.paths[edge]) - 1 for edge in tree.parent.items())
+    assert measured.bytes == 2 * crossings * chunks(elements, lanes) * (frame_bytes(lanes) + HEADER_BYTES)
