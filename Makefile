@@ -162,7 +162,7 @@ dist-test: $(WARM)  ## install both distributions into fresh environments and ru
 torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --index-url $(TORCH_INDEX) 'torch>=2.13'
-	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/test_torch_*.py tests/integration/test_torch_*.py
+	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/torch_backend tests/integration/torch_backend
 
 clean:  ## remove the virtual environment, caches and out/
 	rm -rf $(VENV) out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

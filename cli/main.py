@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "demo": "Train a model through P4 switches, once for each plan, and write a report.",
     "run": "Run one collective or one training through the switches.",
     "launch": "Start a script of yours once for each rank; its collectives go through the switches.",
+    "perf": "Measure a collective over a range of sizes, plan by plan, in the columns of NVIDIA's nccl-tests.",
     "compare": "Run the same work with several plans: one table, one CSV, one report.",
     "confirm": "Run the same work in virtual time and on real sockets, and compare them.",
     "sweep": "Run every combination of the given lists, one row each.",

@@ -236,7 +236,7 @@ class Communicator:
     def broadcast(self, array: A, root: int = 0, *, start: float | None = None) -> A | Handle[A]:
         """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of whatever type."""
         _check("broadcast", array, None)
-        chosen = Options(patience_s=self._patience_s)
+        chosen = Options(words=array.dtype != np.float32, patience_s=self._patience_s)
         if array.dtype.itemsize % 4 == 0:
             flat = array.reshape(-1).view(np.float32)
             return self._carry("broadcast", flat, lambda: array, start, root, options=chosen)

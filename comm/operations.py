@@ -53,6 +53,6 @@ def part(
         target,
         iteration,
         learning_rate,
-        words=options.words and sums,
+        words=options.words and (sums or collective is Collective.PULL),
         poison=options.poison and sums,
     )

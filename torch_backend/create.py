@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch.distributed as dist
 
+from p4reduce import connect
 from p4reduce.comm import remote
 from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
@@ -46,7 +47,7 @@ class World:
             World.current = None
 
 
-def create(options: Any, backend_options: Any) -> SwitchProcessGroup:
+def create(options: Any, backend_options: Any) -> Any:
     """The process group that ``init_process_group`` and ``new_group`` ask for.
 
     Under ``p4reduce launch`` the network is there. Elsewhere (torchrun) rank 0 starts it, as ``pg_options`` (a mapping
@@ -63,6 +64,8 @@ def create(options: Any, backend_options: Any) -> SwitchProcessGroup:
         world = World.current = _join(options.store, rank, size, patience_s, backend_options)
         communicator, on_shutdown = world.communicator, world.close
     else:
+        if remote.SPEC in os.environ:
+            return gloo  # in real time there is one group over the switches, of all ranks
         communicator, on_shutdown = world.communicator.group(ranks), _nothing
     return SwitchProcessGroup(
         options.store,
@@ -92,7 +95,7 @@ def _nothing() -> None:
 
 def _join(store: Any, rank: int, size: int, patience_s: float, settings: Any) -> World:
     if remote.ADDRESS in os.environ or remote.SPEC in os.environ:
-        communicator = remote.connect(patience_s=patience_s)
+        communicator = connect(patience_s=patience_s)
         if (communicator.rank, communicator.size) != (rank, size):
             raise ClusterError(
                 f"this process is rank {communicator.rank} of {communicator.size} to p4reduce, but {rank} of {size} to "

@@ -45,7 +45,7 @@ class Operation:
     | BARRIER | -, - | -, - |
 
     iteration: the training iteration, 0..2**32-1, in every frame: switches choose priorities by it. words: the
-    arrays hold int32 (``array.view(np.float32)``), which are added as they are; ALL_REDUCE only. poison: NaN and
+    arrays hold int32 (``array.view(np.float32)``), which are added as they are, or passed on (PULL). poison: NaN and
     infinity do not make the operation an error; the sum of a chunk in which any worker has one is NaN everywhere
     (block floating point; hosts that add float32 add them as float32).
     """
@@ -88,8 +88,8 @@ def check(kind: Kind, operation: Operation) -> None:
     name = operation.collective.name
     if needed is None:
         raise ValueError(f"collective: a {kind.name.lower()} endpoint cannot do {name}")
-    if operation.words and operation.collective is not Collective.ALL_REDUCE:
-        raise ValueError(f"words: {name} adds no int32; only ALL_REDUCE does")
+    if operation.words and operation.collective not in (Collective.ALL_REDUCE, Collective.PULL):
+        raise ValueError(f"words: {name} takes float32; ALL_REDUCE adds words, PULL passes them on")
     if not 0 <= operation.iteration < 1 << 32:
         raise ValueError(f"iteration: {operation.iteration}, must be 0..2**32-1")
     for what, array, needs in (

@@ -3,7 +3,7 @@
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +13,9 @@ from p4reduce.cli.files import claim
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish
 from p4reduce.cli.settings import Settings, experiment_options
+
+if TYPE_CHECKING:
+    from p4reduce.runs.experiment import Experiment
 
 Workers = Annotated[int, typer.Option("--workers", "-n", help="Ranks to start.", min=1)]
 Command = Annotated[list[str], typer.Argument(help="Script (.py) or program, and its arguments.", show_default=False)]
@@ -39,7 +42,7 @@ EXAMPLES: Final = (
 )
 
 
-@experiment_options(omit=WORK_FIELDS)
+@experiment_options(omit=WORK_FIELDS, real_time=True)
 @guarded
 def launch(
     *,
@@ -71,6 +74,11 @@ def launch(
         raise BadInput(f"{command[0]}: there is no such file")
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
     claim(out=out, pcap=pcap)
+    if experiment.time == "real":
+        if server or pcap is not None:
+            raise BadInput(f"{'--server' if server else '--pcap'}: not for scripts in real time")
+        _launch_real(experiment, command, timeout, out, output, compute)
+        return
     with Cluster(experiment, capture=pcap) as cluster:
         if cluster.server is None and server:
             raise BadInput(f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it")
@@ -101,6 +109,31 @@ def launch(
         print(result.to_json(), end="")
     if result.network.collectives:
         finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}", spans=spans)
+
+
+def _launch_real(
+    experiment: "Experiment", command: list[str], timeout: float | None, out: Path | None, output: Output, compute: str
+) -> None:
+    from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
+    from p4reduce.runs.real.run import run_script  # noqa: PLC0415
+    from p4reduce.runs.real.scripts import script_argv  # noqa: PLC0415
+
+    emitter = _Emitter(to_stderr=output.as_json)
+    done = run_script(
+        experiment,
+        script_argv(command),
+        emit=emitter,
+        timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+        P4REDUCE_COMPUTE=compute,
+    )
+    emitter.check()
+    if done.result is None:
+        how = f"exit code {done.code}" if done.code > 0 else f"signal {-done.code}"
+        output.note(f"rank {done.failed} ended with {how}; what it wrote stands above, marked [{done.failed}]")
+        raise typer.Exit(done.code if done.code > 0 else 128 - done.code)
+    if output.as_json:
+        print(done.result.to_json(), end="")
+    finish(output, [done.result], out=out, title=f"{Path(command[0]).name}, {done.result.network.topology}")
 
 
 def default_topology(workers: int) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from p4reduce.comm.communicator import PLAIN, FloatArray, Options
@@ -34,6 +34,8 @@ class Carried:
     end_ns: int
     sha256: str
     """Of this participant's array when it was done."""
+    words: bool = False
+    """Its lanes were added as they are."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,12 @@ class RealBackend:
         """
         if operation == "broadcast" and self.size == 1:
             return self.now_ps()
+        asked = options.name or operation
+        if operation == "broadcast" and f"broadcast/{root}" not in self._spec.jobs:
+            # A sum of words, in which all but the root give zeros.
+            if self.rank != root:
+                array[:] = 0
+            operation, options = "all_reduce", replace(options, words=True)
         index, endpoint = self._place(operation, root)
         carried = as_carried(operation, ring=isinstance(endpoint, RingSpec))
         iteration = len(self.carried)
@@ -102,6 +110,7 @@ class RealBackend:
         given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=serves)
         if self.observer is not None:
             self.observer.given(array)
+        saturated = self._endpoints.status(index).saturated
         start = time.monotonic_ns()
         try:
             self._driver.carry_out(given, index, patience_s=options.patience_s or self._spec.patience_s)
@@ -111,8 +120,10 @@ class RealBackend:
         status = self._endpoints.status(index)
         if status.state is State.FAILED or status.error is not None:
             raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {status.error}")
+        if options.words and status.saturated > saturated:
+            raise CollectiveError(f"{asked} #{iteration}: a sum of int32 lies beyond int32")
         digest = hashlib.sha256(array.data).hexdigest()
-        self.carried.append(Carried(operation, iteration, array.size, start, end, digest))
+        self.carried.append(Carried(asked, iteration, array.size, start, end, digest, options.words))
         if self.observer is not None:
             self.observer.got(array)
         return self.now_ps()
@@ -143,6 +154,11 @@ class RealBackend:
         """Leave the group."""
         self._driver.close()
         self.port.close()
+
+    @property
+    def began_ns(self) -> int:
+        """When it was made."""
+        return self._began_ns
 
     def statuses(self) -> dict[int, EndpointStatus]:
         """Of each endpoint, by job."""

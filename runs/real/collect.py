@@ -43,7 +43,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
     network = replace(result_of(observed, moved.records, digest), plan=given.plan)
     training = None
-    if given.model == "digits":
+    if given.model == "digits" or moved.points:
         training = training_result(
             given, moved.points, moved.records, digest, baseline=None, weights=moved.weights_sha256
         )

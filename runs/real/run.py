@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.processes import Emit
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net import enter_command, here_command, why_not
 from p4reduce.fabric.real.net.children import last_lines, start, stop
@@ -49,37 +50,82 @@ def run_session(
     progress: Progress | None = None,
     capture: Path | None = None,
     gloo: dict[str, Any] | None = None,
+    sizes: Sequence[int] = (),
 ) -> tuple[RunResult, list[float]]:
     """Run ``experiment`` on sockets, in a session process of its own; with ``gloo``, then gloo on the same links.
 
-    gloo: ``python`` that has it, and ``repeat``; the seconds of its all-reduces come back beside the result.
+    gloo: ``python`` that has it, and ``sizes``; the seconds of its all-reduces come back beside the result. sizes:
+    elements of each tensor, in the place of the experiment's ``elements`` and ``repeat``.
     The session, and all that it started, is gone when this returns or raises; when this process is killed, the
     kernel ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` when the run
     fails, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
+    _check_links(experiment)
+    prepare(*MACHINE_CODE)  # here, where it can be told
+    request = {
+        "experiment": experiment.model_dump(mode="json"),
+        "capture": None if capture is None else str(capture.absolute()),
+        "gloo": gloo,
+        "sizes": list(sizes),
+    }
+    found = _session(experiment, request, progress, None)
+    return RunResult.from_json(json.dumps(found["result"])), found["gloo_s"]
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """How a script in real time ended."""
+
+    result: RunResult | None
+    failed: int | None
+    """The first rank that failed, if one did …"""
+    code: int
+    """… and its exit code, -n for signal n."""
+
+
+def run_script(
+    experiment: Experiment, command: Sequence[str], *, emit: Emit, timeout_s: float, **extra: str
+) -> Scripted:
+    """Run a script at every host of ``experiment`` (runs/real/scripts.py).
+
+    ``emit(rank, stream, line)`` gets what it prints.
+
+    ``extra``: variables of its environment. Raises as ``run_session``.
+    """
+    _check_links(experiment)
+    prepare(*MACHINE_CODE)
+    script = {"command": list(command), "environment": extra, "timeout_s": timeout_s}
+    request = {"experiment": experiment.model_dump(mode="json"), "script": script}
+    found = _session(experiment, request, None, emit)
+    if "ended" in found:
+        return Scripted(None, found["ended"]["rank"], found["ended"]["code"])
+    return Scripted(RunResult.from_json(json.dumps(found["result"])), None, 0)
+
+
+def _session(
+    experiment: Experiment, request: dict[str, Any], progress: Progress | None, emit: Emit | None
+) -> dict[str, Any]:
+    command = enter_command(SESSION) if experiment.links == "veth" else here_command(SESSION)
+    try:
+        remove_stale()  # what was left behind by a run that was killed
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
+            whole = {**request, "name": folder.name, "folder": str(folder.logs)}
+            return _run(command, whole, folder, progress, emit)
+    except RealError as error:
+        raise ClusterError(str(error)) from error
+
+
+def _check_links(experiment: Experiment) -> None:
     if experiment.links == "veth" and (reason := why_not()) is not None:
         raise ExperimentError(
             f"links: veth needs network namespaces, which cannot be made here: {reason}; "
             "be root, or choose --links udp (embedded target)"
         )
-    prepare(*MACHINE_CODE)  # here, where it can be told
-    command = enter_command(SESSION) if experiment.links == "veth" else here_command(SESSION)
-    request = {
-        "experiment": experiment.model_dump(mode="json"),
-        "capture": None if capture is None else str(capture.absolute()),
-        "gloo": gloo,
-    }
-    try:
-        remove_stale()  # what was left behind by a run that was killed
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
-            return _run(command, {**request, "name": folder.name, "folder": str(folder.logs)}, folder, progress)
-    except RealError as error:
-        raise ClusterError(str(error)) from error
 
 
 def _run(
-    command: list[str], request: dict[str, Any], folder: RunFolder, progress: Progress | None
-) -> tuple[RunResult, list[float]]:
+    command: list[str], request: dict[str, Any], folder: RunFolder, progress: Progress | None, emit: Emit | None
+) -> dict[str, Any]:
     log = folder.logs / "session.log"
     with log.open("wb") as errors:
         process = start(
@@ -96,7 +142,8 @@ def _run(
         with contextlib.suppress(BrokenPipeError):  # if it has ended, its last lines, shown below, say why
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-        deadline = time.monotonic() + START_S + request["experiment"]["budget_s"]
+        own_s = request["script"]["timeout_s"] if "script" in request else request["experiment"]["budget_s"]
+        deadline = time.monotonic() + START_S + own_s
         for message in _messages(process.stdout, deadline):
             if "progress" in message and progress is not None:
                 progress(*message["progress"])
@@ -104,8 +151,10 @@ def _run(
                 raise ExperimentError(message["refused"])
             if "failed" in message:
                 raise ClusterError(message["failed"])
-            if "result" in message:
-                return RunResult.from_json(json.dumps(message["result"])), message["gloo_s"]
+            if "line" in message and emit is not None:
+                emit(*message["line"])
+            if "result" in message or "ended" in message:
+                return message
         code = process.wait(CLOSE_S)
         raise ClusterError(f"the session ended with exit code {code}; its last lines:\n{last_lines(log)}")
     finally:

@@ -1,15 +1,16 @@
 """The process of one run in real time: ``python -m p4reduce.runs.real.session``.
 
 Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``name`` of the run; ``capture`` (a pcap
-file) and ``gloo`` (bench/gloo.py), or null. Writes lines of JSON: ``progress`` [label, done, total]; at the end, when
-everything that it started is gone, ``result`` and ``gloo_s``, or ``refused`` (the experiment cannot be run), or
-``failed``.
+file) and ``gloo`` (bench/gloo.py), or null; ``sizes`` of tensors in the place of the experiment's, or an empty list.
+Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started is gone, ``result``
+and ``gloo_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
 
 import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,34 +25,56 @@ from p4reduce.runs.real.bench.gloo import gloo_beside
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.collect import result
 from p4reduce.runs.real.processor import cpu_seconds
+from p4reduce.runs.real.scripts import ScriptCluster
 from p4reduce.runs.real.work import carry_out
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.training.digits import DataError
 
+_saying: Final = threading.Lock()
+"""lines of scripts come from several threads"""
 REFUSALS: Final = (ExperimentError, TopologyError, PlanError, ProgramError, DataError)
 FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, OSError, MemoryError)
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
     """Carry out what the request says; the last message."""
-    experiment = Experiment.model_validate(request["experiment"])
-    capture = None if request["capture"] is None else Path(request["capture"])
     try:
-        with RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture) as cluster:
-            groups = {
-                "workers": list(cluster.group.pids().values()),
-                "switches": cluster.target.processes,
-                "session": [os.getpid()],
-            }
-            before = {name: cpu_seconds(pids) for name, pids in groups.items()}
-            carry_out(cluster)
-            used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
-            found = result(cluster, used)
-            gloo_s = [] if request["gloo"] is None else gloo_beside(cluster, Path(request["folder"]), **request["gloo"])
+        return _scripts(request) if "script" in request else _tensors(request)
     except REFUSALS as error:
         return {"refused": str(error)}
     except FAILURES as error:
         return {"failed": str(error) or type(error).__name__}
+
+
+def _scripts(request: dict[str, Any]) -> dict[str, Any]:
+    experiment = Experiment.model_validate(request["experiment"])
+    with ScriptCluster(experiment, Path(request["folder"]), request["name"], _say, request["script"]) as cluster:
+        failed = cluster.wait()
+        if failed is not None:
+            return {"ended": failed}
+        used = {
+            "workers": 0.0,
+            "switches": cpu_seconds(cluster.target.processes),
+            "session": cpu_seconds([os.getpid()]),
+        }
+        found = result(cluster, used)
+    return {"result": found.plain(), "gloo_s": []}
+
+
+def _tensors(request: dict[str, Any]) -> dict[str, Any]:
+    experiment = Experiment.model_validate(request["experiment"])
+    capture = None if request["capture"] is None else Path(request["capture"])
+    with RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture) as cluster:
+        groups = {
+            "workers": list(cluster.group.pids().values()),
+            "switches": cluster.target.processes,
+            "session": [os.getpid()],
+        }
+        before = {name: cpu_seconds(pids) for name, pids in groups.items()}
+        carry_out(cluster, request["sizes"])
+        used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
+        found = result(cluster, used)
+        gloo_s = [] if request["gloo"] is None else gloo_beside(cluster, Path(request["folder"]), **request["gloo"])
     return {"result": found.plain(), "gloo_s": gloo_s}
 
 
@@ -60,8 +83,9 @@ def _progress(label: str, done: int, total: int) -> None:
 
 
 def _say(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+    with _saying:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

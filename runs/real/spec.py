@@ -1,7 +1,7 @@
 """What a worker process is told: which endpoints it has, how its socket is bound, and what it is to move, as JSON."""
 
 import dataclasses
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
@@ -53,6 +53,28 @@ class ProcessSpec(BaseModel):
     def address(self) -> HostAddress:
         """The host's own address, which all its endpoints have."""
         return self.endpoints[0].link
+
+
+class ScriptSpec(BaseModel):
+    """What a user's script is told, beside what a worker is: the folder where it leaves word."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    worker: ProcessSpec
+    folder: str
+
+    ALL_LEFT: ClassVar[str] = "all-left"
+    """A file that is there once nobody needs anybody any more."""
+
+    @staticmethod
+    def left(host: str) -> str:
+        """A file that is there once the script at ``host`` has left the group."""
+        return f"{host}.left"
+
+    @staticmethod
+    def report(host: str) -> str:
+        """What it leaves behind."""
+        return f"{host}.report"
 
 
 def real_timing(plan: Plan) -> Timing:

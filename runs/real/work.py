@@ -1,5 +1,6 @@
 """What an experiment has the workers do in real time: move tensors, or train."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,30 +19,32 @@ NEXT: Final = {"do": "next"}
 NS_PER_S: Final = 1_000_000_000
 
 
-def carry_out(cluster: RealCluster) -> None:
-    """All that the experiment asks for. Raises ``ClusterError`` when it fails."""
-    if cluster.experiment.model == "digits":
+def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:
+    """All that the experiment asks for; with ``sizes`` (elements) a tensor of each. ``ClusterError`` when it fails."""
+    if sizes:
+        move_tensors(cluster, sizes)
+    elif cluster.experiment.model == "digits":
         train_digits(cluster)
     else:
-        move_tensors(cluster)
+        move_tensors(cluster, [cluster.experiment.elements] * cluster.turns)
 
 
-def move_tensors(cluster: RealCluster) -> None:
-    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed."""
+def move_tensors(cluster: RealCluster, sizes: Sequence[int]) -> None:
+    """A collective on each of some plain tensors, drawn from the seed; ``sizes``: their elements."""
     given, hosts = cluster.experiment, cluster.hosts
     label = f"{given.plan}: {given.collective}"
     keeper = hosts[-1] if given.collective == "push" else hosts[0]
 
     def array(rank: int) -> FloatArray:
-        return tensor(given.seed, rank, turn, given.elements)
+        return tensor(given.seed, rank, turn, sizes[turn])
 
-    for turn in range(cluster.turns):
-        cluster.progress(label, turn, cluster.turns)
-        command = {"do": given.collective, "elements": given.elements, "turn": turn, "learning_rate": LEARNING_RATE}
+    for turn, elements in enumerate(sizes):
+        cluster.progress(label, turn, len(sizes))
+        command = {"do": given.collective, "elements": elements, "turn": turn, "learning_rate": LEARNING_RATE}
         cluster.ask({**command, "do": "prepare"}, "preparing")
         commands = {host: {**command, "save": str(cluster.got)} if host == keeper else command for host in hosts}
         cluster.collective(turn, commands, keeper, array)
-    cluster.progress(label, cluster.turns, cluster.turns)
+    cluster.progress(label, len(sizes), len(sizes))
 
 
 def train_digits(cluster: RealCluster) -> None:

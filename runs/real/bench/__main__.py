@@ -140,7 +140,7 @@ def _row(result: RunResult) -> dict[str, Any]:
 
 
 def _gloo(report: Report, options: argparse.Namespace) -> None:
-    gloo = {"python": options.gloo_python, "repeat": options.gloo_runs}
+    gloo = {"python": options.gloo_python, "sizes": [TEN_MB] * options.gloo_runs}
     there = has_gloo(options.gloo_python)
     if not there:
         report.skipped("gloo", f"{options.gloo_python} has no PyTorch with gloo: install torch, or --gloo-python")

@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +28,8 @@ def has_gloo(python: str) -> bool:
     return done.returncode == 0
 
 
-def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, repeat: int) -> list[float]:
-    """Seconds of each of ``repeat`` all-reduces as large as the experiment's; the longest of any rank counts.
+def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequence[int]) -> list[float]:
+    """Seconds of all-reduces of ``sizes`` elements, one after the other; the longest of any rank counts.
 
     ``python`` is an interpreter that has PyTorch; ``folder`` gets the logs. Raises ``ClusterError`` when a rank fails.
     """
@@ -36,14 +37,14 @@ def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, repeat: int)
     if not isinstance(wires, VethWires):
         raise ClusterError("gloo needs hosts with interfaces of their own: choose links: veth")
     master = f"{cluster.topology.node(hosts[0]).ip_text}:{PORT}"
-    group = [str(len(hosts)), master, HOST_INTERFACE, str(cluster.experiment.elements), str(repeat)]
+    group = [str(len(hosts)), master, HOST_INTERFACE, ",".join(map(str, sizes))]
     commands = {host: [python, str(RANK), str(rank), *group] for rank, host in enumerate(hosts)}
     logs = folder / "gloo"
     logs.mkdir()
     times = []
     with WorkerGroup(wires.start, commands, logs, cluster.target.check) as ranks:
         deadline = time.monotonic() + DEADLINE_S
-        for _ in range(repeat + 1):  # the first opens connections
+        for _ in range(len(sizes) + 1):  # the first opens connections
             answers = ranks.answers(hosts, "gloo", deadline)
             times.append(max(one["ended"] - one["began"] for one in answers.values()))
     return times[1:]

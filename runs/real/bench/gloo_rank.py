@@ -2,7 +2,7 @@
 
 A script of its own, which needs nothing of this package: any Python that has torch can run it.
 
-    python gloo_rank.py RANK SIZE MASTER:PORT INTERFACE ELEMENTS REPEAT
+    python gloo_rank.py RANK SIZE MASTER:PORT INTERFACE ELEMENTS,ELEMENTS,...
 
 Prints one line of JSON for each all-reduce: when it began and ended here (CLOCK_MONOTONIC, seconds).
 """
@@ -18,7 +18,7 @@ TIMEOUT_S = 120
 
 def main() -> None:
     """Join the group, sum ones, check the sums, print the times."""
-    rank, size, master, interface, elements, repeat = sys.argv[1:]
+    rank, size, master, interface, elements = sys.argv[1:]
     os.environ["GLOO_SOCKET_IFNAME"] = interface
     import torch  # noqa: PLC0415  (the extra; only who runs this has it)
 
@@ -31,8 +31,9 @@ def main() -> None:
         world_size=int(size),
         timeout=datetime.timedelta(seconds=TIMEOUT_S),
     )
-    for _ in range(int(repeat) + 1):  # the first opens connections and is not shown
-        array = torch.ones(int(elements), dtype=torch.float32)
+    sizes = [int(one) for one in elements.split(",")]
+    for count in [sizes[0], *sizes]:  # the first opens connections and is not shown
+        array = torch.ones(count, dtype=torch.float32)
         group.barrier()
         began = time.monotonic()
         group.all_reduce(array)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.torch_scripts.starting import HERE, LONG, WHY_LONG, WHY_NOT, launched, torchrun
+from tests.support.torch_scripts.starting import HERE, LONG, WHY_LONG, WHY_NOT, launched, torchrun
 
 pytest.importorskip("torch", reason=WHY_NOT)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.torch_scripts.starting import WHY_NOT
+from tests.support.torch_scripts.starting import WHY_NOT
 
 torch = pytest.importorskip("torch", reason=WHY_NOT)
 

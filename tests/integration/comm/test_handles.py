@@ -74,6 +74,8 @@ def test_other_types_and_gathers(plan: str) -> None:
         gathered = comm.all_gather(odd, np.empty((4, 4)))
         assert gathered[:, 3].tolist() == [0, 1, 2, 3]
         assert np.signbit(gathered[:, 1]).all()
+        bits = np.full(300, -1 if comm.rank == 2 else comm.rank)  # as float32 NaN
+        assert (comm.broadcast(bits, 2) == -1).all()
         text = np.frombuffer(b"hello" if comm.rank == 2 else b".....", np.uint8).copy()
         assert bytes(comm.broadcast(text, 2)) == b"hello"
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes, several
-from tests.loopback.network import Faults
+from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes, several
+from tests.support.loopback.network import Faults
 
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State

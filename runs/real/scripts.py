@@ -1,0 +1,221 @@
+"""A user's script in real time: one process at each host, whose collectives cross the run's own links and switches.
+
+Each process is told by ``P4REDUCE_SPEC`` (``comm.remote.SPEC``) where its description is (``ScriptSpec``, JSON), makes
+its endpoints, and at its end leaves a report. One job carries all: sums, and what is a sum of 32-bit words.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.launch import free_port, rank_environment, torch_environment
+from p4reduce.comm.remote import ADDRESS, SPEC
+from p4reduce.control_plane.predict import lower_bound_ps
+from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
+from p4reduce.fabric.real.net import HOST_INTERFACE
+from p4reduce.fabric.real.net.children import stop
+from p4reduce.jobs.specs import endpoint_specs
+from p4reduce.runs.experiment import ExperimentError
+from p4reduce.runs.real.carry import ADAPTIVE, PS_PER_NS, RealCluster
+from p4reduce.runs.real.group import Message
+from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec, real_timing
+from p4reduce.runs.real.wires import VethWires
+from p4reduce.runs.result import CollectiveRecord, TrainingPoint
+
+Say = Callable[[Message], None]
+GRACE_S: Final = 5.0
+"""between asking a script to end and ending it"""
+STORE_PORT: Final = 29500
+"""of PyTorch's store, in a network namespace that nothing else is in"""
+WATCH_EVERY_S: Final = 0.05
+
+
+class ScriptCluster(RealCluster):
+    """A run whose workers are a user's scripts. Use as a context manager, from the main thread."""
+
+    def __init__(self, experiment: Any, folder: Path, name: str, say: Say, script: Mapping[str, Any]) -> None:
+        """As of ``RealCluster``; ``script``: ``command``, ``environment`` and ``timeout_s``; ``say`` gets its lines."""
+        if experiment.plan == "ps":
+            raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")
+        self._say = say
+        self._script = script
+        super().__init__(experiment, folder, name, lambda label, done, total: None, None)
+
+    def _start_workers(self) -> "Scripts":  # type: ignore[override]
+        queue_frames = self.experiment.queue_frames
+        if self.experiment.target == "bmv2":
+            queue_frames = min(queue_frames, QUEUE_FRAMES)
+        plan = self.job.plan
+        endpoints = dict(
+            endpoint_specs(
+                plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
+            )
+        )
+        hosts = self.assignment.workers
+        inside = isinstance(self.wires, VethWires)
+        master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
+        port = STORE_PORT if inside else free_port()
+        scripts = Scripts(self, hosts, self._say)
+        for rank, host in enumerate(hosts):
+            spec = ProcessSpec(
+                host=host,
+                rank=rank,
+                size=len(hosts),
+                seed=self.experiment.seed,
+                socket=self.wires.socket(host),
+                endpoints=[endpoints[host]],
+                jobs=dict.fromkeys(("all_reduce", "barrier"), plan.job),
+            )
+            path = self.folder / f"{host}.json"
+            path.write_text(ScriptSpec(worker=spec, folder=str(self.folder)).model_dump_json())
+            base = {name: text for name, text in os.environ.items() if name != ADDRESS}
+            environment = {
+                **rank_environment({**base, **self._script["environment"]}, "", rank, len(hosts)),
+                **torch_environment(rank, len(hosts), port, master, HOST_INTERFACE if inside else "lo"),
+                SPEC: str(path),
+            }
+            del environment[ADDRESS]
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            scripts.add(host, self.wires.start(host, self._script["command"], {**pipes, "env": environment}))
+        return scripts
+
+    def wait(self) -> Message | None:
+        """Until all scripts have ended; which failed first, and how, or None. ``ClusterError`` after their time-out."""
+        assert isinstance(self.group, Scripts)  # noqa: S101
+        failed = self.group.wait(self.folder, time.monotonic() + self._script["timeout_s"], self._watch)
+        if failed is None:
+            self._note_collectives(self.group.reports(self.folder))
+        return failed
+
+    def _note_collectives(self, reports: Mapping[str, Message]) -> None:
+        """What the scripts' participants say that they carried, held against each other."""
+        hosts = list(reports)
+        self.moved.zeros_ns.append(min(report["began_ns"] for report in reports.values()))
+        for turn, every in enumerate(zip(*(report["carried"] for report in reports.values()), strict=True)):
+            first = every[0]
+            self._same_bytes({host: one["sha256"] for host, one in zip(hosts, every, strict=True)}, turn)
+            self.moved.digest.update(bytes.fromhex(first["sha256"]))
+            carried = "barrier" if first["operation"] == "barrier" and not self.job.plan.ring else "all_reduce"
+            self.job.note(carried, first["elements"], words=first["words"])
+            start, done = min(one["start_ns"] for one in every), max(one["end_ns"] for one in every)
+            self.moved.busy_ns += done - start
+            self.moved.records.append(
+                CollectiveRecord(
+                    operation=first["operation"],
+                    iteration=turn,
+                    elements=first["elements"],
+                    start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
+                    done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
+                    communication_ps=max(one["end_ns"] - one["start_ns"] for one in every) * PS_PER_NS,
+                    bound_ps=lower_bound_ps(self.job.plan, first["elements"]),
+                    resends=0,
+                    saturated=0,
+                    max_error=None,
+                    error_bound=None,
+                )
+            )
+        zero = self.moved.zeros_ns[0]
+        self.moved.points = [
+            TrainingPoint(figure["name"], figure["iteration"], (figure["time_ns"] - zero) / 1e9, figure["value"])
+            for figure in reports[hosts[0]]["figures"]
+        ]
+
+
+class Scripts:
+    """The processes of the scripts, in the place of a run's worker group."""
+
+    def __init__(self, cluster: RealCluster, hosts: Sequence[str], say: Say) -> None:
+        self._hosts = list(hosts)
+        self._say = say
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._threads: list[threading.Thread] = []
+        self._reports: dict[str, Message] = {}
+        self._cluster = cluster
+
+    def add(self, host: str, process: "subprocess.Popen[bytes]") -> None:
+        """A process that was started."""
+        rank = len(self._processes)
+        self._processes[host] = process
+        for name in ("stdout", "stderr"):
+            thread = threading.Thread(target=self._pass_on, args=(rank, name, getattr(process, name)), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def wait(self, folder: Path, deadline: float, watch: Callable[[], None]) -> Message | None:
+        """Until all have ended; the first that failed, or None."""
+        asked = folder / ScriptSpec.ALL_LEFT
+        left = list(self._hosts)
+        while left:
+            for host in list(left):
+                code = self._processes[host].poll()
+                if code is None:
+                    continue
+                left.remove(host)
+                if code != 0:
+                    asked.touch()
+                    return {"rank": self._hosts.index(host), "code": code}
+            # Who has left still serves the others; once all have, or ended, nobody needs it any more.
+            if all((folder / ScriptSpec.left(host)).exists() or host not in left for host in self._hosts):
+                asked.touch()
+            watch()
+            if time.monotonic() > deadline:
+                names = ", ".join(str(self._hosts.index(host)) for host in left)
+                raise ClusterError(f"the run took longer than its time-out; still running: rank {names}")
+            time.sleep(WATCH_EVERY_S)
+        return None
+
+    def reports(self, folder: Path) -> dict[str, Message]:
+        """What each left behind. ``ClusterError`` for one that never joined."""
+        for host in self._hosts:
+            try:
+                self._reports[host] = json.loads((folder / ScriptSpec.report(host)).read_text())
+            except OSError:
+                raise ClusterError(
+                    f"rank {self._hosts.index(host)} ended well, but did not join the group: the script calls "
+                    "p4reduce.connect(), or torch.distributed.init_process_group('p4reduce')"
+                ) from None
+        return self._reports
+
+    def tell(self, messages: Mapping[str, Message]) -> None:
+        """Scripts are told nothing."""
+
+    def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = 0.0) -> dict[str, Message]:
+        """At the start nothing; of those that have ended, their reports."""
+        return {host: self._reports.get(host, {}) for host in hosts}
+
+    def pids(self) -> dict[str, int]:
+        """Process of each host."""
+        return {host: process.pid for host, process in self._processes.items()}
+
+    def close(self) -> None:
+        """End every process."""
+        stop(list(self._processes.values()), GRACE_S)
+        for thread in self._threads:
+            thread.join(GRACE_S)
+
+    def _pass_on(self, rank: int, name: str, pipe: Any) -> None:
+        with pipe, suppress(ValueError):
+            for line in pipe:
+                self._say({"line": [rank, name, line.decode(errors="replace").rstrip("\n")]})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def script_argv(command: Sequence[str]) -> list[str]:
+    """A ``.py`` file runs with this Python; anything else is a program of its own."""
+    return [sys.executable, *command] if command and command[0].endswith(".py") else list(command)

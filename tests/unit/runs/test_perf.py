@@ -1,0 +1,74 @@
+"""Sizes, bandwidths and checks of ``p4reduce perf``."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.perf import COLLECTIVES, TYPES, Plan, bus_factor, byte_sizes, figures, measure_virtual, values
+
+
+@given(
+    st.integers(1, 10**7),
+    st.integers(0, 10**7),
+    st.floats(1.01, 9),
+    st.none() | st.integers(10**5, 10**6),
+    st.integers(1, 99),
+)
+def test_sizes_grow_and_are_whole(first, more, factor, step, multiple):
+    sizes = byte_sizes(first, first + more, factor=factor, step=step, multiple=multiple)
+    assert all(size % multiple == 0 for size in sizes)
+    assert list(sizes) == sorted(set(sizes))
+    assert sizes[0] <= max(first, multiple)
+    assert sizes[-1] <= max(first + more, multiple)
+
+
+def test_sizes_double():
+    assert byte_sizes(65536, 262144, factor=None, step=None, multiple=4) == (65536, 131072, 262144)
+    assert byte_sizes(100, 400, factor=None, step=100, multiple=8) == (96, 200, 296, 400)
+
+
+def test_bandwidths_are_those_of_nccl_tests():
+    """doc/PERFORMANCE.md of nccl-tests: 10^9 bytes in 0.1 s, 8 ranks."""
+    found = figures(10**9, 1e5, "all_reduce", 8, 0)
+    assert found.algbw == pytest.approx(10)
+    assert found.busbw == pytest.approx(10 * 2 * 7 / 8)
+    assert [bus_factor(one, 4) for one in COLLECTIVES] == [1.5, 0.75, 0.75, 1.0]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_sums_of_what_is_given_are_exact(kind):
+    """Of 64 ranks, in float16 too."""
+    given_ = [values(rank, 5000, kind) for rank in range(64)]
+    total = np.sum([one.astype(np.int64) for one in given_], axis=0)
+    assert (total.astype(TYPES[kind]) == total).all()
+    assert (values(3, 5000, kind)[:100] == values(3, 100, kind)).all()
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_collective_is_measured_and_right(collective):
+    plan = Plan(collective, "int32", byte_sizes(4096, 16384, factor=4, step=None, multiple=8), 2)
+    rows = measure_virtual(Experiment(topology="star:hosts=2", rate="10G"), plan, lambda *_: None)
+    assert [row.size for row in rows] == [4096, 16384]
+    for row in rows:
+        both = [one for one in (row.out_of_place, row.in_place) if one is not None]
+        assert len(both) == (1 if collective == "all_gather" else 2)
+        assert all(one.wrong == 0 and one.time_us > row.size * 8 / 10e3 for one in both)
+    assert rows[1].count == 4096 // (2 if collective in {"all_gather", "reduce_scatter"} else 1)
+
+
+def test_a_wrong_element_is_counted(monkeypatch):
+    from p4reduce.comm.communicator import Communicator
+
+    right = Communicator.all_reduce
+
+    def wrong(self, array, **options):
+        right(self, array, **options)
+        array[7] += self.rank == 1
+        return array
+
+    monkeypatch.setattr(Communicator, "all_reduce", wrong)
+    plan = Plan("all_reduce", "float", (4096,), 1)
+    (row,) = measure_virtual(Experiment(topology="star:hosts=2"), plan, lambda *_: None)
+    assert row.out_of_place.wrong == row.in_place.wrong == 1
