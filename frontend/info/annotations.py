@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from p4reduce.frontend.diagnostics import Diagnostics
+from p4reduce.frontend.diagnostics import Diagnostics, SourceFault
 from p4reduce.frontend.info.text import Message, Word
 from p4reduce.frontend.syntax.numbers import value_of
 from p4reduce.frontend.syntax.parse_expressions import ExpressionParser
@@ -10,6 +10,7 @@ from p4reduce.frontend.syntax.tokens import NUMBER, STRING, Token
 from p4reduce.frontend.syntax.tree import Annotation
 from p4reduce.frontend.types.programs import Checker
 
+LARGEST_ID = (1 << 32) - 1
 _LEFT_OUT = frozenset({"name", "id", "brief", "description"})
 
 
@@ -39,7 +40,10 @@ def id_of(notes: Iterable[Annotation]) -> int | None:
     """The number of ``@id``."""
     for note in notes:
         if note.name == "id" and note.tokens and note.tokens[0][0] == NUMBER:
-            return value_of(note.tokens[0])
+            found = value_of(note.tokens[0])
+            if found > LARGEST_ID:
+                raise SourceFault(note.at, f"an id has 32 bits, but this is {found}")
+            return found
     return None
 
 

@@ -79,7 +79,7 @@ class ExpressionLowering(OperatorLowering):
             if not node.effects and self.may_be_known(node):
                 value = self.evaluate(node)
         if value is not None:
-            return self._constant_place(value, kind)
+            return self.constant_place(value, kind)
         match node:
             case Index():
                 return self._index(node)
@@ -132,17 +132,18 @@ class ExpressionLowering(OperatorLowering):
         self.assign(copy, place, at)
         return copy
 
-    def _constant_place(self, value: Any, kind: Type) -> Place:
+    def constant_place(self, value: Any, kind: Type) -> Place:
+        """A compile-time value as a place; one of several values as one of places."""
         bare = plain(kind)
         if isinstance(value, tuple):
             if isinstance(bare, CompositeType):
                 fields = bare.fields.items()
-                members = {n: self._constant_place(v, t) for (n, t), v in zip(fields, value, strict=True)}
+                members = {n: self.constant_place(v, t) for (n, t), v in zip(fields, value, strict=True)}
                 return StructPlace(kind, members)
             if not isinstance(bare, TupleType):
                 raise Unexpected
             pairs = enumerate(zip(bare.elements, value, strict=True))
-            return StructPlace(kind, {str(i): self._constant_place(v, t) for i, (t, v) in pairs})
+            return StructPlace(kind, {str(i): self.constant_place(v, t) for i, (t, v) in pairs})
         return self.known(value, kind)
 
     # --- names and members

@@ -79,7 +79,7 @@ class Programs(TableLowering):
             elif argument is None:
                 raise SourceFault(instance.at, f"the constructor argument {parameter.name!r} must be known here")
             else:
-                made.bound[parameter] = self.known(argument, parameter.type)
+                made.bound[parameter] = self.constant_place(argument, parameter.type)
         for local in program.locals:
             match local:
                 case InstanceDecl():

@@ -17,6 +17,7 @@ from p4reduce.frontend.syntax.tree import Call, Expression, Member, Name
 from p4reduce.frontend.types.kinds import DeclaredType
 
 DEFAULT_SIZE = 1024
+MOST_PRIORITY = (1 << 31) - 1
 LARGEST_TABLE = (1 << 32) - 1
 
 
@@ -266,6 +267,8 @@ class TableLowering(StatementLowering):
                 priority = value_of(note.tokens[0])
             elif entry.priority is not None:
                 priority = self.number(entry.priority, "a priority", entry.at)
+            if not 0 <= priority <= MOST_PRIORITY:
+                raise SourceFault(entry.at, f"a priority is at most {MOST_PRIORITY}, but this is {priority}")
             action = numbers[entry.action.name]
             data = self._action_data(entry.action, action)
             entries.append(

@@ -4,6 +4,7 @@ import argparse
 import random
 import sys
 import traceback
+from pathlib import Path
 from typing import Final
 
 from tests.support.frontend.mistakes import PROGRAM
@@ -42,8 +43,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sources", type=int, default=100_000)
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--programs", type=Path, help="a folder of programs that are mutated in place of ours")
     options = parser.parse_args()
     texts = [PROGRAM] * 6 + [source.read_text() for source in SOURCES]
+    if options.programs is not None:
+        texts = [source.read_text(errors="replace") for source in sorted(options.programs.rglob("*.p4"))]
+        texts = [text for text in texts if "v1model.p4" in text]
     found: dict[str, tuple[int, str]] = {}
     for number in range(options.sources):
         rng = random.Random(f"{options.seed} {number}")

@@ -4,6 +4,7 @@ import pytest
 from tests.support.frontend.mistakes import PROGRAM
 
 from p4reduce.frontend.compile import compile_text
+from p4reduce.frontend.diagnostics import P4Error
 
 
 def refused(text):
@@ -71,3 +72,26 @@ def test_two_entries_that_match_the_same():
     entries = "const entries = { 0x01000000 &&& 0xff000000: drop(); 0x01020304 &&& 0xff000000: NoAction(); }"
     message, _ = refused(PROGRAM.replace("size = 1024;", entries))
     assert message == "entry 2 matches what entry 1 does, and BMv2 takes only one of them"
+
+
+def test_a_priority_beyond_the_target_s():
+    entries = "const entries = { @priority(99999999999) 0x01000000 &&& 0xff000000: drop(); }"
+    message, _ = refused(PROGRAM.replace("size = 1024;", entries))
+    assert message == "a priority is at most 2147483647, but this is 99999999999"
+
+
+def test_an_id_that_p4info_does_not_hold():
+    found = compile_text(PROGRAM.replace("table route", "@id(99999999999) table route"), "student.p4")
+    with pytest.raises(P4Error, match="an id has 32 bits, but this is 99999999999"):
+        found.p4info()
+
+
+@pytest.mark.parametrize("kind", ["tuple<bit<8>, bit<8>>", "pair_t"])
+def test_a_constructor_may_be_given_several_values(kind):
+    """It ended in a traceback."""
+    value = "t[1]" if kind.startswith("tuple") else "t.b"
+    inner = f"control Sub(inout headers_t h)({kind} t) {{ apply {{ h.ipv4.ttl = {value}; }} }}\ncontrol MyIngress("
+    text = PROGRAM.replace("control MyIngress(", f"struct pair_t {{ bit<8> a; bit<8> b; }}\n{inner}")
+    text = text.replace("(16) last;", "(16) last; Sub({1, 77}) sub;").replace("route.apply();", "sub.apply(hdr);")
+    json = compile_text(text, "student.p4").require().json
+    assert "0x4d" in str(json["actions"])
