@@ -20,7 +20,6 @@ from p4reduce.frontend.syntax.declarations import (
     ValueSet,
     Variable,
 )
-from p4reduce.frontend.syntax.tree import ListOf, Transition
 from p4reduce.frontend.types.endings import always_returns, comes_to_an_end
 from p4reduce.frontend.types.kinds import (
     BOOL,
@@ -35,20 +34,17 @@ from p4reduce.frontend.types.kinds import (
     DeclaredType,
     EnumType,
     NewType,
-    StackType,
-    TupleType,
     Type,
     TypeVariable,
     Varbits,
-    bits,
     is_header,
     plain,
 )
 from p4reduce.frontend.types.scope import near
-from p4reduce.frontend.types.tables import TableChecker
+from p4reduce.frontend.types.selects import SelectChecker
 
 
-class Checker(TableChecker):
+class Checker(SelectChecker):
     """Checks whole programs."""
 
     def check_program(self, declarations: list[Declaration]) -> None:
@@ -340,55 +336,10 @@ class Checker(TableChecker):
                     hint = "Add 'transition accept;'. Without it the packet is rejected."
                     self.diagnostics.warning(state.at, f"the state {state.name!r} has no transition", hint)
                 else:
-                    self._transition(state.transition, names)
+                    self.check_transition(state.transition, names)
             self.context = ""
 
         if "start" in names and not comes_to_an_end(names):
             self.error(
                 item.at, f"the parser {item.name!r} never comes to 'accept' or 'reject'", "End a state with one."
             )
-
-    def _transition(self, item: Transition, names: dict[str, State]) -> None:
-        if item.target is not None:
-            self._state_name(item.target, item.at, names)
-            return
-        kinds = [self._select_key(key) for key in item.keys]
-        for case in item.cases:
-            self._state_name(case.state, case.at, names)
-            keyset = case.keyset
-            keys = keyset.items if isinstance(keyset, ListOf) else [keyset]
-            single = len(keys) == 1 and len(kinds) != 1
-            if single and self._any_key(keys[0], kinds):
-                continue
-            if len(keys) != len(kinds):
-                self.error(case.at, f"this case has {len(keys)} keys, but 'select' has {len(kinds)}")
-                continue
-            checked = [self.check_keyset(key, kind) for key, kind in zip(keys, kinds, strict=True)]
-            case.keyset = ListOf(keyset.at, keyset.end, checked)
-
-    def _any_key(self, key: Any, kinds: list[Type]) -> bool:
-        """``default`` or a value set, which stand for all keys at once."""
-        from p4reduce.frontend.syntax.tree import Default  # noqa: PLC0415
-        from p4reduce.frontend.types.kinds import SetType  # noqa: PLC0415
-
-        if isinstance(key, Default):
-            return True
-        self.check(key)
-        return isinstance(key.type, SetType) and isinstance(key.type.element, TupleType | CompositeType)
-
-    def _select_key(self, key: Any) -> Type:
-        kind = self.check(key)
-        bare = plain(kind)
-        if kind is INTEGER:
-            self.give(key, bits(32))
-            self.error(key.at, "a number of no width is no key of 'select'")
-            return UNKNOWN
-        if kind is not UNKNOWN and not isinstance(bare, Bits | EnumType) and bare is not BOOL and bare is not ERROR:
-            hint = "Use its fields." if isinstance(bare, CompositeType | StackType) else ""
-            self.error(key.at, f"'select' cannot go by {kind}", hint)
-            return UNKNOWN
-        return kind
-
-    def _state_name(self, name: str, at: int, names: dict[str, State]) -> None:
-        if name not in names and name not in ("accept", "reject"):
-            self.error(at, f"there is no state {name!r}", near(name, [*names, "accept", "reject"]))

@@ -95,3 +95,12 @@ def test_a_constructor_may_be_given_several_values(kind):
     text = text.replace("(16) last;", "(16) last; Sub({1, 77}) sub;").replace("route.apply();", "sub.apply(hdr);")
     json = compile_text(text, "student.p4").require().json
     assert "0x4d" in str(json["actions"])
+
+
+def test_a_value_set_of_other_widths_than_the_keys():
+    text = PROGRAM.replace("struct metadata_t", "struct pair_t { bit<1> a; bit<16> b; }\nstruct metadata_t")
+    text = text.replace("state start {", "value_set<pair_t>(4) pairs;\n    state start {")
+    select = "select(hdr.ethernet.type, std.ingress_port) {\n            pairs: accept;"
+    message, line = refused(text.replace("select(hdr.ethernet.type) {\n            0x0800: parse_ipv4;", select))
+    assert message == "this value set has keys of 1, 16 bits, but 'select' has keys of 16, 9"
+    assert "pairs: accept" in line
