@@ -15,6 +15,8 @@ FloatArray = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]
 A = TypeVar("A", bound=Array)
 T = TypeVar("T")
+STEP: Final = "p4reduce.step"
+"""the figure that marks the end of a step"""
 LEAVE_S: Final = 10.0
 """for collectives that are under way when a participant leaves"""
 
@@ -288,9 +290,18 @@ class Communicator:
 
         Raises ``ValueError`` for NaN and infinity, which JSON cannot hold.
         """
+        if name == STEP:
+            raise ValueError(f"record: {name!r} is the mark of comm.step(); choose another name")
         if not math.isfinite(value):
             raise ValueError(f"record: {name!r} is {value}; record finite figures only")
         self._backend.record(name, float(value))
+
+    def step(self) -> None:
+        """Say that a step (an iteration of the training) ends here, at all ranks: the result gives time by steps.
+
+        Without, a step is the shortest sequence of collectives that repeats.
+        """
+        self._backend.record(STEP, 0.0)
 
     def close(self) -> None:
         """Leave the group; later calls of the others would wait for this one and fail."""

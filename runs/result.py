@@ -75,14 +75,14 @@ class NetworkResult:
     """True when the slot pool, not the link, limits the rate."""
     rtt_ps: int
     communication_ps: int
-    """Median over the collectives."""
+    """Median over the collectives that move the most; of a script, over its steps (``steps``)."""
     bound_ps: int
     ratio_to_bound: float
     total_bytes: int
     busiest_bytes: int
     busiest_link: str
     bytes_per_iteration: int
-    """Total bytes divided by the number of collectives."""
+    """Total bytes divided by the number of collectives; of a script, of its steps."""
     prediction_differences: list[str]
     """Empty: first transmissions counted equal the prediction on every link."""
     result_sha256: str
@@ -91,6 +91,10 @@ class NetworkResult:
     """Packets refused by the P4 program: switch -> reason -> count."""
     collectives: list[CollectiveRecord] = field(default_factory=list)
     links: list[LinkLoad] = field(default_factory=list)
+    steps: int | None = None
+    """Of a script: how many steps it had …"""
+    steps_by: str | None = None
+    """… found by ``marks`` (comm.step()), by ``repetition`` of its collectives, or the whole ``run`` taken as one."""
     tree: list[dict[str, Any]] = field(default_factory=list)
     """Overlay edges: ``child``, ``parent``, ``path`` (node names); for ring and ps the hops of the streams."""
 

@@ -1,13 +1,16 @@
 """One run from its description to its result."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from p4reduce.comm.communicator import Communicator
+from p4reduce.comm.communicator import STEP, Communicator
 from p4reduce.comm.rendezvous import PS_PER_SECOND
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.provenance import provenance
 from p4reduce.runs.result import RunResult, TrainingPoint
+from p4reduce.runs.steps import Steps, steps_of
 from p4reduce.runs.summary import describe_topology, network_result
 from p4reduce.runs.tensors import tensor
 from p4reduce.runs.training import (
@@ -38,6 +41,7 @@ def run_experiment(
         baseline = weights = None
         if script is not None:
             cluster.run_threads(script)
+            return result_of_script(cluster)
         elif experiment.model == "digits":
             weights = train_digits(cluster, progress)
             baseline = accuracy_alone(cluster.size, training_options(experiment))
@@ -46,16 +50,31 @@ def run_experiment(
         return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
 
 
+def result_of_script(cluster: Cluster) -> RunResult:
+    """The result of what a script did on a cluster: its times are of steps, its settings say what it sent."""
+    steps = steps_of(cluster.carrier.records, cluster.figures(), cluster.spans())
+    result = result_of(cluster, steps=steps)
+    sent = {record.operation for record in result.network.collectives}
+    said: dict[str, Any] = {"elements": result.network.elements, "repeat": len(steps.every)}
+    if len(sent) == 1:
+        said["collective"] = sent.pop()
+    return replace(result, experiment={**result.experiment, **said})
+
+
 def result_of(
-    cluster: Cluster, *, baseline_accuracy: float | None = None, weights_sha256: str | None = None
+    cluster: Cluster,
+    *,
+    baseline_accuracy: float | None = None,
+    weights_sha256: str | None = None,
+    steps: Steps | None = None,
 ) -> RunResult:
     """The result of everything that a cluster has done."""
     experiment = cluster.experiment
-    network = network_result(cluster.carrier)
+    network = network_result(cluster.carrier, steps)
     points = [
         TrainingPoint(figure.name, figure.iteration, figure.time_ps / PS_PER_SECOND, figure.value)
         for figure in cluster.figures()
-        if figure.rank == 0
+        if figure.rank == 0 and figure.name != STEP
     ]
     training = None
     if points or experiment.model == "digits":

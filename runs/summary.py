@@ -12,6 +12,7 @@ from p4reduce.control_plane.predict import Hop, Traffic, add
 from p4reduce.fabric import Incidents, LinkCounters, Port, Where
 from p4reduce.jobs.job import Job
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult
+from p4reduce.runs.steps import Step, Steps
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.topologies import Topology
 
@@ -33,23 +34,29 @@ class Observed:
     """Whether some of those were lost by switches before these counted what they send (BMv2's output queues)."""
 
 
-def network_result(carrier: Carrier) -> NetworkResult:
-    """What the network did, checked against the predictions. Lets what is under way arrive first."""
+def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResult:
+    """What the network did, checked against the predictions. Lets what is under way arrive first.
+
+    ``steps`` are those of a script; without, each collective is one.
+    """
     carrier.drain()
     network = carrier.network.fabric
     counters = carrier.switches.controller.read_counters()
     observed = Observed(carrier.topology, carrier.jobs, network.links, network.incidents(), counters)
-    return result_of(observed, carrier.records, carrier.digest.hexdigest())
+    return result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
 
 
-def result_of(observed: Observed, records: Sequence[CollectiveRecord], digest: str) -> NetworkResult:
+def result_of(
+    observed: Observed, records: Sequence[CollectiveRecord], digest: str, steps: Steps | None = None
+) -> NetworkResult:
     """The figures of a run, and every difference between what was counted and what the plans predicted."""
     predicted = add({}, *(job.predicted() for job in observed.jobs if job.carried))
     links = _links(observed, predicted)
     plan = observed.jobs[0].plan
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
-    median = _median_record(records)
+    median = _median_record(records) if steps is None else steps.median
+    iterations = len(records) if steps is None else len(steps.every)
     return NetworkResult(
         plan=plan.name,
         topology=observed.topology.name,
@@ -66,10 +73,12 @@ def result_of(observed: Observed, records: Sequence[CollectiveRecord], digest: s
         total_bytes=total,
         busiest_bytes=busiest.bytes,
         busiest_link=f"{busiest.node} -> {busiest.peer}",
-        bytes_per_iteration=total // max(1, len(records)),
+        bytes_per_iteration=total // max(1, iterations),
         prediction_differences=_differences(observed),
         result_sha256=digest,
         refused=_refused(observed.counters),
+        steps=None if steps is None else len(steps.every),
+        steps_by=None if steps is None else steps.how,
         collectives=list(records),
         links=links,
         tree=[edge for job in observed.jobs for edge in _edges(job)],
@@ -96,7 +105,7 @@ def describe_topology(topology: Topology) -> dict[str, Any]:
     }
 
 
-def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | None:
+def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | Step | None:
     """The record of median communication time, among those that move the most elements."""
     largest = [record for record in records if record.elements == max(one.elements for one in records)]
     if not largest:

@@ -15,6 +15,9 @@ from p4reduce.cli.runs import finish
 from p4reduce.cli.settings import Settings, experiment_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from p4reduce.comm.rendezvous import Span
     from p4reduce.runs.experiment import Experiment
 
 Workers = Annotated[int, typer.Option("--workers", "-n", help="Ranks to start.", min=1)]
@@ -66,7 +69,7 @@ def launch(
     from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
     from p4reduce.comm.launch import launch as start  # noqa: PLC0415
     from p4reduce.comm.remote import COMPUTE  # noqa: PLC0415
-    from p4reduce.runs.runner import result_of  # noqa: PLC0415
+    from p4reduce.runs.runner import result_of_script  # noqa: PLC0415
     from p4reduce.runs.virtual.cluster import Cluster  # noqa: PLC0415  (slow to import)
 
     output = Output(as_json=as_json)
@@ -104,10 +107,11 @@ def launch(
                 f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script calls "
                 "p4reduce.connect() and then its communicator's collectives"
             )
-        result, spans = result_of(cluster), cluster.spans()
+        result, spans = result_of_script(cluster), cluster.spans()
     if as_json:
         print(result.to_json(), end="")
     if result.network.collectives:
+        output.note(about_steps(result.network.steps or 0, result.network.steps_by or "", spans))
         finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}", spans=spans)
 
 
@@ -134,6 +138,20 @@ def _launch_real(
     if output.as_json:
         print(done.result.to_json(), end="")
     finish(output, [done.result], out=out, title=f"{Path(command[0]).name}, {done.result.network.topology}")
+
+
+def about_steps(count: int, how: str, spans: "Sequence[Span]") -> str:
+    """What an iteration is in the table, and whether any computation was declared."""
+    from p4reduce.comm.rendezvous import COMPUTE  # noqa: PLC0415  (slow to import)
+
+    said = {
+        "marks": f"an iteration is what lies between calls of comm.step(): {count}",
+        "repetition": f"an iteration is the sequence of collectives that repeats: {count} (comm.step() marks them)",
+    }
+    one = "the collectives do not repeat, so all of them are one iteration; mark iterations with comm.step()"
+    if any(span.name == COMPUTE for span in spans):
+        return said.get(how, one)
+    return f"{said.get(how, one)}; no rank declared computation (comm.compute()): times are the network's alone"
 
 
 def default_topology(workers: int) -> str:

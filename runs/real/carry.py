@@ -30,6 +30,7 @@ from p4reduce.runs.real.spec import ProcessSpec, real_timing
 from p4reduce.runs.real.targets import Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import VethWires, open_wires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
+from p4reduce.runs.steps import Steps
 from p4reduce.runs.training import training_iterations
 from p4reduce.runs.virtual.cluster import Progress, build_topology, program_of
 from p4reduce.workers.numbers import BlockFloat, FixedScale
@@ -55,6 +56,8 @@ class Moved:
     zeros_ns: list[int] = field(default_factory=list)
     """When time began, as seen from each collective: the run's clock stands still while its sums are checked."""
     points: list[TrainingPoint] = field(default_factory=list)
+    steps: Steps | None = None
+    """Of a script."""
     weights_sha256: str | None = None
     """Of a training: what rank 0 recorded, and the parameters with which every worker ended."""
     done_ns: int = 0

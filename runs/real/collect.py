@@ -41,7 +41,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     moved, given = cluster.moved, cluster.experiment
     digest = moved.digest.hexdigest()
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
-    network = replace(result_of(observed, moved.records, digest), plan=given.plan)
+    network = replace(result_of(observed, moved.records, digest, moved.steps), plan=given.plan)
     training = None
     if given.model == "digits" or moved.points:
         training = training_result(

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from p4reduce.comm.communicator import STEP
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.launch import free_port, rank_environment, torch_environment
 from p4reduce.comm.remote import ADDRESS, SPEC
@@ -30,6 +31,7 @@ from p4reduce.runs.real.group import Message
 from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec, real_timing
 from p4reduce.runs.real.wires import VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
+from p4reduce.runs.steps import steps_of
 
 Say = Callable[[Message], None]
 GRACE_S: Final = 5.0
@@ -127,7 +129,10 @@ class ScriptCluster(RealCluster):
         self.moved.points = [
             TrainingPoint(figure["name"], figure["iteration"], (figure["time_ns"] - zero) / 1e9, figure["value"])
             for figure in reports[hosts[0]]["figures"]
+            if figure["name"] != STEP
         ]
+        # Between marks a script computes, for as long as this machine takes: what repeats is the network's alone.
+        self.moved.steps = steps_of(self.moved.records, [], [])
 
 
 class Scripts:
