@@ -121,10 +121,7 @@ class LoweringBase:
 
     def may_be_known(self, node: Expression) -> bool:
         """Whether constructor parameters may give an expression a compile-time value."""
-        found = self._foldable.get(node)
-        if found is None:
-            found = self._foldable[node] = may_be_constant(node)
-        return found
+        return may_be_constant(node, self._foldable)
 
     def number(self, node: Expression | None, what: str, at: int) -> int:
         """A compile-time number, or a fault."""

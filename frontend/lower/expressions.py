@@ -71,28 +71,27 @@ class ExpressionLowering(OperatorLowering):
         kind = self.type_of(node)
         value = node.value
         if value is None:
-            match node:  # the place of a name knows what is constant
-                case Name():
-                    return self._name(node)
-                case Member():
-                    return self._member(node, kind)
+            if isinstance(node, Name):  # its place knows what is constant
+                return self._name(node)
+            if isinstance(node, Member):
+                return self._member(node, kind)
             if not node.effects and self.may_be_known(node):
                 value = self.evaluate(node)
         if value is not None:
             return self.constant_place(value, kind)
         match node:
+            case Binary():
+                return self._binary(node, kind)
+            case Cast():
+                return self._cast(node, kind)
             case Index():
                 return self._index(node)
             case Slice():
                 return self._slice(node)
             case Unary():
                 return self._unary(node, kind)
-            case Binary():
-                return self._binary(node, kind)
             case Ternary():
                 return self._ternary(node, kind)
-            case Cast():
-                return self._cast(node, kind)
             case ListOf() | Record():
                 return self._list(node, kind)
             case InvalidHeader():

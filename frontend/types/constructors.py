@@ -60,7 +60,7 @@ class ConstructorChecker(ArgumentChecker):
         """An error unless a value may be known at compile time."""
         from p4reduce.frontend.types.constness import may_be_constant  # noqa: PLC0415 -- it needs nothing but trees
 
-        if value.type is not UNKNOWN and not may_be_constant(value):
+        if value.type is not UNKNOWN and not may_be_constant(value, {}):
             self.error(value.at, f"an argument of {what} must be known when the program is compiled")
 
     def _constructor(self, declaration: Any, arguments: Sequence[Argument], at: int) -> list[Parameter] | None:

@@ -210,7 +210,7 @@ class StatementChecker(CallChecker):
         if declaration.initial.value is None and declaration.initial.type is not UNKNOWN:
             from p4reduce.frontend.types.constness import may_be_constant  # noqa: PLC0415
 
-            if self.program is None or not may_be_constant(declaration.initial):
+            if self.program is None or not may_be_constant(declaration.initial, {}):
                 self.error(
                     declaration.initial.at,
                     f"the value of the constant {declaration.name!r} is not known when the program is compiled",
