@@ -9,8 +9,9 @@ from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.paths import hops
 from p4reduce.control_plane.plans.plan import Plan
-from p4reduce.control_plane.predict import Hop, Operation, Traffic, exchange
+from p4reduce.control_plane.predict import Operation, Traffic, exchange
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 
 class Fate(StrEnum):

@@ -12,7 +12,7 @@ from finsy.p4entity import P4Entity
 from p4reduce.base.event_loop import EventLoopThread
 from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
 from p4reduce.control_plane.counters import SwitchCounters
-from p4reduce.control_plane.entries import Entity, Settings
+from p4reduce.control_plane.entries import Entity, SwitchSettings
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
@@ -41,7 +41,7 @@ class Controller:
         Where each of its switches answers.
     program : P4Program
         What the switches run; it says how many lanes, slots and counters jobs have.
-    settings : Settings
+    settings : SwitchSettings
         ECN threshold and sampling of refused packets.
     deadline_s : float
         For every answer of a switch, seconds; large requests have more, by their size.
@@ -65,7 +65,7 @@ class Controller:
         targets: Iterable[Target],
         program: P4Program,
         *,
-        settings: Settings = Settings(),  # noqa: B008  (immutable)
+        settings: SwitchSettings = SwitchSettings(),  # noqa: B008  (immutable)
         deadline_s: float = 10.0,
         first_generation: int = 1,
         election_id: int = 1,

@@ -22,7 +22,7 @@ _ANY_PRIORITY = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SwitchSettings:
     """The program's settings.
 
     ``ecn_threshold`` is the queue depth (frames) from which packets are marked. The controller sees refused packets
@@ -45,7 +45,7 @@ class SwitchEntries:
     activate: tuple[Entity, ...]
 
 
-def settings_entry(settings: Settings) -> fy.P4TableEntry:
+def settings_entry(settings: SwitchSettings) -> fy.P4TableEntry:
     """The default entry of table `settings`."""
     action = fy.P4TableAction("configure", ecn_threshold=settings.ecn_threshold, sample_mask=settings.sample_mask)
     return fy.P4TableEntry("settings", action=action, is_default_action=True)

@@ -13,7 +13,7 @@ from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import (
     BASE_TABLES,
     Entity,
-    Settings,
+    SwitchSettings,
     base_entries,
     fingerprint,
     plan_entries,
@@ -42,7 +42,7 @@ class Fleet:
         self._connections = connections
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
 
-    async def open(self, settings: Settings, *, keep: bool = False) -> None:
+    async def open(self, settings: SwitchSettings, *, keep: bool = False) -> None:
         """Connect to all, load the program, install settings and base entries.
 
         With ``keep`` a switch that runs the program already keeps its entries: those of plans all, base entries where

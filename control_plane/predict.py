@@ -9,9 +9,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_bytes, frame_time_ps
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.plans.window import ACK_EVERY
-
-Hop = tuple[str, int]
-"""A directed link, as (node, port) of its sender."""
+from p4reduce.topologies.model import Hop
 
 
 class Operation(StrEnum):

@@ -8,37 +8,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from p4reduce.fabric.counters import HostCounters, Incidents, LinkCounters, LinkView, Port, SwitchCounters, Where
-    from p4reduce.fabric.endpoint_calls import EndpointCalls, Endpoints
+    from p4reduce.fabric.counters import DeviceCounters, HostCounters, Incidents, LinkCounters, LinkView, Where
+    from p4reduce.fabric.endpoint_calls import EndpointCalls, HostEndpoints
     from p4reduce.fabric.errors import FabricError
     from p4reduce.fabric.faults import Faults
     from p4reduce.fabric.network import Stop, VirtualNetwork
     from p4reduce.fabric.recordings import PacketIn
 
 __all__ = [
+    "DeviceCounters",
     "EndpointCalls",
-    "Endpoints",
     "FabricError",
     "Faults",
     "HostCounters",
+    "HostEndpoints",
     "Incidents",
     "LinkCounters",
     "LinkView",
     "PacketIn",
-    "Port",
     "Stop",
-    "SwitchCounters",
     "VirtualNetwork",
     "Where",
 ]
 
 _MODULES: Final = {
-    "endpoint_calls": ("EndpointCalls", "Endpoints"),
+    "endpoint_calls": ("EndpointCalls", "HostEndpoints"),
     "errors": ("FabricError",),
     "faults": ("Faults",),
     "network": ("Stop", "VirtualNetwork"),
     "recordings": ("PacketIn",),
-    "counters": ("HostCounters", "Incidents", "LinkCounters", "LinkView", "Port", "SwitchCounters", "Where"),
+    "counters": ("HostCounters", "Incidents", "LinkCounters", "LinkView", "DeviceCounters", "Where"),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
 

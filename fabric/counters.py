@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.fabric.records import LINK_COUNTERS
-
-Port = tuple[str, int]
-"""(node, port): names the link that leaves the node there"""
+from p4reduce.topologies.model import Hop
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class LinkCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchCounters:
+class DeviceCounters:
     """One switch, in frames."""
 
     passes: int
@@ -92,7 +90,7 @@ class HostCounters:
 class Where(NamedTuple):
     """Where first transmissions of INC met something: the link, and what they were."""
 
-    port: Port
+    port: Hop
     destination: str
     """Name of the node that they are addressed to; '' if it is no node."""
     job: int
@@ -116,18 +114,18 @@ class Incidents:
     queue_dropped_bytes: int = 0
 
 
-class LinkView(Mapping[Port, LinkCounters]):
+class LinkView(Mapping[Hop, LinkCounters]):
     """Counters of every link by the (node, port) that it leaves; read when asked for."""
 
-    def __init__(self, records: NDArray[Any], places: Mapping[Port, int]) -> None:
+    def __init__(self, records: NDArray[Any], places: Mapping[Hop, int]) -> None:
         self._records = records
         self._places = places
 
-    def __getitem__(self, port: Port) -> LinkCounters:
+    def __getitem__(self, port: Hop) -> LinkCounters:
         record = self._records[self._places[port]]
         return LinkCounters(*(int(record[name]) for name in LINK_COUNTERS))
 
-    def __iter__(self) -> Iterator[Port]:
+    def __iter__(self) -> Iterator[Hop]:
         return iter(self._places)
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ class EndpointCalls(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Endpoints:
+class HostEndpoints:
     """Endpoints of the hosts.
 
     records : structured array, shape (n,)
@@ -52,7 +52,7 @@ class Endpoints:
             raise FabricError("endpoints: the records are not contiguous in memory")
 
 
-NO_ENDPOINTS: Final = Endpoints(np.zeros(0, dtype=[("status", np.int64)]), (), EndpointCalls(0, 0, 0, 0, 0))
+NO_ENDPOINTS: Final = HostEndpoints(np.zeros(0, dtype=[("status", np.int64)]), (), EndpointCalls(0, 0, 0, 0, 0))
 
 
 def worker_endpoints() -> EndpointCalls:

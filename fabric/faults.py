@@ -16,9 +16,9 @@ class Faults:
     """
 
     loss: float = 0.0
-    duplication: float = 0.0
-    reordering: float = 0.0
-    corruption: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    corrupt: float = 0.0
     reorder_delay_ps: int = 10_000_000
 
     def __post_init__(self) -> None:
@@ -32,4 +32,4 @@ class Faults:
     @property
     def any(self) -> bool:
         """Whether anything can go wrong at all."""
-        return max(self.loss, self.duplication, self.reordering, self.corruption) > 0
+        return max(self.loss, self.duplicate, self.reorder, self.corrupt) > 0

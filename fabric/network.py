@@ -11,9 +11,9 @@ import numpy as np
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES, MAX_PORT
 from p4reduce.dataplane.traffic import Digest
-from p4reduce.fabric.counters import HostCounters, Incidents, LinkView, Port, SwitchCounters, Where
+from p4reduce.fabric.counters import DeviceCounters, HostCounters, Incidents, LinkView, Where
 from p4reduce.fabric.devices import SwitchDevice
-from p4reduce.fabric.endpoint_calls import NO_ENDPOINTS, Endpoints
+from p4reduce.fabric.endpoint_calls import NO_ENDPOINTS, HostEndpoints
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
 from p4reduce.fabric.kernels.loop import add_event, run
@@ -38,9 +38,10 @@ from p4reduce.fabric.records import (
 from p4reduce.fabric.shadow import Shadows
 from p4reduce.fabric.wiring import DelayPs, place_endpoints, set_faults, wire
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import HEADER_BYTES
 
-Progress = Callable[[int], None]
+Watcher = Callable[[int], None]
 """Called now and then with the virtual time in picoseconds."""
 
 MIN_FRAME: Final = 14
@@ -71,9 +72,9 @@ class VirtualNetwork:
         topology: Topology,
         devices: Mapping[str, SwitchDevice],
         *,
-        endpoints: Endpoints = NO_ENDPOINTS,
+        endpoints: HostEndpoints = NO_ENDPOINTS,
         queue_frames: int = 1024,
-        faults: Faults | Mapping[Port, Faults] = Faults(),  # noqa: B008  (immutable)
+        faults: Faults | Mapping[Hop, Faults] = Faults(),  # noqa: B008  (immutable)
         seed: int = 0,
         max_frame: int = 1600,
         pipeline_delay_ps: DelayPs = 0,
@@ -89,7 +90,7 @@ class VirtualNetwork:
             Nodes and links.
         devices : mapping of SwitchDevice
             The device of each switch, by name.
-        endpoints : Endpoints
+        endpoints : HostEndpoints
             What the hosts run; they send nothing before `start`.
         queue_frames : int
             Frames that each of a port's eight priority queues holds.
@@ -185,7 +186,7 @@ class VirtualNetwork:
         *,
         first: bool = False,
         max_events: int | None = None,
-        progress: Progress | None = None,
+        progress: Watcher | None = None,
     ) -> Stop:
         """Let time pass.
 
@@ -255,7 +256,7 @@ class VirtualNetwork:
         self._memory.make_space(frames=1)
         add_event(self._memory.world, time_ps, endpoint * 8 + START)
 
-    def set_faults(self, port: Port, faults: Faults) -> None:
+    def set_faults(self, port: Hop, faults: Faults) -> None:
         """From now on this happens to frames that leave a node by a port; those on their way arrive.
 
         ``Faults(loss=1)`` cuts a direction of a link. Draws go on where they were.
@@ -300,7 +301,7 @@ class VirtualNetwork:
         if not 0 <= index < len(self._endpoints.hosts):
             raise FabricError(f"there is no endpoint {index}: the network has {len(self._endpoints.hosts)}")
 
-    def replace_endpoints(self, endpoints: Endpoints) -> None:
+    def replace_endpoints(self, endpoints: HostEndpoints) -> None:
         """Take a longer list of endpoints, whose first ones are those from before, at the same hosts."""
         known = len(self._endpoints.hosts)
         if tuple(endpoints.hosts[:known]) != tuple(self._endpoints.hosts):
@@ -338,10 +339,10 @@ class VirtualNetwork:
         links[link]["tap_source"] = tap
         links[link ^ 1]["tap_target"] = tap
 
-    def switch_counters(self, name: str) -> SwitchCounters:
+    def switch_counters(self, name: str) -> DeviceCounters:
         """What a switch counted."""
         record = self._node(name)
-        return SwitchCounters(**{field.name: int(record[field.name]) for field in fields(SwitchCounters)})
+        return DeviceCounters(**{field.name: int(record[field.name]) for field in fields(DeviceCounters)})
 
     def host_counters(self, name: str) -> HostCounters:
         """What a host counted."""

@@ -17,7 +17,7 @@ from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.tables import Exact, TableEntry
-from p4reduce.fabric.endpoint_calls import Endpoints, worker_endpoints
+from p4reduce.fabric.endpoint_calls import HostEndpoints, worker_endpoints
 from p4reduce.fabric.network import Stop, VirtualNetwork
 from p4reduce.topologies import Node, Topology, TopologyBuilder
 from p4reduce.workers.endpoints import Endpoints as WorkerTable
@@ -99,7 +99,7 @@ class Racks:
         random = np.random.default_rng(1)
         self.inputs: NDArray[np.float32] = random.standard_normal((len(hosts), lanes * chunks), dtype=np.float32)
         self.outputs: NDArray[np.float32] = np.zeros_like(self.inputs)
-        self.endpoints = Endpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
+        self.endpoints = HostEndpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
         self.network = VirtualNetwork(self.topology, self.devices, endpoints=self.endpoints, **options)
 
     def all_reduce(self) -> Stop:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from p4reduce.dataplane import abi
 from p4reduce.fabric.access import byte_at, cell_at, io_at
-from p4reduce.fabric.endpoint_calls import EndpointCalls, Endpoints
+from p4reduce.fabric.endpoint_calls import EndpointCalls, HostEndpoints
 from p4reduce.fabric.kernels.jit import entry
 from p4reduce.native.memory import carray, copy_bytes, pointer
 from p4reduce.topologies import Topology
@@ -247,9 +247,9 @@ def _status(eps: Any, i: int) -> Any:
 _CALLS: Final = (_receive, _transmit, _deadline, _expire, _status)
 
 
-def senders(topology: Topology, hosts: Sequence[str]) -> Endpoints:
+def senders(topology: Topology, hosts: Sequence[str]) -> HostEndpoints:
     """One endpoint for each host named, with its address; the caller sets ``peer``, ``to_send``, ``length``, ..."""
     records: NDArray[Any] = np.zeros(len(hosts), dtype=ENDPOINT)
     records["ip"] = [topology.node(name).ip for name in hosts]
     records["status"] = 1
-    return Endpoints(records, list(hosts), EndpointCalls(*(function.address for function in _CALLS)))
+    return HostEndpoints(records, list(hosts), EndpointCalls(*(function.address for function in _CALLS)))

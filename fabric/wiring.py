@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.fabric.counters import Port
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
 from p4reduce.fabric.kernels.draws import link_key, threshold
 from p4reduce.fabric.records import CELL, ENDPOINT, LINK, MAX_QUEUE_FRAMES, NEVER, NO_LIMIT, NODE, NONE
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 DelayPs = int | Mapping[str, int]
 
@@ -29,9 +29,9 @@ class Wiring:
     links: NDArray[Any]
     ports: NDArray[Any]
     node_places: dict[str, int]
-    link_places: dict[Port, int]
+    link_places: dict[Hop, int]
 
-    def link_from(self, port: Port) -> int:
+    def link_from(self, port: Hop) -> int:
         """The link that leaves a node by a port."""
         try:
             return self.link_places[port]
@@ -51,7 +51,7 @@ def wire(
     devices: Mapping[str, SwitchDevice],
     *,
     queue_frames: int,
-    faults: Faults | Mapping[Port, Faults],
+    faults: Faults | Mapping[Hop, Faults],
     seed: int,
     pipeline_delay_ps: DelayPs,
 ) -> Wiring:
@@ -75,12 +75,10 @@ def wire(
     return Wiring(nodes, links, ports, places, link_places)
 
 
-def _lay_links(
-    topology: Topology, places: Mapping[str, int], links: NDArray[Any], queue_frames: int
-) -> dict[Port, int]:
+def _lay_links(topology: Topology, places: Mapping[str, int], links: NDArray[Any], queue_frames: int) -> dict[Hop, int]:
     if not 1 <= queue_frames <= MAX_QUEUE_FRAMES:
         raise FabricError(f"queue_frames={queue_frames}: a queue holds 1 to {MAX_QUEUE_FRAMES} frames")
-    found: dict[Port, int] = {}
+    found: dict[Hop, int] = {}
     for number, link in enumerate(topology.links):
         if link.delay_ps > NO_LIMIT:
             raise FabricError(f"link {link.a}-{link.b}: a delay of {link.delay_ps} ps; virtual time ends at {NO_LIMIT}")
@@ -100,7 +98,7 @@ def _lay_links(
 
 
 def set_faults(
-    links: NDArray[Any], places: Mapping[Port, int], faults: Faults | Mapping[Port, Faults], seed: int
+    links: NDArray[Any], places: Mapping[Hop, int], faults: Faults | Mapping[Hop, Faults], seed: int
 ) -> None:
     """Write faults into the links' records; `FabricError` for a port without a link."""
     if isinstance(faults, Faults):
@@ -113,9 +111,9 @@ def set_faults(
         record["key"] = link_key(seed, places[port])
         record["extra_delay_ps"] = fault.reorder_delay_ps
         record["p_loss"] = threshold(fault.loss)
-        record["p_duplicate"] = threshold(fault.duplication)
-        record["p_reorder"] = threshold(fault.reordering)
-        record["p_corrupt"] = threshold(fault.corruption)
+        record["p_duplicate"] = threshold(fault.duplicate)
+        record["p_reorder"] = threshold(fault.reorder)
+        record["p_corrupt"] = threshold(fault.corrupt)
 
 
 def _lay_ports(nodes: NDArray[Any], links: NDArray[Any]) -> NDArray[Any]:

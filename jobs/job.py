@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.predict import Hop, Operation, Traffic, add, predict
+from p4reduce.control_plane.predict import Operation, Traffic, add, predict
 from p4reduce.jobs.specs import Numbers
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat
 
 

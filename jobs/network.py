@@ -5,13 +5,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.fabric import Endpoints as FabricEndpoints
-from p4reduce.fabric import Faults, Port, Stop, VirtualNetwork
+from p4reduce.fabric import Faults, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.fabric.background import Background, BackgroundEndpoints, background_calls
 from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.specs import Numbers, endpoint_specs, host_address, link_address, pace_of, server_peers
 from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Operation
@@ -57,7 +57,7 @@ class JobNetwork:
         self,
         switches: ServedSwitches,
         *,
-        faults: Faults | Mapping[Port, Faults] = NO_FAULTS,
+        faults: Faults | Mapping[Hop, Faults] = NO_FAULTS,
         queue_frames: int = 1024,
         seed: int = 0,
         background: Background | None = None,
@@ -213,5 +213,5 @@ class JobNetwork:
                 self.fabric.replace_endpoints(self._fabric_endpoints())
             self._known = len(self.hosts)
 
-    def _fabric_endpoints(self) -> FabricEndpoints:
-        return FabricEndpoints(self.endpoints.records, tuple(self.hosts), self._calls)
+    def _fabric_endpoints(self) -> HostEndpoints:
+        return HostEndpoints(self.endpoints.records, tuple(self.hosts), self._calls)

@@ -9,14 +9,14 @@ from google.protobuf import text_format
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.entries import Settings
+from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.program import P4Program
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 from p4reduce.fabric import VirtualNetwork
 from p4reduce.topologies import Topology
 
-_DEFAULTS = Settings()
+_DEFAULTS = SwitchSettings()
 
 
 class ServedSwitches:
@@ -83,7 +83,7 @@ class EmbeddedSwitches(ServedSwitches):
         topology: Topology,
         program: P4Program,
         *,
-        settings: Settings = _DEFAULTS,
+        settings: SwitchSettings = _DEFAULTS,
         lock: AbstractContextManager[bool] | None = None,
         deadline_s: float = 10.0,
     ) -> None:

@@ -13,9 +13,9 @@ from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.orchestrated import wire
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 from p4reduce.topologies.schema import build
 
 PATIENCE_S: Final = 600.0

@@ -11,8 +11,8 @@ from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Ru
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
 from p4reduce.control_plane.orchestrator.rows import task_from_data
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""

@@ -17,7 +17,6 @@ from p4reduce.control_plane.orchestrator.executor import (
 )
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.program import P4Program
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.fabric import Faults
 from p4reduce.fabric.background import Background
 from p4reduce.jobs.job import Job
@@ -26,6 +25,7 @@ from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.orchestrated.open_swap import OpenSwap
 from p4reduce.orchestrated.task_run import TaskRun
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 _CUT: Final = Faults(loss=1.0)
 _WHOLE: Final = Faults()

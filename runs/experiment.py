@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 
+from p4reduce.fabric.faults import Faults
+
 PlanName = str
 Collective = Literal["all_reduce", "broadcast", "push", "pull", "push_pull"]
 REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
@@ -29,6 +31,10 @@ class FaultOptions(BaseModel):
     duplicate: float = Field(0.0, ge=0, lt=1)
     reorder: float = Field(0.0, ge=0, lt=1)
     corrupt: float = Field(0.0, ge=0, lt=1)
+
+    def on_links(self, **more: int) -> Faults:
+        """The same as links of the fabric take them; ``more``: their other fields."""
+        return Faults(**self.model_dump(), **more)
 
 
 class Experiment(BaseModel):

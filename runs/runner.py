@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from p4reduce.base.progress import Progress
 from p4reduce.comm.communicator import STEP, Communicator
 from p4reduce.comm.rendezvous import PS_PER_SECOND
 from p4reduce.runs.experiment import Experiment, ExperimentError
@@ -20,7 +21,7 @@ from p4reduce.runs.training import (
     training_result,
     without_values,
 )
-from p4reduce.runs.virtual.cluster import Cluster, Progress
+from p4reduce.runs.virtual.cluster import Cluster
 
 Script = Callable[[Communicator], object]
 

@@ -8,13 +8,14 @@ from typing import Any
 from p4reduce.control_plane.check import Fate, Incident, compare_counters, compare_links, expected_on_links
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.plans.paths import hops
-from p4reduce.control_plane.predict import Hop, Traffic, add
-from p4reduce.fabric import Incidents, LinkCounters, Port, Where
+from p4reduce.control_plane.predict import Traffic, add
+from p4reduce.fabric import Incidents, LinkCounters, Where
 from p4reduce.jobs.job import Job
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult
 from p4reduce.runs.steps import Step, Steps
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Observed:
     topology: Topology
     jobs: Sequence[Job]
     """The first is the one that the run is about."""
-    links: Mapping[Port, LinkCounters]
+    links: Mapping[Hop, LinkCounters]
     incidents: Mapping[Where, Incidents]
     counters: dict[str, SwitchCounters]
     """Of the P4 program."""

@@ -4,14 +4,15 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from p4reduce.base.progress import Progress
 from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.result import CollectiveRecord, NetworkResult, TrainingPoint, TrainingResult
-from p4reduce.runs.virtual.cluster import Cluster, Progress
+from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training.loops import ACCURACY, Trained, train_all_reduce, train_alone, train_parameter_server
 from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import Task
+from p4reduce.workers.training.task import TrainingTask
 
 
 def training_options(experiment: Experiment) -> TrainingOptions:
@@ -30,7 +31,7 @@ def training_iterations(experiment: Experiment, workers: int) -> int:
     """How many collectives a training takes. Raises ``ExperimentError`` where it cannot be done, ``DataError``."""
     options = training_options(experiment)
     try:
-        return Task(options, 0, workers).iterations
+        return TrainingTask(options, 0, workers).iterations
     except ValueError as error:
         raise ExperimentError(f"workers: {error}") from None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from p4reduce import connect
 from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import Task
+from p4reduce.workers.training.task import TrainingTask
 
 
 def parse() -> TrainingOptions:
@@ -41,7 +41,7 @@ def main() -> None:
     """Run one worker."""
     options = parse()
     comm = connect()
-    task = Task(options, comm.rank, comm.size)
+    task = TrainingTask(options, comm.rank, comm.size)
     parameters = task.model.initial(options.seed)
     comm.broadcast(parameters)  # all begin with worker 0's weights
     gradient = np.empty_like(parameters)

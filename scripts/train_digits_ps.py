@@ -12,7 +12,7 @@ import numpy as np
 
 from p4reduce import connect
 from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import Task
+from p4reduce.workers.training.task import TrainingTask
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         parser.error(str(error))
 
     comm = connect()
-    task = Task(options, 0 if comm.is_server else comm.rank, comm.size)
+    task = TrainingTask(options, 0 if comm.is_server else comm.rank, comm.size)
     parameters = task.model.initial(options.seed)
     if comm.is_server:
         for _ in range(task.iterations):

@@ -24,6 +24,10 @@ MAX_PORT: Final = 509
 """510 is the controller's port, 511 is BMv2's drop port"""
 
 
+Hop = tuple[str, int]
+"""A directed link: the (node, port) that it leaves."""
+
+
 class TopologyError(ValueError):
     """A topology that cannot be built; the text names the file or the field, and the fix."""
 

@@ -16,7 +16,8 @@ from p4reduce.runs.experiment import Experiment
 
 if TYPE_CHECKING:
     from p4reduce.control_plane.plans import Plan
-    from p4reduce.control_plane.predict import Hop, Traffic
+    from p4reduce.control_plane.predict import Traffic
+    from p4reduce.topologies.model import Hop
 
 app = typer.Typer(help="Plans: who adds up where, and what each link will carry.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]

@@ -107,7 +107,7 @@ def _needs_relays(wanted: Wanted, topology: Topology) -> bool:
 def _relays(wanted: Wanted, network: RealNetwork) -> Relays:
     return Relays(
         [(relay.a_interface, relay.b_interface) for relay in network.relays],
-        faults=Faults(loss=wanted.loss, duplication=wanted.duplicate, reordering=wanted.reorder),
+        faults=Faults(loss=wanted.loss, duplicate=wanted.duplicate, reorder=wanted.reorder),
         delay_ps=[relay.link.delay_ps for relay in network.relays],
         seed=wanted.seed,
     )

@@ -11,7 +11,7 @@ from p4reduce.cli.report.svg import Markup, element, join, picture
 from p4reduce.cli.units import bytes_text
 from p4reduce.topologies import Topology
 
-Hop = tuple[str, str]
+Ends = tuple[str, str]
 LEGEND_HEIGHT: Final = 46.0
 LANE_OFFSET: Final = 3.0
 """of a direction's line from the middle of its link, pixels"""
@@ -36,8 +36,8 @@ class Drawing:
 
     title: str
     nodes: Sequence[NodeView]
-    links: Sequence[Hop]
-    loads: Mapping[Hop, int] = field(default_factory=dict)
+    links: Sequence[Ends]
+    loads: Mapping[Ends, int] = field(default_factory=dict)
     """Bytes from the first node to the second."""
     paths: Iterable[Sequence[str]] = ()
     """Node by node, the hops of the tree (or ring)."""
@@ -116,7 +116,7 @@ def _band(path: Sequence[str], placed: Placed) -> Markup:
     return element("polyline", element("title", " > ".join(path)), class_="tree", points=points)
 
 
-def _lane(source: str, target: str, placed: Placed, loads: Mapping[Hop, int], scale: int) -> Markup:
+def _lane(source: str, target: str, placed: Placed, loads: Mapping[Ends, int], scale: int) -> Markup:
     """One direction of a link, on the right as seen from its sender."""
     load = loads.get((source, target), 0)
     (x1, y1), (x2, y2) = placed.at[source], placed.at[target]

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.model import Hop
 
 Role = Literal["both", "upload", "broadcast"]
 """What a job of a task does: push_pull, or one direction."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from p4reduce.control_plane.orchestrator.executor import Report
-from p4reduce.control_plane.scheduling.state import Hop
+from p4reduce.topologies.model import Hop
 
 KEPT_ROWS: Final = 100_000
 """measurements of links that are kept, about"""

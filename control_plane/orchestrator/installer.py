@@ -21,8 +21,9 @@ from p4reduce.control_plane.orchestrator.tradeoff import TradeOff
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.topologies import format_rate
+from p4reduce.topologies.model import Hop
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.orchestrator.executor import Executor
 from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
 from p4reduce.control_plane.orchestrator.store import Store
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 PS_PER_S = 10**12
 

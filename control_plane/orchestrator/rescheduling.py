@@ -14,8 +14,9 @@ from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff, same_tree, weigh
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.model import Hop
 
 StateWithout = Callable[[str | None], NetworkState]
 """The network without what a task reserves; with all for None."""

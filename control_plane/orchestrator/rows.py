@@ -12,8 +12,8 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.scheduling.selection import selection_from_data
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.model import Hop
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
 """stands for a task whose specification cannot be read"""

@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 Ints = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
 _PLACE_SHIFT: Final = 20
-Hop = tuple[str, int]
-"""A directed link, as (node, port) of its sender."""
 
 
 class _Arcs(dict[Hop, int]):

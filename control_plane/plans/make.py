@@ -13,7 +13,7 @@ from p4reduce.control_plane.plans.verify import check_forwarding, check_layout
 from p4reduce.control_plane.plans.window import (
     Pair,
     Path,
-    Timing,
+    PlanTimes,
     all_paths,
     choose_window,
     power_of_two,
@@ -142,7 +142,7 @@ def _problem(topology: Topology, request: PlanRequest) -> Problem:
     return Problem(topology, tuple(workers), server, lanes, request.cost, request.load)
 
 
-def _wanted(request: PlanRequest, layout: Layout, times: Timing) -> int:
+def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
     """The window that was asked for, or one that keeps links busy."""
     if request.window is not None:
         return request.window

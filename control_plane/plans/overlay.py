@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.plans.graph import Hop
 from p4reduce.control_plane.plans.kernels.arborescence import arborescence
 from p4reduce.control_plane.plans.kernels.jit import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import walk
 from p4reduce.control_plane.plans.kernels.spanning import shallow_tree
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout
+from p4reduce.topologies.model import Hop
 
 _ROOTS: Final = 8
 """roots that are tried for a tree of a given cost"""

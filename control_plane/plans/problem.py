@@ -8,10 +8,11 @@ import numpy as np
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import DEFAULT_LANES, frame_bytes, frame_time_ps
-from p4reduce.control_plane.plans.graph import Hop, Ints, Short, switch_graph
+from p4reduce.control_plane.plans.graph import Ints, Short, switch_graph
 from p4reduce.control_plane.plans.paths import Cost, Paths
 from p4reduce.control_plane.plans.routes import Routes, hops
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 MAX_CHILDREN = 32
 """bits of a slot's bitmap (p4src/headers.p4)"""

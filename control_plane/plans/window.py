@@ -17,7 +17,7 @@ ACK_EVERY: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class PlanTimes:
     """Round trip of a full frame and the time between chunks on the busiest link, both in ps."""
 
     rtt_ps: int
@@ -43,7 +43,7 @@ def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
     return found
 
 
-def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path]) -> Timing:
+def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path]) -> PlanTimes:
     """Round trip and chunk time of a layout in which every frame is a full one.
 
     A link that a chunk crosses k times (children behind one port, workers of one server) takes k frame times, and the
@@ -63,7 +63,7 @@ def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path]) -> Timi
         times = _link_times(problem, paths, pairs)
         chunk = max(chunk, *times.values())
         total += max(_climb(problem, worker, above, paths, times=times, up=towards_top) for worker in problem.workers)
-    return Timing(total, chunk)
+    return PlanTimes(total, chunk)
 
 
 def choose_window(needed: int) -> int:
@@ -89,15 +89,15 @@ def power_of_two(least: int) -> int:
     return 1 << max(0, least - 1).bit_length()
 
 
-def _ring_timing(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -> Timing:
+def _ring_timing(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -> PlanTimes:
     order = layout.order
     data = [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
     if not data:
-        return Timing(1, 1)
+        return PlanTimes(1, 1)
     times = _link_times(problem, paths, data)
     there = {pair: _walk(problem, paths[pair], times) for pair in data}
     back = {pair: problem.paths.latency_ps(pair[1], pair[0], problem.frame_bytes) for pair in data}
-    return Timing(max(there[pair] + back[pair] for pair in data), max(times.values()))
+    return PlanTimes(max(there[pair] + back[pair] for pair in data), max(times.values()))
 
 
 def _link_times(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair]) -> dict[tuple[str, int], int]:

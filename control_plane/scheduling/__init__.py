@@ -16,9 +16,10 @@ from p4reduce.control_plane.scheduling.policy import (
 from p4reduce.control_plane.scheduling.requests import plan_requests
 from p4reduce.control_plane.scheduling.selection import Selection
 from p4reduce.control_plane.scheduling.soar import choose_capable, choose_capable_for
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.weights import Weights
+from p4reduce.topologies.model import Hop
 
 __all__ = [
     "POLICIES",

@@ -15,8 +15,8 @@ from p4reduce.control_plane.scheduling.consumption import copies
 from p4reduce.control_plane.scheduling.policy import Rejection
 from p4reduce.control_plane.scheduling.reach import check_reach
 from p4reduce.control_plane.scheduling.slots import least_slots, short_of_slots
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.view import TaskProblem
+from p4reduce.topologies.model import Hop
 
 _ATTEMPTS: Final = 8
 """how often a tree is planned again because too many copies of a frame cross a link"""

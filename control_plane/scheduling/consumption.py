@@ -10,10 +10,10 @@ from p4reduce.control_plane.plans.ring import streams
 from p4reduce.control_plane.plans.routes import hops
 from p4reduce.control_plane.scheduling.policy import Decision
 from p4reduce.control_plane.scheduling.slots import most_slots, slots_of
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import Direction, View
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 
 def copies(task: Task, topology: Topology, layout: Layout, direction: Direction) -> Mapping[Hop, int]:

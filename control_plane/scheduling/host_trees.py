@@ -19,10 +19,11 @@ from p4reduce.control_plane.plans.routes import hops
 from p4reduce.control_plane.plans.window import Pair, Path
 from p4reduce.control_plane.scheduling.policy import Rejection
 from p4reduce.control_plane.scheduling.reach import check_reach
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import View, problem_of
 from p4reduce.control_plane.scheduling.weights import Weights
+from p4reduce.topologies.model import Hop
 
 NAME = "overlay-mst-hosts"
 

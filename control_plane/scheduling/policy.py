@@ -7,8 +7,9 @@ from typing import Protocol, TypeVar
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.problem import Layout
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.model import Hop
 
 
 @dataclass(frozen=True)

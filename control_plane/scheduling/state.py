@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
-Hop = tuple[str, int]
-"""A directed link, as (node, port) of its sender."""
 _Key = TypeVar("_Key", Hop, str)
 
 

@@ -12,10 +12,11 @@ from p4reduce.control_plane.plans.graph import Ints, SwitchGraph, switch_graph
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.plans.routes import Routes
 from p4reduce.control_plane.scheduling.policy import Rejection
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState, range_within
+from p4reduce.control_plane.scheduling.state import NetworkState, range_within
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.weights import Weights
 from p4reduce.topologies import format_rate
+from p4reduce.topologies.model import Hop
 
 Direction = Literal["upload", "broadcast"]
 LEAST_SLOTS = 2

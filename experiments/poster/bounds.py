@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_time_ps
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.predict import Hop, Operation
+from p4reduce.control_plane.predict import Operation
+from p4reduce.topologies.model import Hop
 
 Edge = tuple[str, str]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from p4reduce.base.progress import Progress
 from p4reduce.experiments.poster.claims import Claim, claims
 from p4reduce.experiments.poster.flow_model import FlowModel, calibrate_flow
 from p4reduce.experiments.poster.overlapping import (
@@ -16,7 +17,7 @@ from p4reduce.experiments.poster.overlapping import (
     overlap_units,
     run_overlapping,
 )
-from p4reduce.experiments.poster.parallel import Progress, in_parallel, rarely_collecting
+from p4reduce.experiments.poster.parallel import in_parallel, rarely_collecting
 from p4reduce.experiments.poster.rings import RingResult, RingRow, RingUnit, ring_units, run_rings
 from p4reduce.experiments.poster.sensitivity import SensitivityPoint, sensitivity_points, variations
 from p4reduce.experiments.poster.settings import SPFF, PosterSettings

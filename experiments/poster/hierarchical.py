@@ -8,12 +8,13 @@ from typing import ClassVar, Final
 from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.scheduling.policy import Decision
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import View
 from p4reduce.experiments.poster.phases import Phase
 from p4reduce.experiments.poster.policies import POLICIES
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 NAME: Final = "hierarchical-ring"
 

@@ -8,9 +8,9 @@ from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.scheduling.host_trees import NAME, HostTree
 from p4reduce.control_plane.scheduling.policy import Decision
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.experiments.poster.phases import Phase
+from p4reduce.topologies.model import Hop
 
 
 @dataclass(frozen=True)

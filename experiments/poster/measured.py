@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from p4reduce.control_plane.check import Fate, Incident, compare_links, expected_on_links
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.predict import Hop, Operation, Traffic, add, predict
+from p4reduce.control_plane.predict import Operation, Traffic, add, predict
 from p4reduce.experiments.poster.bounds import limits
 from p4reduce.fabric import VirtualNetwork
+from p4reduce.topologies.model import Hop
 
 Carried = Sequence[tuple[Plan, Operation]]
 """the plans of a round and what each carried"""

@@ -15,7 +15,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import chunks
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.window import power_of_two
-from p4reduce.control_plane.predict import Hop, Operation, Traffic, add
+from p4reduce.control_plane.predict import Operation, Traffic, add
 from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.scheduling.policy import Decision
 from p4reduce.control_plane.scheduling.requests import plan_requests
@@ -29,6 +29,7 @@ from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Operation as Post
 from p4reduce.workers.records import Collective, State
 

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 import joblib
 
+from p4reduce.base.progress import Progress
 from p4reduce.comm.errors import ClusterError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Progress = Callable[[str, int, int], None]
-"""told (label, done, total)"""
 
 _CONNECT_S = "10s"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

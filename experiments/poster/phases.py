@@ -10,13 +10,13 @@ from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.scheduling.policy import Decision
-from p4reduce.control_plane.scheduling.state import Hop
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.experiments.poster.bounds import limits
 from p4reduce.experiments.poster.measured import Measured
 from p4reduce.experiments.poster.packets import FIRST_JOB, TaskNetwork
 from p4reduce.experiments.poster.rounds import Round
 from p4reduce.jobs.verify import expect_sum
+from p4reduce.topologies.model import Hop
 
 Held = dict[str, FloatArray]
 """what every host has, by its name"""

@@ -10,8 +10,9 @@ from p4reduce.control_plane.plans.problem import StarLayout, TreeLayout
 from p4reduce.control_plane.scheduling import policies as _policies
 from p4reduce.control_plane.scheduling.consumption import copies
 from p4reduce.control_plane.scheduling.policy import POLICIES, Decision, register_policy
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.model import Hop
 
 __all__ = ["POLICIES", "mst_routes"]
 assert _policies.__all__  # imported for what it registers  # noqa: S101

@@ -11,13 +11,14 @@ import numpy as np
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
 from p4reduce.control_plane.scheduling import Decision, Rejection, Task, consumed, policy_named
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.experiments.poster.settings import PosterSettings, Scenario
 from p4reduce.experiments.poster.tasks import draw_tasks
 from p4reduce.fabric import Faults
 from p4reduce.jobs.programs import bundled
 from p4reduce.orchestrated.world import World
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 POLICY = "steiner"
 TRAINING_PS = 20_000_000

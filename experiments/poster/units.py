@@ -8,7 +8,7 @@ from typing import Any
 from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
 from p4reduce.control_plane.plans.problem import Layout, RingLayout, TreeLayout
 from p4reduce.control_plane.scheduling.policy import Decision, Policy, Rejection
-from p4reduce.control_plane.scheduling.state import Hop, NetworkState
+from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.experiments.poster.capable import with_share
 from p4reduce.experiments.poster.least import least_bytes
@@ -17,6 +17,7 @@ from p4reduce.experiments.poster.packets import TaskNetwork, task_network
 from p4reduce.experiments.poster.policies import POLICIES
 from p4reduce.experiments.poster.settings import EXPLAINING, PosterSettings, Scenario
 from p4reduce.experiments.poster.tasks import draw_tasks, tasks_of
+from p4reduce.topologies.model import Hop
 
 FINISHED = "finished"
 REJECTED = "rejected"

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Final
 
-from p4reduce.fabric.counters import LinkCounters, Port
+from p4reduce.fabric.counters import LinkCounters
 from p4reduce.fabric.network import VirtualNetwork
+from p4reduce.topologies.model import Hop
 
-Loads = dict[Port, int]
+Loads = dict[Hop, int]
 """bit/s by (node, port) of the sender, preambles and gaps included"""
 
 _PS: Final = 10**12
 
 
-def link_loads(network: VirtualNetwork, before: Mapping[Port, LinkCounters], since_ps: int) -> Loads:
+def link_loads(network: VirtualNetwork, before: Mapping[Hop, LinkCounters], since_ps: int) -> Loads:
     """What every link carried on average since a moment, from the time that it was busy.
 
     Parameters

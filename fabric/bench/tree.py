@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.tables import Exact, TableEntry
-from p4reduce.fabric.endpoint_calls import Endpoints, worker_endpoints
-from p4reduce.fabric.network import Progress, Stop, VirtualNetwork
+from p4reduce.fabric.endpoint_calls import HostEndpoints, worker_endpoints
+from p4reduce.fabric.network import Stop, VirtualNetwork, Watcher
 from p4reduce.fabric.racks import program
 from p4reduce.topologies import Node, Topology, leaf_spine
 from p4reduce.workers.endpoints import Endpoints as WorkerTable
@@ -55,7 +55,7 @@ class Tree:
                     numbers=BlockFloat(),
                 )
             )
-        endpoints = Endpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
+        endpoints = HostEndpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
         self.network = VirtualNetwork(self.topology, self.devices, endpoints=endpoints)
 
     def fill(self) -> None:
@@ -64,7 +64,7 @@ class Tree:
             tensor[:] = rank + 1
             tensor[:: len(self.tensors)] = -rank
 
-    def all_reduce(self, progress: Progress | None = None) -> Stop:
+    def all_reduce(self, progress: Watcher | None = None) -> Stop:
         """Replaces every tensor by the sum of all."""
         everybody = range(len(self.tensors))
         for index in everybody:

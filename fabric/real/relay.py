@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES
-from p4reduce.fabric.counters import Incidents, Port, Where
+from p4reduce.fabric.counters import Incidents, Where
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
 from p4reduce.fabric.real.io.path import DataPath, PortPlan
@@ -18,6 +18,7 @@ from p4reduce.fabric.real.switch_counters import PortCounters, read_port
 from p4reduce.fabric.real.switch_incidents import read_incidents
 from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 _T = TypeVar("_T")
 
@@ -145,7 +146,7 @@ class Relays:
             first, second = (self._read(2 * pair + end) for end in (0, 1))
         return Direction(first, second), Direction(second, first)
 
-    def incidents(self, links: Sequence[tuple[Port, Port]], topology: Topology) -> dict[Where, Incidents]:
+    def incidents(self, links: Sequence[tuple[Hop, Hop]], topology: Topology) -> dict[Where, Incidents]:
         """What happened to first transmissions, by the ports of the links' ends that each pair stands for.
 
         ``links[k]``: the ports behind the first and the second interface of pair k; what comes from the first has left

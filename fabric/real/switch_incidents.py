@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from p4reduce.fabric.counters import Incidents, Port, Where
+from p4reduce.fabric.counters import Incidents, Where
 from p4reduce.fabric.real.io.path import ADDRESSES, DataPath
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 
-def read_incidents(path: DataPath, ports: Iterable[Port], topology: Topology) -> dict[Where, Incidents]:
+def read_incidents(path: DataPath, ports: Iterable[Hop], topology: Topology) -> dict[Where, Incidents]:
     """The incidents of a paused or stopped data path, whose links are named by ``ports`` in their order."""
     path.drain()
     names = {node.index if node.is_host else ADDRESSES + node.index: node.name for node in topology.nodes}

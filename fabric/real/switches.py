@@ -8,7 +8,7 @@ from typing import Final, Self, TypeVar
 
 from p4reduce.dataplane.abi import DROP_PORT, MAX_FRAME_BYTES
 from p4reduce.dataplane.traffic import Digest
-from p4reduce.fabric.counters import Incidents, Port, SwitchCounters, Where
+from p4reduce.fabric.counters import DeviceCounters, Incidents, Where
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
@@ -21,6 +21,7 @@ from p4reduce.fabric.real.switch_incidents import read_incidents
 from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.fabric.recordings import PacketIn
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 _T = TypeVar("_T")
 
@@ -39,9 +40,9 @@ class RealSwitches:
         devices: Mapping[str, SwitchDevice | None],
         ports: Mapping[str, Mapping[int, PortSpec]],
         *,
-        faults: Faults | Mapping[Port, Faults] = Faults(),  # noqa: B008  (immutable)
-        delays_ps: int | Mapping[Port, int] = 0,
-        rates_bps: int | Mapping[Port, int] = 0,
+        faults: Faults | Mapping[Hop, Faults] = Faults(),  # noqa: B008  (immutable)
+        delays_ps: int | Mapping[Hop, int] = 0,
+        rates_bps: int | Mapping[Hop, int] = 0,
         queue_frames: int = 1024,
         seed: int = 0,
         threads: int = 1,
@@ -104,8 +105,8 @@ class RealSwitches:
             raise FabricError(f"queue_frames={queue_frames}: a queue holds at least one frame")
         self.lock: Final = lock or PausingLock()
         self._on_packet_in, self._on_digest = on_packet_in, on_digest
-        self._opened: dict[Port, OpenPort] = {}
-        self._places: dict[Port, tuple[DataPath, int]] = {}
+        self._opened: dict[Hop, OpenPort] = {}
+        self._places: dict[Hop, tuple[DataPath, int]] = {}
         self._nodes: dict[str, tuple[DataPath, int]] = {}
         self._paths: list[DataPath] = []
         self._couriers: list[Courier] = []
@@ -242,7 +243,7 @@ class RealSwitches:
         host, number = self._opened[switch, port].socket.getsockname()[:2]
         return str(host), int(number)
 
-    def port_counters(self) -> dict[Port, PortCounters]:
+    def port_counters(self) -> dict[Hop, PortCounters]:
         """Counters of every port by (switch, port), of one moment."""
         with self.lock:
             return {
@@ -250,12 +251,12 @@ class RealSwitches:
                 for port, (path, place) in self._places.items()
             }
 
-    def switch_counters(self, switch: str) -> SwitchCounters:
+    def switch_counters(self, switch: str) -> DeviceCounters:
         """What a switch counted."""
         path, node = self._node(switch)
         with self.lock:
             record = path.nodes[node]
-            return SwitchCounters(**{field.name: int(record[field.name]) for field in fields(SwitchCounters)})
+            return DeviceCounters(**{field.name: int(record[field.name]) for field in fields(DeviceCounters)})
 
     def incidents(self, topology: Topology) -> dict[Where, Incidents]:
         """What happened to first transmissions of INC, by port, destination and job, as in virtual time."""
@@ -286,21 +287,21 @@ class RealSwitches:
         except KeyError:
             raise FabricError(f"there is no switch {switch!r}") from None
 
-    def _port(self, port: Port) -> tuple[DataPath, int]:
+    def _port(self, port: Hop) -> tuple[DataPath, int]:
         try:
             return self._places[port]
         except KeyError:
             raise FabricError(f"switch {port[0]!r} has no port {port[1]}") from None
 
 
-def _of(setting: _T | Mapping[Port, _T], port: Port, default: _T) -> _T:
+def _of(setting: _T | Mapping[Hop, _T], port: Hop, default: _T) -> _T:
     return setting.get(port, default) if isinstance(setting, Mapping) else setting
 
 
 def _check_ports(
     devices: Mapping[str, object],
     ports: Mapping[str, object],
-    every: list[Port],
+    every: list[Hop],
     settings: tuple[tuple[str, object], ...],
 ) -> None:
     """Raise `FabricError` where a port or a setting belongs to nobody."""

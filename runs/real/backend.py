@@ -39,7 +39,7 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class Figure:
+class RealFigure:
     """What a training script recorded."""
 
     name: str
@@ -66,7 +66,7 @@ class RealBackend:
         self.size = spec.size
         self.is_server = spec.rank == spec.size
         self.carried: list[Carried] = []
-        self.figures: list[Figure] = []
+        self.figures: list[RealFigure] = []
         self.observer: Observer | None = None
         self._spec = spec
         self._endpoints = Endpoints()
@@ -148,7 +148,7 @@ class RealBackend:
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training."""
-        self.figures.append(Figure(name, len(self.carried), time.monotonic_ns(), value))
+        self.figures.append(RealFigure(name, len(self.carried), time.monotonic_ns(), value))
 
     def close(self) -> None:
         """Leave the group."""

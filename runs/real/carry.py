@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from p4reduce.base.progress import Progress
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.operations import as_carried
@@ -32,7 +33,7 @@ from p4reduce.runs.real.wires import VethWires, open_wires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
 from p4reduce.runs.steps import Steps
 from p4reduce.runs.training import training_iterations
-from p4reduce.runs.virtual.cluster import Progress, build_topology, program_of
+from p4reduce.runs.virtual.cluster import build_topology, program_of
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.settings import PS_PER_MS, Congestion
 

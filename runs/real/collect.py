@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from p4reduce.control_plane.counters import SwitchCounters
-from p4reduce.fabric import LinkCounters, Port
+from p4reduce.fabric import LinkCounters
 from p4reduce.runs.provenance import provenance
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.group import Message
@@ -14,6 +14,7 @@ from p4reduce.runs.real.targets import NO_TRAFFIC
 from p4reduce.runs.result import RealRun, RunResult
 from p4reduce.runs.summary import Observed, describe_topology, result_of
 from p4reduce.runs.training import training_result, without_values
+from p4reduce.topologies.model import Hop
 
 BITS_PER_FLOAT = 32
 NS_PER_S = 1_000_000_000
@@ -60,9 +61,9 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
 
 def _links(
     cluster: RealCluster, answers: Mapping[str, Message], counters: Mapping[str, SwitchCounters]
-) -> dict[Port, LinkCounters]:
+) -> dict[Hop, LinkCounters]:
     """Every directed link: what hosts send is counted by their endpoints, the rest by switches, faults by relays."""
-    found: dict[Port, LinkCounters] = {}
+    found: dict[Hop, LinkCounters] = {}
     sent = cluster.target.links(counters)
     for link in cluster.topology.links:
         for end in ((link.a, link.port_a), (link.b, link.port_b)):
@@ -102,7 +103,7 @@ def _unseen_losses(
     cluster: RealCluster,
     answers: Mapping[str, Message],
     counters: Mapping[str, SwitchCounters],
-    links: Mapping[Port, LinkCounters],
+    links: Mapping[Hop, LinkCounters],
 ) -> bool:
     """Whether somebody received less than was sent to it and not lost on purpose, or nobody can tell."""
     received = cluster.target.received(counters)
@@ -122,7 +123,7 @@ def _unseen_losses(
 
 
 def _real_run(
-    cluster: RealCluster, answers: Mapping[str, Message], links: Mapping[Port, LinkCounters], cpu_s: dict[str, float]
+    cluster: RealCluster, answers: Mapping[str, Message], links: Mapping[Hop, LinkCounters], cpu_s: dict[str, float]
 ) -> RealRun:
     moved, given = cluster.moved, cluster.experiment
     median_s = statistics.median(record.communication_ps for record in moved.records) / 1e12

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
+from p4reduce.base.progress import Progress
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.processes import Emit
@@ -24,7 +25,6 @@ from p4reduce.native.objects import prepare
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.training import accuracy_alone, training_options
-from p4reduce.runs.virtual.cluster import Progress
 
 SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")
 MACHINE_CODE: Final = ("p4reduce.workers.udp.loop", "p4reduce.fabric.real.io.drive")

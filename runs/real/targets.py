@@ -13,13 +13,14 @@ from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.frames import LANE_BYTES
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.program import P4Program
-from p4reduce.fabric import Incidents, LinkCounters, Port, Where
+from p4reduce.fabric import Incidents, LinkCounters, Where
 from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, Bmv2Switches
 from p4reduce.fabric.real.host import SwitchHost
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.backend import REST_US
 from p4reduce.runs.real.wires import VethWires, Wires, shaped_rates
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 CONTROL_DEADLINE_S: Final = 30.0
 """for an answer of a switch, which may wait for a busy processor"""
@@ -37,10 +38,10 @@ class RealTarget(Protocol):
     def check(self) -> None:
         """Raise when a switch has ended."""
 
-    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, LinkCounters]:
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """What was sent on the links that leave switches; ``counters`` are the P4 program's."""
 
-    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, int]:
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
         """Frames that came in by each port, as far as known."""
 
     def kernel_drops(self) -> int:
@@ -92,11 +93,11 @@ class EmbeddedTarget:
         """Raise ``FabricError`` when a data path has ended."""
         self._switches.check()
 
-    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, LinkCounters]:
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """As the ports counted."""
         return {port: seen.sent for port, seen in self._switches.port_counters().items()}
 
-    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, int]:
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
         """As the ports counted."""
         return {port: seen.received_frames for port, seen in self._switches.port_counters().items()}
 
@@ -136,7 +137,7 @@ class Bmv2Target:
         """Raise ``RealError`` when a switch has ended, with its last lines."""
         self._switches.check()
 
-    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, LinkCounters]:
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """As the P4 program counted: bytes are those that packets had when they came in, which is as long here."""
         found = {}
         for switch, own in counters.items():
@@ -153,7 +154,7 @@ class Bmv2Target:
                 )
         return found
 
-    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Port, int]:
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
         """Nobody counts what BMv2 loses before ingress."""
         return {}
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from p4reduce.fabric import Faults
 from p4reduce.fabric.real.io.ports import PortSpec, Udp, Veth
 from p4reduce.fabric.real.net import RealNetwork, here_command
 from p4reduce.runs.experiment import Experiment
@@ -78,21 +77,8 @@ def shaped_rates(experiment: Experiment, topology: Topology) -> dict[tuple[str, 
 
 def needs_relays(experiment: Experiment, topology: Topology) -> bool:
     """Whether links lose, reorder or delay frames: neither hosts nor BMv2 do that by themselves."""
-    given = experiment.faults
     late = max(link.delay_ps for link in topology.links) >= RELAYED_FROM_PS
-    return late or max(given.loss, given.duplicate, given.reorder, given.corrupt) > 0
-
-
-def faults_of(experiment: Experiment) -> Faults:
-    """What happens to frames on every link."""
-    given = experiment.faults
-    return Faults(
-        loss=given.loss,
-        duplication=given.duplicate,
-        reordering=given.reorder,
-        corruption=given.corrupt,
-        reorder_delay_ps=REORDER_DELAY_PS,
-    )
+    return late or experiment.faults.on_links().any
 
 
 class VethWires:

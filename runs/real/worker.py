@@ -39,7 +39,7 @@ from p4reduce.runs.tensors import tensor
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import Trained, train_all_reduce, train_parameter_server
 from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import Task
+from p4reduce.workers.training.task import TrainingTask
 
 Message = dict[str, Any]
 _OPERATIONS: Final = {*COLLECTIVES, "broadcast"}
@@ -109,7 +109,7 @@ class Worker:
             elif not backend.is_server:
                 trained = train_all_reduce(communicator, options)
             else:  # it sums for the others
-                task = Task(options, 0, spec.size)
+                task = TrainingTask(options, 0, spec.size)
                 for _ in range(task.iterations):
                     communicator.all_reduce(np.zeros(task.model.size, np.float32))
         finally:

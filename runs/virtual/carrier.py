@@ -14,7 +14,7 @@ from p4reduce.comm.rendezvous import Call
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import lower_bound_ps
 from p4reduce.control_plane.program import P4Program
-from p4reduce.fabric import Faults, Port, Stop
+from p4reduce.fabric import Faults, Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import EmbeddedSwitches
@@ -22,6 +22,7 @@ from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, expect_sum, expect_
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
@@ -50,7 +51,7 @@ class Carrier:
         workers: tuple[str, ...],
         server: str | None,
         capture: Path | None,
-        faults: Mapping[Port, Faults] | None = None,
+        faults: Mapping[Hop, Faults] | None = None,
         congestion: Congestion | None = None,
     ) -> None:
         self.experiment = experiment
@@ -71,7 +72,7 @@ class Carrier:
         try:
             self.network = JobNetwork(
                 self.switches,
-                faults=_faults(experiment) if faults is None else faults,
+                faults=experiment.faults.on_links() if faults is None else faults,
                 queue_frames=experiment.queue_frames,
                 seed=experiment.seed,
                 congestion=congestion,
@@ -284,8 +285,3 @@ def _result_of(calls: list[Call]) -> FloatArray:
                 f"{reference[at]!r} and {call.array[at]!r}"
             )
     return reference
-
-
-def _faults(experiment: Experiment) -> Faults:
-    given = experiment.faults
-    return Faults(loss=given.loss, duplication=given.duplicate, reordering=given.reorder, corruption=given.corrupt)

@@ -13,16 +13,15 @@ from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.rendezvous import Figure, Rendezvous, Seat, Span
 from p4reduce.control_plane.program import P4Program
-from p4reduce.fabric import Faults, Port
+from p4reduce.fabric import Faults
 from p4reduce.jobs.programs import bundled, from_files, from_source
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.settings import Congestion
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int], None]
-"""(what is going on, how much is done, of how much)"""
 
 
 class Cluster:
@@ -44,7 +43,7 @@ class Cluster:
         experiment: Experiment,
         *,
         capture: Path | None = None,
-        faults: Mapping[Port, Faults] | None = None,
+        faults: Mapping[Hop, Faults] | None = None,
         congestion: Congestion | None = None,
     ) -> None:
         if experiment.time == "real":

@@ -13,7 +13,7 @@ import numpy as np
 from p4reduce.workers.training.blas import single_threaded_blas
 from p4reduce.workers.training.model import FloatArray
 from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import Task
+from p4reduce.workers.training.task import TrainingTask
 
 LOSS: Final = "loss"
 """Mean cross entropy of a worker's own batch, before the step."""
@@ -69,7 +69,7 @@ def train_all_reduce(comm: Group, options: TrainingOptions) -> Trained:
     Every worker records its loss, worker 0 the test accuracy; evaluation is free of virtual time.
     """
     with single_threaded_blas():
-        task = Task(options, comm.rank, comm.size)
+        task = TrainingTask(options, comm.rank, comm.size)
         parameters = task.model.initial(options.seed)
         gradient = np.empty_like(parameters)
         step = _Sgd(options, comm.size, parameters)
@@ -94,7 +94,7 @@ def train_parameter_server(comm: Group, options: TrainingOptions) -> Trained:
     if options.momentum:
         raise ValueError("momentum: the parameter server steps without; use TrainingOptions.for_parameter_server()")
     with single_threaded_blas():
-        task = Task(options, 0 if comm.is_server else comm.rank, comm.size)
+        task = TrainingTask(options, 0 if comm.is_server else comm.rank, comm.size)
         parameters = task.model.initial(options.seed)
         if comm.is_server:
             for _ in range(task.iterations):
@@ -117,7 +117,7 @@ def train_parameter_server(comm: Group, options: TrainingOptions) -> Trained:
 def train_alone(n_shards: int, options: TrainingOptions) -> Trained:
     """The same training in one process, in float32: the baseline that accuracy is compared with."""
     with single_threaded_blas():
-        tasks = [Task(options, rank, n_shards) for rank in range(n_shards)]
+        tasks = [TrainingTask(options, rank, n_shards) for rank in range(n_shards)]
         parameters = tasks[0].model.initial(options.seed)
         gradient = np.empty_like(parameters)
         total = np.empty_like(parameters)

@@ -8,7 +8,7 @@ from p4reduce.workers.training.model import FloatArray, Mlp
 from p4reduce.workers.training.options import TrainingOptions
 
 
-class Task:
+class TrainingTask:
     """The data and the steps of worker ``rank`` out of ``size``."""
 
     def __init__(self, options: TrainingOptions, rank: int, size: int) -> None:

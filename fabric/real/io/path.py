@@ -135,9 +135,9 @@ class DataPath:
                 link["key"] = link_key(seed, plan.draws)
                 link["extra_delay_ps"] = plan.faults.reorder_delay_ps
                 link["p_loss"] = threshold(plan.faults.loss)
-                link["p_duplicate"] = threshold(plan.faults.duplication)
-                link["p_reorder"] = threshold(plan.faults.reordering)
-                link["p_corrupt"] = threshold(plan.faults.corruption)
+                link["p_duplicate"] = threshold(plan.faults.duplicate)
+                link["p_reorder"] = threshold(plan.faults.reorder)
+                link["p_corrupt"] = threshold(plan.faults.corrupt)
         self.links["last_length"] = NONE
         for name in ("wire_head", "wire_tail", "tap_source", "tap_target"):
             self.links[name] = NONE

@@ -167,7 +167,7 @@ def test_a_link_that_comes_back_is_used_again(store, expected):
 @pytest.mark.parametrize("seed", range(2))
 def test_trees_move_again_and_again_over_links_that_lose_duplicate_and_reorder(store, expected, seed):
     chance = random.Random(seed)
-    faults = Faults(loss=0.01, duplication=0.01, reordering=0.02)
+    faults = Faults(loss=0.01, duplicate=0.01, reorder=0.02)
     with World(two_spines(), PROGRAM, faults=faults, seed=seed) as world:
         at_us = 20
         for number in range(6):

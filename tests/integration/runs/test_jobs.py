@@ -9,7 +9,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from p4reduce.control_plane.entries import Settings
+from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.fabric import Faults
 from p4reduce.jobs.job import Job
@@ -23,14 +23,14 @@ from p4reduce.workers.records import Collective, State
 from p4reduce.workers.scapy_layer import INC
 
 ELEMENTS = 6000
-FAULTS = Faults(loss=0.02, duplication=0.02, reordering=0.02)
+FAULTS = Faults(loss=0.02, duplicate=0.02, reorder=0.02)
 TREE = {"leaf-spine-8": ("steiner", "mst"), "two-racks": ("spt", "steiner")}
 
 
 class Network:
     """Switches, hosts, and jobs by number."""
 
-    def __init__(self, topology: str, faults: Faults, settings: Settings) -> None:
+    def __init__(self, topology: str, faults: Faults, settings: SwitchSettings) -> None:
         self.topology = load(topology)
         self.switches = EmbeddedSwitches(self.topology, bundled(64), settings=settings)
         self.network = JobNetwork(self.switches, faults=faults, seed=3)
@@ -58,7 +58,7 @@ class Network:
 
 
 @contextmanager
-def network(topology: str, faults: Faults = FAULTS, settings: Settings = Settings()) -> Iterator[Network]:
+def network(topology: str, faults: Faults = FAULTS, settings: SwitchSettings = SwitchSettings()) -> Iterator[Network]:
     built = Network(topology, faults, settings)
     try:
         yield built
@@ -129,7 +129,7 @@ def test_without_priorities_two_equal_jobs_share_the_link():
 def test_congestion_is_marked_from_queue_depth_and_echoed_to_the_workers(threshold, marked):
     """Four workers behind a switch that only forwards share its uplink to the root: their contributions queue there."""
     topology = "leaf-spine:leaves=2,spines=1,hosts=4,rate=10G,uplink=10G,capable=spine*"
-    with network(topology, Faults(), Settings(ecn_threshold=threshold)) as shared:
+    with network(topology, Faults(), SwitchSettings(ecn_threshold=threshold)) as shared:
         job = shared.start(1, "steiner", window=64)
         shared.all_reduce(job)
         congested = sum(shared.network.status(index).congested for index in job.endpoints)
@@ -139,7 +139,7 @@ def test_congestion_is_marked_from_queue_depth_and_echoed_to_the_workers(thresho
 
 
 def test_a_refused_packet_is_counted_and_shown_to_the_controller():
-    with network("leaf-spine-8", Faults(), Settings(sample_mask=0)) as shared:
+    with network("leaf-spine-8", Faults(), SwitchSettings(sample_mask=0)) as shared:
         job = shared.start(1, "steiner")
         shared.all_reduce(job)
         before = shared.switches.controller.read_counters()

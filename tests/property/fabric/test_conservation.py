@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p4reduce.fabric import Endpoints, Faults, Stop, VirtualNetwork
+from p4reduce.fabric import Faults, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.fabric.synthetic import route_all, senders
 from p4reduce.topologies import Topology, TopologyBuilder
 
@@ -18,9 +18,9 @@ probability = st.sampled_from((0.0, 0.0, 0.05, 0.3, 1.0))
 faults = st.builds(
     Faults,
     loss=probability,
-    duplication=probability,
-    reordering=probability,
-    corruption=probability,
+    duplicate=probability,
+    reorder=probability,
+    corrupt=probability,
     reorder_delay_ps=st.integers(1, 50_000_000),
 )
 
@@ -59,7 +59,7 @@ class Recipe:
     starts: list[int]
     options: dict[str, Any]
 
-    def build(self) -> tuple[VirtualNetwork, Endpoints]:
+    def build(self) -> tuple[VirtualNetwork, HostEndpoints]:
         endpoints = senders(self.topology, self.hosts)
         for record, values in zip(endpoints.records, self.endpoints, strict=True):
             for name, value in values.items():

@@ -38,9 +38,7 @@ TOPOLOGY = leaf_spine(leaves=2, spines=2, hosts=2, servers=1)
 HOSTS = tuple(host.name for host in TOPOLOGY.hosts)
 RATE = TOPOLOGY.link_at("h1", 1).rate_bps
 UPLINKS = tuple((leaf, spine) for leaf in ("leaf1", "leaf2") for spine in ("spine1", "spine2"))
-OPTIONS = Options(
-    lanes=LANES, control_latency_ps=5 * PS_PER_US, measure_every_ps=200 * PS_PER_US, threshold=0.5, retries=2
-)
+OPTIONS = Options(control_latency_ps=5 * PS_PER_US, measure_every_ps=200 * PS_PER_US, threshold=0.5, retries=2)
 MOST_STEPS = 3000
 """of an orchestrator that is left alone until everything has ended"""
 STATISTICS: Counter[str] = Counter()

@@ -5,7 +5,7 @@ import asyncio
 import finsy as fy
 import pytest
 
-from p4reduce.control_plane.entries import Settings, plan_entries
+from p4reduce.control_plane.entries import SwitchSettings, plan_entries
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.plans import PlanRequest, make_plan
@@ -133,7 +133,7 @@ def test_classes_are_shared_by_epochs(recorded):
 
 def test_opening_programs_every_switch(recorded):
     fleet, connections, log, _ = recorded
-    asyncio.run(fleet.open(Settings()))
+    asyncio.run(fleet.open(SwitchSettings()))
     for name in connections:
         own = [entry[::2] for entry in log if entry[1] == name]
         assert own[0] == ("modify", "settings")

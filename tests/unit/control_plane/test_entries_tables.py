@@ -8,7 +8,7 @@ import pytest
 
 from p4reduce.control_plane.counters import REASONS, TYPES, requests, resets, stats_cells
 from p4reduce.control_plane.entries import (
-    Settings,
+    SwitchSettings,
     base_entries,
     describe,
     forwarding,
@@ -60,7 +60,7 @@ def test_every_entry_fits_the_program(schema, name):
     for switch, hops in next_hops(topology).items():
         for entry in base_entries(topology, switch, hops):
             entry.encode(schema)
-    settings_entry(Settings(5, 7)).encode(schema)
+    settings_entry(SwitchSettings(5, 7)).encode(schema)
     priority_entry(built.job, 7).encode(schema)
     for switch, entries in plan_entries(built).items():
         for entry in (*entries.prepare, *entries.activate):

@@ -137,7 +137,7 @@ def test_many_packets_at_once_find_space_and_all_leave(make: Make) -> None:
 
 
 def test_faults_on_links_meet_copies_like_other_frames(make: Make) -> None:
-    network, left = make(paths_device(), faults=Faults(duplication=1))
+    network, left = make(paths_device(), faults=Faults(duplicate=1))
     network.inject("s1", 1, order(10))
     network.run()
     delivered = [network.links["s1", port].delivered for port in (1, 5, 6)]

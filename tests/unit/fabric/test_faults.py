@@ -14,7 +14,7 @@ from p4reduce.fabric.records import LINK
 from p4reduce.fabric.synthetic import frame, route_all, senders
 from p4reduce.topologies import leaf_spine, star
 
-ALL = Faults(loss=0.1, duplication=0.2, reordering=0.3, corruption=0.15, reorder_delay_ps=3_000_000)
+ALL = Faults(loss=0.1, duplicate=0.2, reorder=0.3, corrupt=0.15, reorder_delay_ps=3_000_000)
 
 
 def test_capture_shows_what_is_lost_only_where_it_left(tmp_path: Path) -> None:
@@ -74,15 +74,15 @@ def one_link(count: int, faults: Faults, seed: int = 1, **options: Path) -> tupl
     return network, network.links["h1", 1]
 
 
-@pytest.mark.parametrize("name", ["loss", "duplication", "reordering", "corruption"])
+@pytest.mark.parametrize("name", ["loss", "duplicate", "reorder", "corrupt"])
 def test_rate_of_each_fault(name: str) -> None:
     count, rate = 100_000, 0.01
     network, link = one_link(count, Faults(**{name: rate}))
     happened = {
         "loss": link.lost,
-        "duplication": link.duplicated,
-        "reordering": link.reordered,
-        "corruption": link.corrupted,
+        "duplicate": link.duplicated,
+        "reorder": link.reordered,
+        "corrupt": link.corrupted,
     }
     deviation = (count * rate * (1 - rate)) ** 0.5
     assert abs(happened.pop(name) - count * rate) < 5 * deviation
@@ -96,7 +96,7 @@ def test_certain_and_impossible() -> None:
     assert (lossless.delivered, lossless.lost) == (1000, 0)
     _, lossy = one_link(1000, Faults(loss=1.0))
     assert (lossy.delivered, lossy.lost) == (0, 1000)
-    _, doubled = one_link(1000, Faults(duplication=1.0))
+    _, doubled = one_link(1000, Faults(duplicate=1.0))
     assert (doubled.delivered, doubled.duplicated) == (2000, 1000)
 
 
@@ -115,7 +115,7 @@ def test_accounts_of_one_link() -> None:
 
 def test_reordered_frames_are_late_by_no_more_than_the_bound(tmp_path: Path) -> None:
     bound_ps = 2_000_000
-    _, link = one_link(5000, Faults(reordering=0.5, reorder_delay_ps=bound_ps), capture=tmp_path / "in.pcap")
+    _, link = one_link(5000, Faults(reorder=0.5, reorder_delay_ps=bound_ps), capture=tmp_path / "in.pcap")
     arrived = [
         (int.from_bytes(data[50:54], "big"), info.sec * 10**9 + info.usec)
         for data, info in RawPcapReader(str(tmp_path / "in.pcap"))
@@ -131,7 +131,7 @@ def test_reordered_frames_are_late_by_no_more_than_the_bound(tmp_path: Path) -> 
 
 
 def test_duplicates_arrive_with_the_original(tmp_path: Path) -> None:
-    one_link(200, Faults(duplication=0.5), capture=tmp_path / "in.pcap")
+    one_link(200, Faults(duplicate=0.5), capture=tmp_path / "in.pcap")
     arrived = [
         (int.from_bytes(data[50:54], "big"), info.sec, info.usec)
         for data, info in RawPcapReader(str(tmp_path / "in.pcap"))
@@ -192,7 +192,7 @@ def test_links_fail_independently() -> None:
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"loss": 1.5}, "loss=1.5"), ({"corruption": -0.1}, "corruption=-0.1"), ({"reorder_delay_ps": 0}, "reorder")],
+    [({"loss": 1.5}, "loss=1.5"), ({"corrupt": -0.1}, "corrupt=-0.1"), ({"reorder_delay_ps": 0}, "reorder")],
 )
 def test_impossible_faults_are_refused(given: dict[str, float], said: str) -> None:
     with pytest.raises(FabricError, match=said):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from p4reduce.fabric import Endpoints, FabricError, Stop, VirtualNetwork
+from p4reduce.fabric import FabricError, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.fabric.synthetic import SyntheticSwitch, frame, route_all, senders
 from p4reduce.topologies import Topology, star
 
@@ -15,7 +15,7 @@ LENGTH, ON_LINK_PS = 101, 100_000
 
 def network_of(
     topology: Topology, hosts: Sequence[str], counts: Sequence[int], **fields: int
-) -> tuple[VirtualNetwork, Endpoints]:
+) -> tuple[VirtualNetwork, HostEndpoints]:
     """An endpoint on each of ``hosts`` sends so many frames to the last host of the topology."""
     endpoints = senders(topology, hosts)
     endpoints.records["peer"] = topology.hosts[-1].ip
@@ -227,8 +227,8 @@ def test_endpoints_that_do_not_fit() -> None:
     calls = senders(topology, ["h1"]).calls
     records = np.zeros(4, dtype=[("status", np.int64)])
     with pytest.raises(FabricError, match="4 records for 1 hosts"):
-        Endpoints(records, ["h1"], calls)
+        HostEndpoints(records, ["h1"], calls)
     with pytest.raises(FabricError, match="contiguous"):
-        Endpoints(records[::2], ["h1", "h2"], calls)
+        HostEndpoints(records[::2], ["h1", "h2"], calls)
     with pytest.raises(FabricError, match="no host 's1'"):
-        VirtualNetwork(topology, route_all(topology), endpoints=Endpoints(records[:1], ["s1"], calls))
+        VirtualNetwork(topology, route_all(topology), endpoints=HostEndpoints(records[:1], ["s1"], calls))

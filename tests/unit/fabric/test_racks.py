@@ -54,7 +54,7 @@ def test_faults_change_no_sum_and_every_first_transmission_is_accounted_for(queu
         chunks=CHUNKS,
         slots=16,
         queue_frames=queue_frames,
-        faults=Faults(loss=0.05, duplication=0.05, reordering=0.05, corruption=0.05),
+        faults=Faults(loss=0.05, duplicate=0.05, reorder=0.05, corrupt=0.05),
         seed=5,
     )
     assert rough.all_reduce() is Stop.DONE
@@ -84,7 +84,7 @@ def test_frames_longer_than_cells_are_refused() -> None:
 def test_same_seed_same_everything() -> None:
     runs = []
     for _ in range(2):
-        racks = Racks(1, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16, faults=Faults(loss=0.1, reordering=0.1), seed=9)
+        racks = Racks(1, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16, faults=Faults(loss=0.1, reorder=0.1), seed=9)
         racks.all_reduce()
         racks.network.run()
         counters = {port: asdict(seen) for port, seen in racks.network.links.items()}

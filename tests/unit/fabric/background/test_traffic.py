@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.fabric import Endpoints, FabricError, Stop, VirtualNetwork
+from p4reduce.fabric import FabricError, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.fabric.background import (
     BackgroundEndpoints,
     Demands,
@@ -27,7 +27,7 @@ def network_with(topology, demands, *, seed=1, devices=None, options=None):
     network = VirtualNetwork(
         topology,
         devices or route_all(topology),
-        endpoints=Endpoints(endpoints.records, endpoints.hosts, background_calls()),
+        endpoints=HostEndpoints(endpoints.records, endpoints.hosts, background_calls()),
     )
     for index in range(endpoints.sources):
         network.start(index)

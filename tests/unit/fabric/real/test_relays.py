@@ -60,7 +60,7 @@ def test_each_direction_has_its_faults_and_tells_what_it_lost():
     builder.host("h1")
     builder.switch("s1")
     builder.link("h1", "s1", "1G", "1us")
-    with relayed(faults=Faults(loss=0.3, duplication=0.3), seed=4) as (relays, ends):
+    with relayed(faults=Faults(loss=0.3, duplicate=0.3), seed=4) as (relays, ends):
         for place in range(100):
             ends[0].send(frame(place))
         for place in range(100):

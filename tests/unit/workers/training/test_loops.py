@@ -10,7 +10,7 @@ from p4reduce.workers.training import digits
 from p4reduce.workers.training.blas import single_threaded_blas
 from p4reduce.workers.training.loops import ACCURACY, LOSS, train_all_reduce, train_alone, train_parameter_server
 from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import Task
+from p4reduce.workers.training.task import TrainingTask
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn (pip install 'p4reduce[demo]')")
 
@@ -114,7 +114,7 @@ def test_figures_and_declared_time():
     options = TrainingOptions(epochs=1, evaluate_every=2)
     group = LocalGroup(8)
     group.run(lambda comm: train_all_reduce(comm, options))
-    task = Task(options, 0, 8)
+    task = TrainingTask(options, 0, 8)
     assert task.iterations == 5
     assert all([(rank, name) for rank, name, _ in group.records].count((rank, LOSS)) == 5 for rank in range(8))
     assert [rank for rank, name, _ in group.records if name == ACCURACY] == [0, 0, 0]  # after 2, 4 and the last
@@ -159,10 +159,10 @@ def test_split_and_shards_share_no_image():
 
 
 def test_each_epoch_has_an_order_of_its_own():
-    task = Task(TrainingOptions(), 3, 8)
+    task = TrainingTask(TrainingOptions(), 3, 8)
     first = [task.images_of(step).images for step in range(task.iterations_per_epoch)]
     second = task.images_of(task.iterations_per_epoch).images
-    assert np.array_equal(first[0], Task(TrainingOptions(), 3, 8).images_of(0).images)
+    assert np.array_equal(first[0], TrainingTask(TrainingOptions(), 3, 8).images_of(0).images)
     assert not np.array_equal(first[0], second)
     seen = np.concatenate(first)
     assert len(np.unique(seen, axis=0)) == len(np.unique(task.shard.images, axis=0)[: len(seen)])
@@ -170,7 +170,7 @@ def test_each_epoch_has_an_order_of_its_own():
 
 def test_too_many_workers_for_the_data():
     with pytest.raises(ValueError, match="choose a global batch of at most 1400"):
-        Task(TrainingOptions(global_batch=1600), 0, 100)
+        TrainingTask(TrainingOptions(global_batch=1600), 0, 100)
 
 
 @pytest.mark.parametrize("field", ["epochs", "global_batch", "evaluate_every", "learning_rate", "flops_per_second"])

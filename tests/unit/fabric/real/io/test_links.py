@@ -90,7 +90,7 @@ def outcome(seed: int, faults: Faults) -> tuple[list[int], object]:
 
 
 def test_losses_duplicates_and_damage_are_drawn_from_the_seed_and_counted():
-    faults = Faults(loss=0.2, duplication=0.2, corruption=0.1)
+    faults = Faults(loss=0.2, duplicate=0.2, corrupt=0.1)
     found, seen = outcome(5, faults)
     assert (found, seen) == outcome(5, faults)
     assert found != outcome(6, faults)[0]
@@ -101,7 +101,7 @@ def test_losses_duplicates_and_damage_are_drawn_from_the_seed_and_counted():
 
 
 def test_reordered_frames_are_late_and_none_is_missing():
-    with lab(2, faults={(SWITCH, 2): Faults(reordering=0.3, reorder_delay_ps=20_000_000_000)}, seed=1) as net:
+    with lab(2, faults={(SWITCH, 2): Faults(reorder=0.3, reorder_delay_ps=20_000_000_000)}, seed=1) as net:
         through(net, 100)
         found = [number(net.receive(2)) for _ in range(100)]
         seen = net.counters(2).sent
