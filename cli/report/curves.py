@@ -12,6 +12,9 @@ from p4reduce.cli.units import time_text
 WIDTH: Final = 560.0
 HEIGHT: Final = 300.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 18.0, 40.0, 46.0
+COINCIDE: Final = 1.5
+"""pixels between curves that look like one"""
+Point = tuple[float, float]
 LOG_FROM: Final = 3.0
 """ratio of the slowest plan's end to the fastest's from which time is drawn on a logarithmic scale"""
 
@@ -22,6 +25,8 @@ class Curve:
 
     name: str
     points: Sequence[tuple[float, float]]
+    series: int | None = None
+    """whose colour it has; its place if absent"""
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,18 @@ def curves(
         y = up.at(target)
         parts.append(element("line", class_="target", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
         parts.append(element("text", f"target {100 * target:.0f} %", x=LEFT + 6, y=y - 5, class_="small soft"))
+    for names, (x, y) in coinciding([(curve.name, _pixels(curve, across, up)) for _, curve in drawn]):
+        parts.append(
+            element("text", f"{names} coincide", x=min(x, WIDTH - RIGHT), y=max(y - 9, TOP + 10), text_anchor="end",
+                    class_="small halo")
+        )  # fmt: skip
     for number, curve in drawn:
         path = " ".join(f"{across.at(time):.1f},{up.at(value):.1f}" for time, value in curve.points)
         parts.append(
             element(
                 "polyline",
                 element("title", curve.name),
-                class_=f"series series{number % SERIES}",
+                class_=f"series series{_series(number, curve)}",
                 stroke_width=_width(number, len(series)),
                 points=path,
             )
@@ -90,6 +100,28 @@ def curves(
     ends = "; ".join(f"{curve.name} ends at {_value(curve.points[-1][1], share=share)} after "
                      f"{time_text(curve.points[-1][0] * 1e12)}" for _, curve in drawn)  # fmt: skip
     return picture(WIDTH, HEIGHT, *parts, title=title, description=ends)
+
+
+def _series(number: int, curve: Curve) -> int:
+    return (number if curve.series is None else curve.series) % SERIES
+
+
+def _pixels(curve: Curve, across: _Axis, up: _Axis) -> list[Point]:
+    return [(across.at(time), up.at(value)) for time, value in curve.points]
+
+
+def coinciding(drawn: Sequence[tuple[str, Sequence[Point]]]) -> list[tuple[str, Point]]:
+    """Names of curves that nowhere are further apart than a pixel or so, as 'a, b and c', and where they end."""
+    groups: list[tuple[list[str], Sequence[Point]]] = []
+    for name, points in drawn:
+        for names, others in groups:
+            near = (math.dist(here, there) <= COINCIDE for here, there in zip(points, others, strict=False))
+            if len(points) == len(others) and all(near):
+                names.append(name)
+                break
+        else:
+            groups.append(([name], points))
+    return [(f"{', '.join(names[:-1])} and {names[-1]}", points[-1]) for names, points in groups if len(names) > 1]
 
 
 def _time_axis(drawn: Sequence[tuple[int, Curve]], times: Sequence[float]) -> _Axis:
@@ -130,7 +162,7 @@ def _legend(drawn: Sequence[tuple[int, Curve]]) -> list[Markup]:
     x = LEFT
     for number, curve in drawn:
         width = _width(number, len(drawn))
-        class_ = f"series series{number % SERIES}"
+        class_ = f"series series{_series(number, curve)}"
         parts.append(element("line", class_=class_, stroke_width=width, x1=x, x2=x + 30, y1=16, y2=16))
         parts.append(element("text", curve.name, x=x + 36, y=20, class_="strong"))
         x += 36 + 7.5 * len(curve.name) + 26

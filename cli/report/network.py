@@ -5,14 +5,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from p4reduce.cli.report.labels import Boxes, label_places
 from p4reduce.cli.report.layout import Placed, Point, place
-from p4reduce.cli.report.style import DRAWINGS, LOAD_STEPS, PALETTE
+from p4reduce.cli.report.style import DRAWINGS, HALVINGS, PALETTE, load_colour
 from p4reduce.cli.report.svg import Markup, element, join, picture
 from p4reduce.cli.units import bytes_text
 from p4reduce.topologies import Topology
 
 Ends = tuple[str, str]
 LEGEND_HEIGHT: Final = 46.0
+KEY_WIDTH: Final = 4.0
+"""of one colour of the legend, pixels"""
 LANE_OFFSET: Final = 3.0
 """of a direction's line from the middle of its link, pixels"""
 LABEL_LENGTH: Final = 9
@@ -94,7 +97,8 @@ def _draw(drawing: Drawing, style: str) -> Markup:
     parts.append(element("g", *(_band(path, placed) for path in drawing.paths), class_="trees"))
     for a, b in drawing.links:
         parts += [_lane(a, b, placed, drawing.loads, scale), _lane(b, a, placed, drawing.loads, scale)]
-    parts += [_node(node, drawing, placed) for node in drawing.nodes]
+    named = _named(drawing, placed)
+    parts += [_node(node, drawing, placed, named.get(node.name)) for node in drawing.nodes]
     if scale:
         parts.append(_legend(placed, scale))
     return picture(placed.width, height, *parts, title=drawing.title, description=_describe(drawing), style=style)
@@ -124,12 +128,12 @@ def _lane(source: str, target: str, placed: Placed, loads: Mapping[Ends, int], s
     share = min(1.0, load / scale) if scale else 0.0
     offset = LANE_OFFSET * (0.55 if placed.is_map else 1.0) if scale else 0.0
     dx, dy = -(y2 - y1) / length * offset, (x2 - x1) / length * offset
-    step = _step(load, scale)
     says = f"{source} to {target}: {bytes_text(load)}" if scale else f"{source} - {target}"
     return element(
         "line",
         element("title", says),
-        class_=f"link load{step}",
+        class_="link loaded" if load else "link unloaded",
+        style=load_colour(share) if load else None,
         x1=x1 + dx,
         y1=y1 + dy,
         x2=x2 + dx,
@@ -138,14 +142,19 @@ def _lane(source: str, target: str, placed: Placed, loads: Mapping[Ends, int], s
     )
 
 
-def _step(load: int, scale: int) -> int:
-    """Colour of a load: 0 for nothing, the last for a full scale, one less for each halving."""
-    if load <= 0:
-        return 0
-    return max(1, min(LOAD_STEPS, LOAD_STEPS + math.ceil(math.log2(load / scale))))
+def _named(drawing: Drawing, placed: Placed) -> dict[str, Point]:
+    """Where names of switches begin on a map: none covers another or a node; those that aggregate come first."""
+    if not placed.is_map:
+        return {}
+    switches = sorted(
+        (node.name for node in drawing.nodes if node.kind == "switch"),
+        key=lambda name: (name not in drawing.aggregators, placed.at[name]),
+    )
+    nodes: Boxes = [(x - 7, y - 7, x + 7, y + 7) for x, y in placed.at.values()]
+    return label_places(switches, placed.at, nodes, (placed.width, placed.height))
 
 
-def _node(node: NodeView, drawing: Drawing, placed: Placed) -> Markup:
+def _node(node: NodeView, drawing: Drawing, placed: Placed, named: Point | None) -> Markup:
     x, y = placed.at[node.name]
     aggregates = node.name in drawing.aggregators
     idle = node.kind == "host" and drawing.participants is not None and node.name not in drawing.participants
@@ -157,7 +166,7 @@ def _node(node: NodeView, drawing: Drawing, placed: Placed) -> Markup:
     ]
     class_ = " ".join(marks)
     if placed.is_map:
-        return _map_node(node, x, y, class_)
+        return _map_node(node, x, y, class_, named)
     label = node.name if len(node.name) <= LABEL_LENGTH else node.name[: LABEL_LENGTH - 1] + "…"
     text_class = "on-accent" if aggregates else "soft" if idle else None
     text = element("text", label, x=x, y=y + 4, text_anchor="middle", class_=text_class)
@@ -173,8 +182,8 @@ def _node(node: NodeView, drawing: Drawing, placed: Placed) -> Markup:
     return element("g", element("title", _says(node, aggregates=aggregates)), shape, text)
 
 
-def _map_node(node: NodeView, x: float, y: float, class_: str) -> Markup:
-    """Small marks, names beside switches."""
+def _map_node(node: NodeView, x: float, y: float, class_: str, named: Point | None) -> Markup:
+    """Small marks, names beside switches where there is room; all names at a touch."""
     aggregates = "aggregates" in class_
     title = element("title", _says(node, aggregates=aggregates))
     if node.kind == "host":
@@ -190,8 +199,9 @@ def _map_node(node: NodeView, x: float, y: float, class_: str) -> Markup:
         )
         return element("g", title, shape)
     shape = element("circle", class_=class_, cx=x, cy=y, r=7 if aggregates else 5)
-    text = element("text", node.name, x=x + 8, y=y - 7, class_="small halo")
-    return element("g", title, shape, text)
+    if named is None:
+        return element("g", title, shape)
+    return element("g", title, shape, element("text", node.name, x=named[0], y=named[1], class_="small halo"))
 
 
 def _says(node: NodeView, *, aggregates: bool) -> str:
@@ -203,19 +213,31 @@ def _says(node: NodeView, *, aggregates: bool) -> str:
 
 
 def _legend(placed: Placed, scale: int) -> Markup:
-    """Each colour with the most bytes that it stands for."""
+    """The colours, and what some of them stand for: a full scale at the right, half of it one mark to the left."""
     y = placed.height + 2
-    box, left = 46.0, 16.0
-    right = left + box * LOAD_STEPS
-    parts = []
-    for step in range(1, LOAD_STEPS + 1):
-        x = left + box * (step - 1)
-        says = bytes_text(float(f"{scale / 2 ** (LOAD_STEPS - step):.2g}"))
-        parts.append(element("rect", class_=f"key{step}", x=x, y=y, width=box - 2, height=9))
-        parts.append(element("text", says, x=x + box - 2, y=y + 22, text_anchor="end", class_="small soft"))
+    box, left = 50.0, 34.0
+    right = left + box * HALVINGS
+    count = round(box * HALVINGS / KEY_WIDTH)
+    parts = [
+        element(
+            "rect",
+            class_="keyed",
+            style=load_colour(2.0 ** (HALVINGS * ((number + 0.5) / count - 1))),
+            x=left + KEY_WIDTH * number,
+            y=y,
+            width=KEY_WIDTH + 0.4,  # no gaps where pixels are rounded
+            height=9,
+        )
+        for number in range(count)
+    ]
+    for halving in range(HALVINGS + 1):
+        x = right - box * halving
+        says = bytes_text(float(f"{scale / 2**halving:.3g}"))
+        parts.append(element("line", class_="axis", x1=x, x2=x, y1=y + 9, y2=y + 12))
+        parts.append(element("text", says, x=x, y=y + 23, text_anchor="middle", class_="small soft"))
     parts += [
-        element("g", element("line", class_="tree", x1=right + 22, y1=y + 5, x2=right + 44, y2=y + 5), class_="trees"),
-        element("text", "the plan's tree", x=right + 58, y=y + 9, class_="small soft"),
+        element("g", element("line", class_="tree", x1=right + 46, y1=y + 5, x2=right + 68, y2=y + 5), class_="trees"),
+        element("text", "the plan's tree", x=right + 82, y=y + 9, class_="small soft"),
     ]
     return join(parts)
 

@@ -1,13 +1,13 @@
 """report.html: one page without anything from outside, which needs no script."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from p4reduce.base.written import write_text
 from p4reduce.cli.report.bars import Bar, bars
 from p4reduce.cli.report.curves import Curve, curves
 from p4reduce.cli.report.network import Drawing, draw_inline
-from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
+from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE, series_of
 from p4reduce.cli.report.svg import Markup, element, join, void
 from p4reduce.cli.summary import faults_of, table_of
 from p4reduce.cli.units import bytes_text, time_text
@@ -109,16 +109,16 @@ def _sections(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup
     if trained:
         parts += [
             element("h2", f"Training over {_clock(trained[0][1])}"),
-            element("div", *_curve_cards(trained), class_="cards"),
+            element("div", *_curve_cards(trained, dict(zip(names, series_of(names), strict=True))), class_="cards"),
         ]
     parts += [
         element("h2", "Trees and loads"),
         element(
             "p",
             "Each link is two lines, one for each direction, on the right as seen from the sender. Colour and width "
-            "say how many bytes it carried, on one scale for all plans; each colour stands for twice as many as the "
-            "one before. The broad band is the plan's tree; filled switches aggregate, dashed ones cannot. Hover over "
-            "a link to read its bytes.",
+            "say how many bytes it carried, on one continuous scale for all plans, logarithmic. The broad band is the "
+            "plan's tree; filled switches aggregate, dashed ones cannot. Hover over a link to read its bytes, or open "
+            "the table below the picture.",
             class_="soft",
         ),
         element("div", *_network_cards(results, names), class_="cards one" if _is_wide(results) else "cards"),
@@ -131,17 +131,18 @@ def _card(heading: str, *content: str) -> Markup:
 
 
 def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
-    pairs = list(zip(names, (result.network for result in results), strict=True))
-    total = [Bar(name, network.total_bytes, bytes_text(network.total_bytes)) for name, network in pairs]
-    busiest = [Bar(name, network.busiest_bytes, bytes_text(network.busiest_bytes)) for name, network in pairs]
+    pairs = list(zip(names, (result.network for result in results), series_of(names), strict=True))
+    total = [Bar(name, one.total_bytes, bytes_text(one.total_bytes), series=own) for name, one, own in pairs]
+    busiest = [Bar(name, one.busiest_bytes, bytes_text(one.busiest_bytes), series=own) for name, one, own in pairs]
     times = [
         Bar(
             name,
             network.communication_ps,
-            f"{time_text(network.communication_ps)} ({network.ratio_to_bound:.3f} x)",
+            f"{time_text(network.communication_ps)} ({network.ratio_to_bound:.4g} x)",
             network.bound_ps,
+            own,
         )
-        for name, network in pairs
+        for name, network, own in pairs
     ]
     return [
         _card("Bytes on all links", bars("Bytes on all links, by plan", total)),
@@ -157,12 +158,12 @@ def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Marku
     ]
 
 
-def _curve_cards(trained: Sequence[tuple[str, RunResult]]) -> list[Markup]:
+def _curve_cards(trained: Sequence[tuple[str, RunResult]], series_by: Mapping[str, int]) -> list[Markup]:
     cards = []
     target = next((result.training.target_accuracy for _, result in trained if result.training), None)
     clock = _clock(trained[0][1])
     for heading, figure in (("Test accuracy", ACCURACY), ("Loss of worker 0's batch", LOSS)):
-        series = [Curve(name, _points(result, figure)) for name, result in trained]
+        series = [Curve(name, _points(result, figure), series_by[name]) for name, result in trained]
         if any(curve.points for curve in series):
             share = figure == ACCURACY
             cards.append(
@@ -195,8 +196,23 @@ def _network_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[M
             drawn = element("p", f"{len(result.topology['nodes'])} nodes are too many to draw.")
         else:
             drawn = draw_inline(_drawing(result, f"{name} on {network.topology}", full_scale))
-        cards.append(_card(name, element("p", says, class_="soft"), drawn))
+        cards.append(_card(name, element("p", says, class_="soft"), drawn, _link_table(result)))
     return cards
+
+
+def _link_table(result: RunResult) -> Markup:
+    """The bytes of every link that carried any, most first; closed until it is asked for."""
+    loads = sorted((load for load in result.network.links if load.bytes), key=lambda load: -load.bytes)
+    head = element("tr", *(element("th", name, scope="col") for name in ("link", "bytes", "of them sent again")))
+    body = [
+        element(
+            "tr",
+            *(element("td", cell) for cell in (f"{x.node} to {x.peer}", f"{x.bytes:,}", f"{x.resend_bytes:,}")),
+        )
+        for x in loads
+    ]
+    table = element("table", element("thead", head), element("tbody", *body))
+    return element("details", element("summary", "bytes of every link"), element("div", table, class_="scroll"))
 
 
 def _is_wide(results: Sequence[RunResult]) -> bool:

@@ -1,29 +1,31 @@
 """Colours and type of the report, light and dark. All text keeps a contrast of at least 4.5 : 1 (WCAG 2.2 AA)."""
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Final
 
-LOAD_STEPS: Final = 6
-"""Classes ``load1`` .. ``load6``; ``load0`` is a link that carries nothing."""
+HALVINGS: Final = 5
+"""from the full scale of loads down to the lightest colour; between them colours are continuous"""
 SERIES: Final = 8
 """Classes ``series0`` .. ``series7``: after Okabe and Ito (2008), told apart by all kinds of colour vision."""
 
 _LIGHT: Final = """
 --paper:#ffffff;--card:#f7f8fa;--line:#d6dae1;--text:#1c2330;--soft:#566074;--accent:#1f5fbf;--on-accent:#ffffff;
 --tree:#1f5fbf;--idle:#c9ced8;--bad:#b3261e;
---load1:#e3b23c;--load2:#e3913a;--load3:#dc6e2c;--load4:#c34722;--load5:#98261f;--load6:#5c0f1c;
 --series0:#0060a0;--series1:#b65000;--series2:#00785a;--series3:#a0457e;--series4:#5b5b5b;--series5:#7a5c00;
 --series6:#4b3f9e;--series7:#8c1d1d;"""
 _DARK: Final = """
 --paper:#12161d;--card:#1a2029;--line:#38414f;--text:#e8ecf2;--soft:#a7b0bf;--accent:#7db3ff;--on-accent:#0d1420;
 --tree:#7db3ff;--idle:#434c5a;--bad:#ff8a80;
---load1:#7d5a22;--load2:#a9701f;--load3:#d38a26;--load4:#f0a843;--load5:#ffc974;--load6:#fff0cf;
 --series0:#6cb6ff;--series1:#ffab5e;--series2:#4fd0a5;--series3:#e796c8;--series4:#c5c9d0;--series5:#e0c34f;
 --series6:#a99cff;--series7:#ff9a8f;"""
 
 PALETTE: Final = f":root{{color-scheme:light dark;{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
 
-_LOADS: Final = "".join(
-    f".load{step}{{stroke:var(--load{step})}}.key{step}{{fill:var(--load{step})}}" for step in range(1, 7)
+_LOADS: Final = (
+    ".loaded{stroke:var(--light)}.keyed{fill:var(--light)}"
+    "@media(prefers-color-scheme:dark){.loaded{stroke:var(--dark)}.keyed{fill:var(--dark)}}"
 )
 _DASHES: Final = ("none", "7 3", "2 3", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4", "1 2")
 _SERIES: Final = "".join(
@@ -31,12 +33,47 @@ _SERIES: Final = "".join(
     for n in range(SERIES)
 )
 
+_LOAD_STOPS: Final = (
+    ("#e3b23c", "#e3913a", "#dc6e2c", "#c34722", "#98261f", "#5c0f1c"),
+    ("#7d5a22", "#a9701f", "#d38a26", "#f0a843", "#ffc974", "#fff0cf"),
+)
+"""colours of loads, light and dark, one for each halving"""
+_OF_PLAN: Final = {"steiner": 0, "mst": 1, "ring": 2, "spt": 3, "ps": 4, "overlay-mst": 1, "spff": 4, "exact": 2}
+"""series of plans and policies that are known: the same colour in every picture of every report"""
+
+
+def load_colour(share: float) -> str:
+    """The style of what carries ``share`` (above 0, at most 1) of a full scale: continuous in its logarithm."""
+    place = max(0.0, HALVINGS + math.log2(min(1.0, max(share, 2.0**-HALVINGS))))
+    return ";".join(
+        f"--{theme}:{_between(stops, place)}" for theme, stops in zip(("light", "dark"), _LOAD_STOPS, strict=True)
+    )
+
+
+def _between(stops: tuple[str, ...], place: float) -> str:
+    low = min(int(place), len(stops) - 2)
+    first, second = (tuple(bytes.fromhex(stop[1:])) for stop in stops[low : low + 2])
+    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(first, second, strict=True))
+    return "#" + bytes(mixed).hex()
+
+
+def series_of(names: Sequence[str]) -> list[int]:
+    """The series, and so the colour, of each plan: its own where it is known and stands once, else one that is free."""
+    plans = [name.split(",")[0] for name in names]
+    found = [_OF_PLAN.get(plan) if plans.count(plan) == 1 else None for plan in plans]
+    for place, one in enumerate(found):
+        if one is not None and one in found[:place]:
+            found[place] = None
+    free = itertools.chain([n for n in range(SERIES) if n not in found], itertools.count(SERIES))
+    return [next(free) % SERIES if one is None else one for one in found]
+
+
 DRAWINGS: Final = f"""
 svg text{{font-family:system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px;fill:var(--text)}}
 svg .soft{{fill:var(--soft)}}svg .small{{font-size:10.5px}}svg .strong{{font-weight:600}}
 .background{{fill:var(--paper)}}
 .halo{{stroke:var(--paper);stroke-width:3px;stroke-linejoin:round;paint-order:stroke}}
-.link{{fill:none;stroke-linecap:round}}.load0{{stroke:var(--idle)}}{_LOADS}
+.link{{fill:none;stroke-linecap:round}}.unloaded{{stroke:var(--idle)}}{_LOADS}
 .tree{{fill:none;stroke:var(--tree);stroke-width:15;stroke-linecap:round;stroke-linejoin:round}}
 .trees{{opacity:.22}}
 .node{{fill:var(--paper);stroke:var(--soft);stroke-width:1.4}}

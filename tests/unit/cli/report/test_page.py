@@ -162,9 +162,9 @@ def test_drawing_shows_what_links_carried(results):
         assert len(lines) == len(loads)
         for line in lines:
             source, target = re.fullmatch(r"(.+) to (.+): .*", line.find(f"{SVG}title").text).groups()
-            assert ("load0" in line.get("class")) == (loads[(source, target)] == 0)
+            assert ("unloaded" in line.get("class")) == (loads[(source, target)] == 0)
         busiest = max(lines, key=lambda line: float(line.get("stroke-width")))
-        assert f"load{style.LOAD_STEPS}" in busiest.get("class")
+        assert busiest.get("style") == style.load_colour(1.0)
         bands = [line for line in network.iter(f"{SVG}polyline") if line.get("class") == "tree"]
         assert {band.find(f"{SVG}title").text for band in bands} == {
             " > ".join(edge["path"]) for edge in result.network.tree
@@ -243,6 +243,9 @@ def test_colours_can_be_read(block):
     for ground in ("paper", "card"):
         for text in ("text", "soft", *(f"series{n}" for n in range(style.SERIES))):
             assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
-        for mark in ("load3", "load6", "bad", "accent"):
+        for mark in ("bad", "accent"):
             assert contrast(colours[mark], colours[ground]) >= 3.0, (mark, ground)
+        for share in (1.0, 0.7, 0.5, 0.3, 0.125):
+            load = re.findall(r"#[0-9a-f]{6}", style.load_colour(share))[block]
+            assert contrast(load, colours[ground]) >= 3.0, (share, ground)
     assert contrast(colours["on-accent"], colours["accent"]) >= 4.5
