@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.cli.output import Output
-from p4reduce.cli.units import PS_PER_US, bytes_text, rate_text, share_text, small_text, time_text
+from p4reduce.cli.units import bytes_text, rate_text, share_text, small_text, time_text
 from p4reduce.runs.result import RunResult, TrainingResult
 
 

@@ -1,7 +1,5 @@
 """Figures as people read them."""
 
-PS_PER_US = 10**6
-
 
 def time_text(ps: float) -> str:
     """A virtual time with a fitting unit: '1.234 ms'. ``ps`` in picoseconds."""

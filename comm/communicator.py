@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.comm.handles import PS_PER_SECOND, Handle, Queue
+from p4reduce.base.units import PS_PER_S
+from p4reduce.comm.handles import Handle, Queue
 
 FloatArray = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]
@@ -334,7 +335,7 @@ class Communicator:
             return finish()
         if start is not None and not 0 <= start < math.inf:
             raise ValueError(f"{operation}: start must be >= 0 and finite, got {start}")
-        begin = self._backend.now_ps() if start is None else round(start * PS_PER_SECOND)
+        begin = self._backend.now_ps() if start is None else round(start * PS_PER_S)
 
         def task() -> tuple[T, int]:
             done = self._backend.collective(operation, flat, root, learning_rate, options, begin)

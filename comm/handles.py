@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.comm.errors import ClusterError
 
 T = TypeVar("T")
 U = TypeVar("U")
-PS_PER_SECOND = 10**12
 
 
 class Handle(Generic[T]):
@@ -33,7 +33,7 @@ class Handle(Generic[T]):
     @property
     def done_s(self) -> float:
         """When this participant had its result, seconds; 0 before, or where it failed."""
-        return self._done_ps / PS_PER_SECOND
+        return self._done_ps / PS_PER_S
 
     def wait(self, timeout_s: float | None = None) -> T:
         """The result; the participant's clock is then at least where it was there.

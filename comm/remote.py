@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.comm import framing
 from p4reduce.comm.clock import Clock
 from p4reduce.comm.communicator import PLAIN, Communicator, FloatArray, Options, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError
-from p4reduce.comm.handles import PS_PER_SECOND
 
 ADDRESS: Final = "P4REDUCE_ADDRESS"
 """Path of the coordinator's socket."""
@@ -126,7 +126,7 @@ class RemoteBackend:
 
     def compute(self, seconds: float) -> None:
         """Let virtual time pass."""
-        begin, end = self._clock.advance(round(seconds * PS_PER_SECOND))
+        begin, end = self._clock.advance(round(seconds * PS_PER_S))
         with self._noting:
             last = self._notes[-1] if self._notes else None
             if last is not None and last.get("end_ps") == begin:
@@ -136,7 +136,7 @@ class RemoteBackend:
 
     def now(self) -> float:
         """Virtual time, seconds."""
-        return self._clock.now_ps / PS_PER_SECOND
+        return self._clock.now_ps / PS_PER_S
 
     def now_ps(self) -> int:
         """Virtual time, picoseconds."""

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.comm.clock import Clock
 from p4reduce.comm.communicator import PLAIN, FloatArray, Options, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError
 
-PS_PER_SECOND = 10**12
 COMPUTE = "compute"
 SERVED = frozenset({"push", "pull", "push_pull"})
 """Operations in which the server takes part."""
@@ -236,7 +236,7 @@ class Rendezvous:
 
     def compute(self, rank: int, seconds: float) -> None:
         """Advance ``rank``'s clock."""
-        self.computed(rank, *self._seats[rank].clock.advance(round(seconds * PS_PER_SECOND)))
+        self.computed(rank, *self._seats[rank].clock.advance(round(seconds * PS_PER_S)))
 
     def computed(self, rank: int, start_ps: int, end_ps: int) -> None:
         """Note that ``rank`` computed then; what follows on what it noted last is one with it."""
@@ -356,7 +356,7 @@ class Seat:
 
     def now(self) -> float:
         """Virtual time, seconds."""
-        return self._rendezvous.clock(self.rank).now_ps / PS_PER_SECOND
+        return self._rendezvous.clock(self.rank).now_ps / PS_PER_S
 
     def now_ps(self) -> int:
         """Virtual time, picoseconds."""

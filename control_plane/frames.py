@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from p4reduce.base.units import PS_PER_S
+
 HEADER_BYTES: Final = 62
 """Ethernet 14, IPv4 20, UDP 8, INC 20: a frame without lanes"""
 LANE_BYTES: Final = 4
@@ -9,7 +11,6 @@ _MIN_FRAME: Final = 60
 """bytes of the shortest Ethernet frame without FCS"""
 _OVERHEAD: Final = 24
 """bytes on the wire around a frame: preamble 8, FCS 4, inter-frame gap 12"""
-PS_PER_SECOND: Final = 10**12
 
 
 DEFAULT_LANES: Final = 256
@@ -24,7 +25,7 @@ def frame_bytes(lanes: int) -> int:
 def frame_time_ps(length: int, rate_bps: int) -> int:
     """Picoseconds that a frame of ``length`` bytes occupies a link."""
     bits = (max(length, _MIN_FRAME) + _OVERHEAD) * 8
-    return -(-bits * PS_PER_SECOND // rate_bps)
+    return -(-bits * PS_PER_S // rate_bps)
 
 
 def chunks(elements: int, lanes: int) -> int:

@@ -38,6 +38,8 @@ drives them. A driver that cannot do it must refuse such a program, by the names
 from typing import Final
 
 DROP_PORT: Final = 511
+CPU_PORT: Final = 510
+"""the controller's port (p4src/sizes.p4; BMv2: --cpu-port)"""
 
 IN_PORT: Final = 0
 """ingress port, 0..511"""
@@ -104,7 +106,7 @@ EGRESS_NAME: Final = "p4reduce_egress"
 MAX_FRAME_BYTES: Final = 9216
 """longest frame that a device takes, without FCS"""
 
-MAX_PORT: Final = 511
+MAX_PORT: Final = DROP_PORT
 INSTANCE_NORMAL: Final = 0
 INSTANCE_INGRESS_CLONE: Final = 1
 INSTANCE_EGRESS_CLONE: Final = 2

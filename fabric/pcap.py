@@ -8,13 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from p4reduce.base.units import NS_PER_S, PS_PER_NS
 from p4reduce.base.written import naming
 
 MAGIC_NANOSECONDS: Final = 0xA1B23C4D
 SNAP_LENGTH: Final = 65535
 LINKTYPE_ETHERNET: Final = 1
-_PS_PER_NS: Final = 1000
-_NS_PER_S: Final = 10**9
 
 _FILE_HEADER: Final = struct.Struct("<IHHiIII")
 _RECORD_HEADER: Final = struct.Struct("<IIII")
@@ -30,7 +29,7 @@ class PcapWriter:
 
     def write(self, time_ps: int, frame: bytes) -> None:
         """Append a frame; its time is cut to whole nanoseconds."""
-        seconds, nanoseconds = divmod(time_ps // _PS_PER_NS, _NS_PER_S)
+        seconds, nanoseconds = divmod(time_ps // PS_PER_NS, NS_PER_S)
         with naming(self.path):
             self._file.write(_RECORD_HEADER.pack(seconds, nanoseconds, len(frame), len(frame)) + frame)
 

@@ -26,6 +26,7 @@ from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
 from p4reduce.workers.specs import WorkerSpec
+from p4reduce.workers.wire import INC_UDP_PORT
 
 JOB, EPOCH, GENERATION, GROUP = 1, 1, 1, 1
 
@@ -61,7 +62,7 @@ def root_switch(lanes: int, own: Node, workers: Sequence[Node], slots: int) -> D
     for rank, worker in enumerate(workers):
         key = (rank + 1, worker.ip, JOB, EPOCH)
         _insert(device, f"{aggregate}peer", key, f"{aggregate}child", 1 << rank, int(rank == 0))
-        address = (worker.mac, worker.ip, 9400)
+        address = (worker.mac, worker.ip, INC_UDP_PORT)
         _insert(device, "IncEgress.depart.replica", (rank + 1,), "IncEgress.depart.address", *address)
     device.multicast.set(GROUP, [(rank + 1, rank + 1) for rank in range(len(workers))])
     return device

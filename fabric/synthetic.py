@@ -18,8 +18,12 @@ from p4reduce.dataplane import abi
 from p4reduce.fabric.access import byte_at, cell_at, io_at
 from p4reduce.fabric.endpoint_calls import EndpointCalls, HostEndpoints
 from p4reduce.fabric.kernels.jit import entry
+from p4reduce.fabric.kernels.taps import ip_at
 from p4reduce.native.memory import carray, copy_bytes, pointer
 from p4reduce.topologies import Topology
+from p4reduce.workers.kernels.frames import RESEND
+from p4reduce.workers.offsets import ETHER_TYPE, FLAGS, IP, IP_DST, IP_PROTOCOL, IP_SRC, SEQ, TOS, UDP_DST, UDP_SRC
+from p4reduce.workers.wire import INC_UDP_PORT, IP_PROTOCOL_UDP
 
 NEVER: Final = 1 << 62
 TO_GROUP: Final = 1000
@@ -142,14 +146,14 @@ def route_all(topology: Topology) -> dict[str, SyntheticSwitch]:
 
 
 def frame(target_ip: int, length: int = 62, *, tos: int = 0, resend: bool = False, number: int = 0) -> bytes:
-    """An INC frame without lanes' meaning: IPv4, UDP to port 9400, zeros; ``number`` stands where seq does."""
+    """An INC frame without lanes' meaning: IPv4, UDP to its port, zeros; ``number`` stands where seq does."""
     made = bytearray(length)
-    made[12:16] = 0x08, 0x00, 0x45, tos
-    made[23] = 17
-    made[30:34] = target_ip.to_bytes(4, "big")
-    made[36:38] = (9400).to_bytes(2, "big")
-    made[43] = 0x08 if resend else 0
-    made[50:54] = number.to_bytes(4, "big")
+    made[ETHER_TYPE : IP + 2] = 0x08, 0x00, 0x45, tos
+    made[IP_PROTOCOL] = IP_PROTOCOL_UDP
+    made[IP_DST:UDP_SRC] = target_ip.to_bytes(4, "big")
+    made[UDP_DST : UDP_DST + 2] = INC_UDP_PORT.to_bytes(2, "big")
+    made[FLAGS] = RESEND if resend else 0
+    made[SEQ : SEQ + 4] = number.to_bytes(4, "big")
     return bytes(made)
 
 
@@ -187,8 +191,7 @@ ENDPOINT: Final = np.dtype(
 @entry(int, int, int, int, int)
 def _receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> int:
     e = carray(pointer(eps), (i + 1,), ENDPOINT)[i]
-    ip = byte_at(frame, 30) << 24 | byte_at(frame, 31) << 16 | byte_at(frame, 32) << 8 | byte_at(frame, 33)
-    if ip != e.ip:
+    if ip_at(frame, IP_DST) != e.ip:
         return 0
     e.received += 1
     e.received_bytes += length
@@ -207,19 +210,19 @@ def _transmit(eps: Any, i: int, now_ps: int, out: Any, capacity: int) -> Any:
     frame[: e.length] = 0
     for place in range(4):
         shift = 24 - 8 * place
-        frame[26 + place] = (e.ip >> shift) & 255
-        frame[30 + place] = (e.peer >> shift) & 255
-        frame[50 + place] = (e.sent >> shift) & 255
-    frame[12] = 0x08
-    frame[14] = 0x45
-    frame[15] = e.tos
-    frame[23] = 17
-    frame[36] = 9400 >> 8
-    frame[37] = 9400 & 255
+        frame[IP_SRC + place] = (e.ip >> shift) & 255
+        frame[IP_DST + place] = (e.peer >> shift) & 255
+        frame[SEQ + place] = (e.sent >> shift) & 255
+    frame[ETHER_TYPE] = 0x08
+    frame[IP] = 0x45
+    frame[TOS] = e.tos
+    frame[IP_PROTOCOL] = IP_PROTOCOL_UDP
+    frame[UDP_DST] = INC_UDP_PORT >> 8
+    frame[UDP_DST + 1] = INC_UDP_PORT & 255
     e.sent += 1
     e.next_ps = now_ps + e.gap_ps
     if e.resend_every > 0 and e.sent % e.resend_every == 0:
-        frame[43] = 0x08
+        frame[FLAGS] = RESEND
     if e.sent >= e.to_send and e.received >= e.expected:
         e.status = 2
     return e.length

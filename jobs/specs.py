@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Final, TypedDict
 
+from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.plan import Address
 from p4reduce.control_plane.plans.window import ACK_EVERY, with_margin
 from p4reduce.workers.numbers import BlockFloat, FixedScale
-from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, Congestion, HostAddress, Timing
+from p4reduce.workers.settings import Congestion, HostAddress, Timing
 from p4reduce.workers.specs import (
     MAX_RING_WINDOW,
     EndpointSpec,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.units import NS_PER_S
 from p4reduce.native.compiler import Compiler
 from p4reduce.native.memory import carray, external, pointer
 
@@ -29,7 +30,6 @@ MSG_DONTWAIT: Final = int(getattr(socket, "MSG_DONTWAIT", 0))
 POLLIN: Final = 1
 POLLOUT: Final = 4
 _CLOCK_MONOTONIC: Final = 1
-_NS_PER_S: Final = 1_000_000_000
 
 
 def _struct(*fields: tuple[str, str]) -> "np.dtype[Any]":
@@ -60,15 +60,15 @@ def clock_ns(timespec: int) -> Any:
     """CLOCK_MONOTONIC, nanoseconds. timespec: address of a TIMESPEC to work in."""
     _clock_gettime(_CLOCK_MONOTONIC, timespec)
     now = carray(pointer(timespec), (1,), TIMESPEC)[0]
-    return now.seconds * _NS_PER_S + now.nanoseconds
+    return now.seconds * NS_PER_S + now.nanoseconds
 
 
 @kernel
 def poll(fds: int, count: int, wait_ns: int, timespec: int) -> Any:
     """ppoll(2) with the thread's own signal mask; ``wait_ns`` from now. Returns what ppoll does."""
     wait = carray(pointer(timespec), (1,), TIMESPEC)[0]
-    wait.seconds = wait_ns // _NS_PER_S
-    wait.nanoseconds = wait_ns % _NS_PER_S
+    wait.seconds = wait_ns // NS_PER_S
+    wait.nanoseconds = wait_ns % NS_PER_S
     return _ppoll(fds, count, timespec, 0)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.comm.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
@@ -25,7 +26,6 @@ TYPES: Final[dict[str, np.dtype[Any]]] = {
 }
 """By nccl-tests' names."""
 COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
-PS_PER_US: Final = 1_000_000
 Progress = Callable[[str, int, int], None]
 Values = NDArray[Any]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from p4reduce.base.progress import Progress
+from p4reduce.base.units import PS_PER_S
 from p4reduce.comm.communicator import STEP, Communicator
-from p4reduce.comm.rendezvous import PS_PER_SECOND
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.provenance import provenance
 from p4reduce.runs.result import RunResult, TrainingPoint
@@ -73,7 +73,7 @@ def result_of(
     experiment = cluster.experiment
     network = network_result(cluster.carrier, steps)
     points = [
-        TrainingPoint(figure.name, figure.iteration, figure.time_ps / PS_PER_SECOND, figure.value)
+        TrainingPoint(figure.name, figure.iteration, figure.time_ps / PS_PER_S, figure.value)
         for figure in cluster.figures()
         if figure.rank == 0 and figure.name != STEP
     ]

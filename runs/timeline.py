@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.comm.rendezvous import COMPUTE, Span
-
-PS_PER_US = 1_000_000
 
 
 def timeline(spans: Iterable[Span]) -> dict[str, Any]:

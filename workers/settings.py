@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers.wire import INC_UDP_PORT
 
-PS_PER_US: Final = 1_000_000
-PS_PER_MS: Final = 1_000_000_000
 MAX_BRAKE: Final = 1000
 """so that round trips of minutes stay within 64 bits"""
 

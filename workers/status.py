@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.workers.kernels.congestion import CHUNK
 from p4reduce.workers.records import NEVER, Collective, Kind, Refusal, State
-from p4reduce.workers.settings import PS_PER_US
 
 
 @dataclass(frozen=True)

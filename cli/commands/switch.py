@@ -14,7 +14,7 @@ from p4reduce.base.signals import SEEN_S
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.switch.addresses import check_address, device_ids, device_port, port_file, port_spec
-from p4reduce.dataplane.abi import MAX_PORT
+from p4reduce.dataplane.abi import CPU_PORT, MAX_PORT
 
 if TYPE_CHECKING:
     from finsy.proto import p4r
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from p4reduce.dataplane.p4runtime import Tls
     from p4reduce.fabric.real.io.ports import PortSpec
     from p4reduce.fabric.real.switches import RealSwitches
-
-REAL_CPU_PORT: Final = 510
-"""of switches with interfaces (fabric/kernels/queues.py)"""
 
 EXAMPLES: Final = (
     "p4reduce switch --grpc-addr 127.0.0.1:9559",
@@ -86,7 +83,7 @@ def switch(
     use_files: UseFiles = False,
     pcap_in: PcapIn = None,
     pcap_out: PcapOut = None,
-    cpu_port: CpuPort = 510,
+    cpu_port: CpuPort = CPU_PORT,
     wait_pipeline: WaitPipeline = False,
     wait_signal: WaitSignal = False,
     once: Once = False,
@@ -289,8 +286,8 @@ def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
         raise BadInput("-i: pcap files and interfaces do not go together; --use-files makes files of -i, too")
     if executor != "compiled":
         raise BadInput("--executor interpreted: interfaces need machine code; leave it out, or play pcap files")
-    if cpu_port != REAL_CPU_PORT:
-        raise BadInput(f"--cpu-port {cpu_port}: with interfaces it is {REAL_CPU_PORT}")
+    if cpu_port != CPU_PORT:
+        raise BadInput(f"--cpu-port {cpu_port}: with interfaces it is {CPU_PORT}")
 
 
 def _behind(real: "RealSwitches", ports: "dict[int, dict[int, PortSpec]]") -> list[dict[str, object]]:

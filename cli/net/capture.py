@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from p4reduce.base.units import PS_PER_NS, PS_PER_S
+
 ETH_P_ALL: Final = 3
 BUFFER_BYTES: Final = 1 << 24
 _SOL_PACKET: Final = 263
 _PACKET_STATISTICS: Final = 6
 _SO_TIMESTAMPNS: Final = 35
-_PS_PER_S: Final = 10**12
-_PS_PER_NS: Final = 1000
 _LONGEST: Final = 65536
 
 
@@ -40,7 +40,7 @@ def capture(interface: str, count: int, take: Callable[[int, bytes, str], None])
                 frame, extras, _, address = tap.recvmsg(_LONGEST, 64)
                 seconds, nanoseconds = struct.unpack("ll", extras[0][2])
                 sent = address[2] == socket.PACKET_OUTGOING
-                take(seconds * _PS_PER_S + nanoseconds * _PS_PER_NS, frame, "out" if sent else "in")
+                take(seconds * PS_PER_S + nanoseconds * PS_PER_NS, frame, "out" if sent else "in")
                 taken += 1
         _, missed = struct.unpack("II", tap.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         return taken, missed
@@ -51,7 +51,7 @@ def _print_line(time_ps: int, frame: bytes, direction: str) -> None:
 
     from p4reduce.workers import scapy_layer  # noqa: F401, PLC0415  (makes INC known)
 
-    seconds, rest = divmod(time_ps, _PS_PER_S)
+    seconds, rest = divmod(time_ps, PS_PER_S)
     print(
         f"{seconds % 86400:5d}.{rest // 10**6:06d} {direction:3} {len(frame):4d} B  {Ether(frame).summary()}",
         flush=True,

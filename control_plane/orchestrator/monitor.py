@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.orchestrator.executor import Executor
@@ -10,8 +11,6 @@ from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-
-PS_PER_S = 10**12
 
 
 class Monitor:

@@ -1,9 +1,8 @@
 """How the orchestrator works."""
 
 from dataclasses import dataclass
-from typing import Final
 
-PS_PER_MS: Final = 10**9
+from p4reduce.base.units import PS_PER_MS
 
 
 @dataclass(frozen=True)

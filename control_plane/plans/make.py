@@ -51,7 +51,7 @@ class PlanRequest:
     load : mapping
         What is already used of directed links, bit/s by (node, port).
     udp_ports : mapping
-        UDP ports of hosts that do not use 9400.
+        UDP ports of hosts that do not use INC's own.
     layout : Layout or None
         A layout that was made elsewhere (by a scheduling policy); then ``plan`` is only its name.
     """

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_bytes
 from p4reduce.control_plane.plans.paths import hops
 from p4reduce.control_plane.resources import Grant
 from p4reduce.topologies import Topology
+from p4reduce.workers.wire import INC_UDP_PORT
 
-UDP_PORT = 9400
 """UDP port of the INC protocol at switches (p4src/sizes.p4), and of hosts unless a plan says otherwise"""
 
 
@@ -147,7 +148,7 @@ class Plan:
     @property
     def slots_rate_bps(self) -> int:
         """Payload rate that the window allows, bit/s."""
-        return self.window * self.lanes * 32 * 10**12 // max(1, self.rtt_ps)
+        return self.window * self.lanes * 32 * PS_PER_S // max(1, self.rtt_ps)
 
     @property
     def frame_bytes(self) -> int:
@@ -251,7 +252,7 @@ def address(topology: Topology, path: tuple[str, ...], udp_ports: Mapping[str, i
     return Address(
         name=target.name,
         ip=target.ip,
-        udp=udp_ports.get(target.name, UDP_PORT) if target.is_host else UDP_PORT,
+        udp=udp_ports.get(target.name, INC_UDP_PORT) if target.is_host else INC_UDP_PORT,
         port=topology.port(path[0], path[1]),
         mac=topology.node(path[1]).mac,
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.plans.problem import Layout, TreeLayout
 from p4reduce.control_plane.plans.routes import Routes
 from p4reduce.control_plane.plans.window import all_paths, power_of_two, timing
@@ -11,7 +12,7 @@ from p4reduce.control_plane.scheduling.view import LEAST_SLOTS, TaskProblem, Vie
 
 def needed_slots(view: View, round_trip_ps: int) -> int:
     """Slots with which a tree of this round trip carries the task's demand."""
-    chunks = -(-view.task.demand_bps * round_trip_ps // (10**12 * view.lanes * 32))
+    chunks = -(-view.task.demand_bps * round_trip_ps // (PS_PER_S * view.lanes * 32))
     return max(LEAST_SLOTS, power_of_two(2 * chunks))
 
 

@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import Any, Final, Literal
 
 from p4reduce.base.safe_yaml import short
+from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.scheduling.selection import Selection
 
@@ -126,5 +127,5 @@ class Task:
         """
         if self.reservation == "peak" or not self.demand_bps:
             return self.demand_bps
-        model = 32 * self.elements * 10**12
+        model = 32 * self.elements * PS_PER_S
         return -(-self.demand_bps * model // (self.training_ps * self.demand_bps + model))

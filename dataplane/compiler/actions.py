@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from llvmlite import ir
 
+from p4reduce.dataplane.abi import DROP_PORT
 from p4reduce.dataplane.compiler.compounds import lower_one_of, lower_random, move_headers
 from p4reduce.dataplane.compiler.context import FunctionContext
 from p4reduce.dataplane.compiler.data import DataLowering
@@ -56,7 +57,6 @@ from p4reduce.dataplane.model.packet_path import (
 )
 from p4reduce.dataplane.state.layout import cell_kind
 
-DROP_PORT = 511
 INDEX_BITS = 32
 """BMv2 takes register and counter indices modulo 2**32."""
 

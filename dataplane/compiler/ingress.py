@@ -3,8 +3,8 @@
 from llvmlite import ir
 
 from p4reduce.dataplane import abi
+from p4reduce.dataplane.abi import DROP_PORT
 from p4reduce.dataplane.compiler import paths, phv
-from p4reduce.dataplane.compiler.actions import DROP_PORT
 from p4reduce.dataplane.compiler.context import FunctionContext
 from p4reduce.dataplane.compiler.control import PipelineLowering
 from p4reduce.dataplane.compiler.data import DataLowering

@@ -6,6 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.dataplane.abi import MAX_PORT
+
 MAX_GROUP: Final = 0xFFFF
 """Group numbers are 16 bits wide; 0 means no multicast."""
 
@@ -90,7 +92,7 @@ def _check(group: int, members: tuple[tuple[int, int], ...]) -> None:
     if not 1 <= group <= MAX_GROUP:
         raise MulticastError(f"multicast group {group} is not in 1..{MAX_GROUP}")
     for port, rid in members:
-        if not 0 <= port <= 511:
-            raise MulticastError(f"multicast group {group}: port {port} is not in 0..511")
+        if not 0 <= port <= MAX_PORT:
+            raise MulticastError(f"multicast group {group}: port {port} is not in 0..{MAX_PORT}")
         if not 0 <= rid <= 0xFFFF:
             raise MulticastError(f"multicast group {group}: replication id {rid} is not in 0..65535")

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from p4reduce.base.units import PS_PER_MS
 from p4reduce.control_plane.frames import chunks
 from p4reduce.experiments.poster.flow_model import MODELS
 from p4reduce.experiments.poster.settings import POSTER_SAVING, SPFF, PosterSettings, Scenario
-from p4reduce.experiments.poster.statistics import PS_PER_MS
 from p4reduce.experiments.poster.units import FINISHED, Row, Unit
 from p4reduce.topologies.units import parse_rate
 

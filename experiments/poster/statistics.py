@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from p4reduce.base.units import PS_PER_MS
 from p4reduce.comm.errors import ClusterError
 from p4reduce.experiments.poster.settings import SPFF, PosterSettings
 from p4reduce.experiments.poster.units import FINISHED, Row
 
-PS_PER_MS = 1_000_000_000
 CONFIDENCE = 0.95
 
 

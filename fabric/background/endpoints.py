@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.fabric.access import byte_at, call5
 from p4reduce.fabric.background.demands import Demands
 from p4reduce.fabric.background.source import (
@@ -27,7 +28,6 @@ from p4reduce.workers.settings import HostAddress
 
 BACKGROUND: Final = 64
 """kind of a source; those of `workers/` are small"""
-_PS: Final = 10**12
 _GOLDEN: Final = 618
 """thousandths"""
 _UDP: Final = 17
@@ -91,14 +91,14 @@ class BackgroundEndpoints(Endpoints):
         row = demands.bps[place]
         rate = topology.link_at(node.name, 1).rate_bps
         bits = 8 * (options.frame_bytes + _WIRE_OVERHEAD)
-        source["gap_ps"] = round(bits * _PS / (options.peak * rate))
+        source["gap_ps"] = round(bits * PS_PER_S / (options.peak * rate))
         source["mean_frames"] = options.burst_frames
         total = float(row.sum())
         source["next_ps"] = NEVER
         if total == 0:
             return
         burst_ps = options.burst_frames * int(source["gap_ps"])
-        silence = options.burst_frames * 8 * options.frame_bytes * _PS / total - burst_ps
+        silence = options.burst_frames * 8 * options.frame_bytes * PS_PER_S / total - burst_ps
         if silence < 0:
             raise FabricError(
                 f"demands: {node.name} shall send {total / 1e9:.3g} Gb/s, more than its bursts of {options.peak} of "

@@ -1,7 +1,6 @@
 """How much traffic links carry, as the network counts it."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from p4reduce.fabric.counters import LinkCounters
 from p4reduce.fabric.network import VirtualNetwork
@@ -9,8 +8,6 @@ from p4reduce.topologies.model import Hop
 
 Loads = dict[Hop, int]
 """bit/s by (node, port) of the sender, preambles and gaps included"""
-
-_PS: Final = 10**12
 
 
 def link_loads(network: VirtualNetwork, before: Mapping[Hop, LinkCounters], since_ps: int) -> Loads:

@@ -21,10 +21,11 @@ from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
 from p4reduce.workers.specs import WorkerSpec
+from p4reduce.workers.wire import INC_UDP_PORT
 
 LEAVES: Final = 4
 WORKERS_EACH: Final = 4
-JOB, EPOCH, GENERATION, GROUP, UDP_PORT = 1, 1, 1, 1, 9400
+JOB, EPOCH, GENERATION, GROUP = 1, 1, 1, 1
 _AGGREGATE: Final = "IncIngress.aggregate."
 
 
@@ -112,7 +113,7 @@ class Tree:
         else:
             above = self._parent(own)
             port = topology.port(own.name, above.name)
-            parent = (port, above.mac, above.ip, UDP_PORT)
+            parent = (port, above.mac, above.ip, INC_UDP_PORT)
             write(f"{_AGGREGATE}job", (JOB, EPOCH), f"{_AGGREGATE}inner", *settings, *parent)
             write(f"{_AGGREGATE}peer", (port, above.ip, JOB, EPOCH), f"{_AGGREGATE}parent")
         replicas = []
@@ -120,7 +121,7 @@ class Tree:
             port = topology.port(own.name, child.name)
             key = (port, child.ip, JOB, EPOCH)
             write(f"{_AGGREGATE}peer", key, f"{_AGGREGATE}child", 1 << rank, int(rank == 0))
-            address = (child.mac, child.ip, UDP_PORT)
+            address = (child.mac, child.ip, INC_UDP_PORT)
             write("IncEgress.depart.replica", (rank + 1,), "IncEgress.depart.address", *address)
             replicas.append((port, rank + 1))
         device.multicast.set(GROUP, replicas)

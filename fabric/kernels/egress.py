@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.dataplane.abi import CLONE_VALID, INSTANCE_EGRESS_CLONE, INSTANCE_RECIRCULATED
 from p4reduce.fabric.access import call4, frame_at, io_at, node_at, phv_at
 from p4reduce.fabric.kernels.cells import drop_frame, drop_phv, frame_address, phv_address, take_frame, take_phv
@@ -11,7 +12,6 @@ from p4reduce.fabric.kernels.events import schedule
 from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.records import RETURN
 
-PS_PER_US: Final = 1_000_000
 RECIRCULATED: Final = -2
 """instead of a length: the frame's cell is on its way back to ingress"""
 MAX_ROUNDS: Final = 256

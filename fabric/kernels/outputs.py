@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.dataplane.abi import INSTANCE_REPLICATION
+from p4reduce.dataplane.abi import CPU_PORT, INSTANCE_REPLICATION
 from p4reduce.fabric.access import cell_at, node_at, pair_at, session_at
 from p4reduce.fabric.kernels.jit import kernel
-from p4reduce.fabric.kernels.queues import CPU_PORT, enqueue, to_controller, to_nowhere
+from p4reduce.fabric.kernels.queues import enqueue, to_controller, to_nowhere
 
 NO_RID: Final = np.int64(0)
 _REPLICATION: Final = np.int64(INSTANCE_REPLICATION)

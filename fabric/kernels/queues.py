@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_US
+from p4reduce.dataplane.abi import CPU_PORT
 from p4reduce.fabric.access import copy_at, link_at, node_at, phv_at, queue_at
 from p4reduce.fabric.kernels.cells import drop_copy, drop_frame, drop_phv, frame_address, take_copy, take_frame
-from p4reduce.fabric.kernels.egress import PS_PER_US, RECIRCULATED, describe, peek_egress, run_egress
+from p4reduce.fabric.kernels.egress import RECIRCULATED, describe, peek_egress, run_egress
 from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.kernels.taps import note, record
 from p4reduce.fabric.kernels.wires import send, wake_when_free
 from p4reduce.fabric.records import CONTROLLER_TAP, PRIORITIES, QUEUE_DROPPED
 
-CPU_PORT: Final = 510
-"""frames for this port go to the controller (p4src/sizes.p4)"""
 _CPU_PORT: Final = np.int64(CPU_PORT)
 _EMPTY: Final = np.int64(0)
 

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.dataplane.abi import DROP_PORT, INSTANCE_NORMAL
 from p4reduce.fabric.access import call5, frame_at, io_at, node_at
 from p4reduce.fabric.kernels.cells import drop_frame, drop_phv, frame_address, phv_address, take_phv
-from p4reduce.fabric.kernels.egress import PS_PER_US
 from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.kernels.outputs import NO_RID, output, replicate
 

@@ -5,6 +5,9 @@ from typing import Any
 from p4reduce.fabric.access import byte_at, cell_at, incident_at, tap_header_at
 from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.native.memory import copy_bytes
+from p4reduce.workers.kernels.frames import RESEND
+from p4reduce.workers.offsets import ETHER_TYPE, FLAGS, IP, IP_DST, IP_PROTOCOL, JOB, UDP_DST, UDP_SRC
+from p4reduce.workers.wire import HEADER_BYTES, INC_UDP_PORT, IP_PROTOCOL_UDP
 
 OTHER = 0
 INC_FIRST = 1
@@ -27,22 +30,29 @@ def record(w: Any, tap: int, time: int, address: int, length: int) -> None:
 
 @kernel
 def classify(address: int, length: int) -> int:
-    """OTHER, INC_FIRST or INC_RESEND: INC is UDP over IPv4 without options, from or to port 9400."""
-    if length < 62 or byte_at(address, 12) != 0x08 or byte_at(address, 13) != 0x00:
+    """OTHER, INC_FIRST or INC_RESEND: INC is UDP over IPv4 without options, from or to its own port."""
+    if length < HEADER_BYTES or byte_at(address, ETHER_TYPE) != 0x08 or byte_at(address, ETHER_TYPE + 1) != 0x00:
         return OTHER
-    if byte_at(address, 14) != 0x45 or byte_at(address, 23) != 17:
+    if byte_at(address, IP) != 0x45 or byte_at(address, IP_PROTOCOL) != IP_PROTOCOL_UDP:
         return OTHER
-    source = byte_at(address, 34) << 8 | byte_at(address, 35)
-    target = byte_at(address, 36) << 8 | byte_at(address, 37)
-    if source != 9400 and target != 9400:
+    source = byte_at(address, UDP_SRC) << 8 | byte_at(address, UDP_SRC + 1)
+    target = byte_at(address, UDP_DST) << 8 | byte_at(address, UDP_DST + 1)
+    if source != INC_UDP_PORT != target:
         return OTHER
-    return INC_RESEND if byte_at(address, 43) & 0x08 else INC_FIRST
+    return INC_RESEND if byte_at(address, FLAGS) & RESEND else INC_FIRST
+
+
+@kernel
+def ip_at(address: int, place: int) -> int:
+    """An IPv4 address in a frame, as a number."""
+    high = byte_at(address, place) << 24 | byte_at(address, place + 1) << 16
+    return high | byte_at(address, place + 2) << 8 | byte_at(address, place + 3)  # type: ignore[no-any-return]
 
 
 @kernel
 def destination(w: Any, address: int) -> int:
     """The node that an IPv4 frame is addressed to, or -1 (docs/architecture.md, "Addresses")."""
-    ip = byte_at(address, 30) << 24 | byte_at(address, 31) << 16 | byte_at(address, 32) << 8 | byte_at(address, 33)
+    ip = ip_at(address, IP_DST)
     host = ip - 0x0A000001
     switch = ip - 0x0A800001
     if 0 <= host < w.host_count:
@@ -59,7 +69,7 @@ def note(w: Any, link_index: int, address: int, length: int, kind: int) -> None:
         incident = incident_at(w.incidents, w.incident_count)
         incident.link = link_index
         incident.node = destination(w, address)
-        incident.job = byte_at(address, 44) << 8 | byte_at(address, 45)
+        incident.job = byte_at(address, JOB) << 8 | byte_at(address, JOB + 1)
         incident.kind = kind
         incident.length = length
         w.incident_count += 1

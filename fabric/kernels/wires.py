@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.fabric.access import frame_at, link_at
 from p4reduce.fabric.kernels.cells import drop_frame, frame_address, take_frame
 from p4reduce.fabric.kernels.draws import draw, happens
@@ -30,7 +31,7 @@ MIN_FRAME: Final = 60
 """shorter frames are padded on the link"""
 OVERHEAD: Final = 24
 """preamble 8, frame check sequence 4, inter-frame gap 12"""
-BIT_PS: Final = 8 * 10**12
+BIT_PS: Final = 8 * PS_PER_S
 """picoseconds of a byte at 1 bit/s"""
 _ONE: Final = np.uint64(1)
 _IN_TIME: Final = np.int64(0)

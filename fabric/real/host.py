@@ -8,11 +8,11 @@ from typing import Any, Final, Self
 
 from finsy.proto import p4i
 
+from p4reduce.dataplane.abi import CPU_PORT
 from p4reduce.dataplane.device import Device, ExecutorName
 from p4reduce.dataplane.model import Program
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeError, P4RuntimeServer, Tls
 from p4reduce.fabric.errors import FabricError
-from p4reduce.fabric.kernels.queues import CPU_PORT
 from p4reduce.fabric.real.io.ports import PortSpec
 from p4reduce.fabric.real.switch_lock import PausingLock
 from p4reduce.fabric.real.switches import RealSwitches

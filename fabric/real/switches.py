@@ -6,13 +6,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from p4reduce.dataplane.abi import DROP_PORT, MAX_FRAME_BYTES
+from p4reduce.dataplane.abi import CPU_PORT, DROP_PORT, MAX_FRAME_BYTES
 from p4reduce.dataplane.traffic import Digest
 from p4reduce.fabric.counters import DeviceCounters, Incidents, Where
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
-from p4reduce.fabric.kernels.queues import CPU_PORT
 from p4reduce.fabric.real.io.path import DataPath, PortPlan
 from p4reduce.fabric.real.io.ports import OpenPort, PortSpec
 from p4reduce.fabric.real.switch_counters import PortCounters, read_port

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from p4reduce.dataplane.abi import CPU_PORT
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.interpreter.trace import TableApplied
 from p4reduce.dataplane.model import Program
@@ -24,7 +25,6 @@ CHILD = "IncIngress.aggregate.child"
 PARENT = "IncIngress.aggregate.parent"
 ROOT = "IncIngress.aggregate.root"
 INNER = "IncIngress.aggregate.inner"
-CPU_PORT = 510
 
 
 @dataclass(frozen=True)

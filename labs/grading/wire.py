@@ -32,7 +32,7 @@ class Wire:
     switches: Mapping[str, Bench]
     workers: Mapping[str, Worker]
     loss: float = 0.0
-    duplication: float = 0.0
+    duplicate: float = 0.0
     seed: int = 1
     refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
     frames: int = 0
@@ -79,6 +79,6 @@ class Wire:
         except TopologyError:
             return  # nothing is plugged in there
         other = link.other(name)
-        copies = 0 if self._draws.random() < self.loss else 1 + int(self._draws.random() < self.duplication)
+        copies = 0 if self._draws.random() < self.loss else 1 + int(self._draws.random() < self.duplicate)
         for _ in range(copies):
             self._queue.append((other, link.port_of(other), data))

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from p4reduce.base.units import NS_PER_S, PS_PER_NS
 from p4reduce.comm.communicator import PLAIN, FloatArray, Options
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
@@ -16,8 +17,6 @@ from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.udp.driver import Driver, SilenceError
 from p4reduce.workers.udp.port import Port, PortCounts
 
-NS_PER_S: Final = 1_000_000_000
-PS_PER_NS: Final = 1000
 REST_US: Final = 100
 """for which frames gather, at workers and embedded switches: several processes share few processors here, and a round
 trip a little longer costs nothing as long as the window covers it"""

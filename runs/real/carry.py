@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from p4reduce.base.progress import Progress
+from p4reduce.base.units import PS_PER_MS, PS_PER_NS
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.operations import as_carried
@@ -35,7 +36,7 @@ from p4reduce.runs.steps import Steps
 from p4reduce.runs.training import training_iterations
 from p4reduce.runs.virtual.cluster import build_topology, program_of
 from p4reduce.workers.numbers import BlockFloat, FixedScale
-from p4reduce.workers.settings import PS_PER_MS, Congestion
+from p4reduce.workers.settings import Congestion
 
 WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
 ADAPTIVE: Final = Congestion(adaptive=True, initial=8, brake_ps=10 * PS_PER_MS)
@@ -43,7 +44,6 @@ START_S: Final = 300.0
 """for workers to start, and to compile what is not compiled yet"""
 SETTLE_S: Final = 10.0
 """for frames that are still on their way when the last result is there"""
-PS_PER_NS: Final = 1000
 
 
 @dataclass

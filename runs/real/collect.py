@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from p4reduce.base.units import NS_PER_S
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.fabric import LinkCounters
 from p4reduce.runs.provenance import provenance
@@ -17,7 +18,6 @@ from p4reduce.runs.training import training_result, without_values
 from p4reduce.topologies.model import Hop
 
 BITS_PER_FLOAT = 32
-NS_PER_S = 1_000_000_000
 SHOWN = ("resends", "spurious", "congested", "rtt_ps", "rtt_min_ps", "frames_sent")
 """of what an endpoint says of itself, for people who want to know how a window settled"""
 

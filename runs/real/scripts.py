@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from p4reduce.base.units import PS_PER_NS
 from p4reduce.comm.communicator import STEP
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.launch import free_port, rank_environment, torch_environment
@@ -26,7 +27,7 @@ from p4reduce.fabric.real.net import HOST_INTERFACE
 from p4reduce.fabric.real.net.children import stop
 from p4reduce.jobs.specs import endpoint_specs
 from p4reduce.runs.experiment import ExperimentError
-from p4reduce.runs.real.carry import ADAPTIVE, PS_PER_NS, RealCluster
+from p4reduce.runs.real.carry import ADAPTIVE, RealCluster
 from p4reduce.runs.real.group import Message
 from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec, real_timing
 from p4reduce.runs.real.wires import VethWires

@@ -5,9 +5,10 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
+from p4reduce.base.units import PS_PER_MS
 from p4reduce.control_plane.plans import Plan
 from p4reduce.jobs.specs import timing_of
-from p4reduce.workers.settings import PS_PER_MS, HostAddress, Timing
+from p4reduce.workers.settings import HostAddress, Timing
 from p4reduce.workers.specs import EndpointSpec
 
 SocketAddress = tuple[str, int]

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from p4reduce.base.units import NS_PER_S
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.group import Message
@@ -16,7 +17,6 @@ from p4reduce.runs.training import one_model
 LEARNING_RATE: Final = 0.1
 """of a push-pull of plain tensors, as in virtual time"""
 NEXT: Final = {"do": "next"}
-NS_PER_S: Final = 1_000_000_000
 
 
 def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:

@@ -10,31 +10,33 @@ import numpy as np
 from p4reduce.native.memory import carray, copy_bytes, load_be32, load_be64, pointer, store_be32
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.offsets import (
+    COUNT,
+    EPOCH,
+    ETHER_TYPE,
+    EXPONENT,
+    FLAGS,
+    FRAGMENT,
+    IP,
+    IP_DST,
+    IP_PROTOCOL,
+    IP_SRC,
+    ITERATION,
+    JOB,
+    SEQ,
+    TOS,
+    TOTAL_LENGTH,
+    UDP_DST,
+    UDP_LENGTH,
+    UDP_SRC,
+    VERSION,
+)
 from p4reduce.workers.records import Kind, Refusal
 
 TEMPLATE_BYTES: Final = 64
 NOT_MINE: Final = -1
 SEQ_MASK: Final = 0xFFFFFFFF
 
-_ETHER_TYPE: Final = wire.offset(wire.ETHERNET, "ether_type")
-_IP: Final = wire.IPV4_OFFSET
-_TOTAL_LENGTH: Final = wire.offset(wire.IPV4, "total_length")
-_FRAGMENT: Final = wire.offset(wire.IPV4, "flags")
-_TOS: Final = wire.offset(wire.IPV4, "dscp")
-_IP_PROTOCOL: Final = wire.offset(wire.IPV4, "protocol")
-_IP_SRC: Final = wire.offset(wire.IPV4, "src")
-_IP_DST: Final = wire.offset(wire.IPV4, "dst")
-_UDP_SRC: Final = wire.offset(wire.UDP, "src_port")
-_UDP_DST: Final = wire.offset(wire.UDP, "dst_port")
-_UDP_LENGTH: Final = wire.offset(wire.UDP, "length")
-_VERSION: Final = wire.offset(wire.INC, "version")
-_FLAGS: Final = wire.offset(wire.INC, "has_lanes")
-_JOB: Final = wire.offset(wire.INC, "job")
-_EPOCH: Final = wire.offset(wire.INC, "epoch")
-_COUNT: Final = wire.offset(wire.INC, "count")
-_SEQ: Final = wire.offset(wire.INC, "seq")
-_ITERATION: Final = wire.offset(wire.INC, "iteration")
-_EXPONENT: Final = wire.offset(wire.INC, "exponent")
 _HEADER_BYTES: Final = wire.HEADER_BYTES
 _IPV4_NO_OPTIONS: Final = 0x45
 _MORE_FRAGMENTS_OR_OFFSET: Final = 0x3FFF
@@ -70,7 +72,7 @@ def _be32(address: int) -> Any:
 def _ip_checksum_wrong(address: int) -> Any:
     total: Any = 0
     for k in range(5):
-        word = np.int64(load_be32(address + _IP, k)) & SEQ_MASK
+        word = np.int64(load_be32(address + IP, k)) & SEQ_MASK
         total += (word >> 16) + (word & 0xFFFF)
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
@@ -84,30 +86,30 @@ def inspect(e: Any, frame: Any, length: int) -> Any:
     Where several endpoints share an address, a frame of another job, or of a type that the other kind of endpoint
     takes, is left to them.
     """
-    if length < _UDP_LENGTH + 4 or _be16(frame, _ETHER_TYPE) != wire.ETHERTYPE_IPV4:
+    if length < UDP_LENGTH + 4 or _be16(frame, ETHER_TYPE) != wire.ETHERTYPE_IPV4:
         return NOT_MINE
     address = frame.ctypes.data
-    if frame[_IP_PROTOCOL] != wire.IP_PROTOCOL_UDP or _be32(address + _IP_DST) != e.ip:
+    if frame[IP_PROTOCOL] != wire.IP_PROTOCOL_UDP or _be32(address + IP_DST) != e.ip:
         return NOT_MINE
-    if _be16(frame, _UDP_DST) != e.udp or (np.int64(load_be64(address)) >> 16) & 0xFFFFFFFFFFFF != e.mac:
+    if _be16(frame, UDP_DST) != e.udp or (np.int64(load_be64(address)) >> 16) & 0xFFFFFFFFFFFF != e.mac:
         return NOT_MINE
     if _ip_checksum_wrong(address):
         return _CHECKSUM
     expected = _HEADER_BYTES
-    if length >= _HEADER_BYTES and frame[_FLAGS] & HAS_LANES:
+    if length >= _HEADER_BYTES and frame[FLAGS] & HAS_LANES:
         expected += 4 * e.lanes
     if (
         length != expected
-        or frame[_IP] != _IPV4_NO_OPTIONS
-        or _be16(frame, _FRAGMENT) & _MORE_FRAGMENTS_OR_OFFSET
-        or _be16(frame, _TOTAL_LENGTH) != expected - _IP
-        or _be16(frame, _UDP_LENGTH) != expected - _UDP_SRC
-        or frame[_VERSION] >> 4 != wire.INC_VERSION
+        or frame[IP] != _IPV4_NO_OPTIONS
+        or _be16(frame, FRAGMENT) & _MORE_FRAGMENTS_OR_OFFSET
+        or _be16(frame, TOTAL_LENGTH) != expected - IP
+        or _be16(frame, UDP_LENGTH) != expected - UDP_SRC
+        or frame[VERSION] >> 4 != wire.INC_VERSION
     ):
         return _MALFORMED
-    if _be16(frame, _JOB) != e.job:
+    if _be16(frame, JOB) != e.job:
         return NOT_MINE if e.shared else _WRONG_JOB
-    kind = frame[_VERSION] & 15
+    kind = frame[VERSION] & 15
     to_server = kind in (_PUSH, _PULL)
     if (
         (kind != _RESULT and not to_server)
@@ -115,7 +117,7 @@ def inspect(e: Any, frame: Any, length: int) -> Any:
         or (e.kind == _SERVER and not to_server)
     ):
         return NOT_MINE if e.shared else _WRONG_TYPE
-    if _be16(frame, _EPOCH) != e.epoch:
+    if _be16(frame, EPOCH) != e.epoch:
         return _WRONG_EPOCH
     return 0
 
@@ -123,43 +125,43 @@ def inspect(e: Any, frame: Any, length: int) -> Any:
 @kernel
 def type_of(frame: Any) -> Any:
     """The packet type."""
-    return np.int64(frame[_VERSION] & 15)
+    return np.int64(frame[VERSION] & 15)
 
 
 @kernel
 def flags_of(frame: Any) -> Any:
     """RESEND, SATURATED, ECN_ECHO, HAS_LANES."""
-    return np.int64(frame[_FLAGS])
+    return np.int64(frame[FLAGS])
 
 
 @kernel
 def congestion_of(frame: Any) -> Any:
     """Whether this frame, or one that went into it, crossed a congested queue."""
-    return frame[_TOS] & 3 == wire.ECN_CONGESTED or frame[_FLAGS] & ECN_ECHO != 0
+    return frame[TOS] & 3 == wire.ECN_CONGESTED or frame[FLAGS] & ECN_ECHO != 0
 
 
 @kernel
 def count_of(frame: Any) -> Any:
     """The count field."""
-    return _be16(frame, _COUNT)
+    return _be16(frame, COUNT)
 
 
 @kernel
 def exponent_of(frame: Any) -> Any:
     """The biased exponent."""
-    return np.int64(frame[_EXPONENT])
+    return np.int64(frame[EXPONENT])
 
 
 @kernel
 def sender_of(frame: Any) -> Any:
     """Who sent it: IPv4 source << 16 | UDP source port."""
-    return (_be32(frame.ctypes.data + _IP_SRC) << 16) | _be16(frame, _UDP_SRC)
+    return (_be32(frame.ctypes.data + IP_SRC) << 16) | _be16(frame, UDP_SRC)
 
 
 @kernel
 def seq_of(frame: Any, near: int) -> Any:
     """The sequence number, unwrapped to the 64-bit number within 2**31 of ``near``."""
-    ahead = (_be32(frame.ctypes.data + _SEQ) - near + 0x80000000) & SEQ_MASK
+    ahead = (_be32(frame.ctypes.data + SEQ) - near + 0x80000000) & SEQ_MASK
     return near + ahead - 0x80000000
 
 
@@ -183,14 +185,14 @@ def write_frame(
     with_lanes = 1 if flags & HAS_LANES else 0
     address = out.ctypes.data
     copy_bytes(address, e.templates + (2 * peer + with_lanes) * TEMPLATE_BYTES, _HEADER_BYTES)
-    out[_VERSION] = (wire.INC_VERSION << 4) | kind
-    out[_FLAGS] = flags
-    store_be32(address + _JOB, 0, (e.job << 16) | e.epoch)
-    out[_COUNT] = count >> 8
-    out[_COUNT + 1] = count & 0xFF
-    store_be32(address + _SEQ, 0, seq & SEQ_MASK)
-    store_be32(address + _ITERATION, 0, iteration)
-    out[_EXPONENT] = exponent
+    out[VERSION] = (wire.INC_VERSION << 4) | kind
+    out[FLAGS] = flags
+    store_be32(address + JOB, 0, (e.job << 16) | e.epoch)
+    out[COUNT] = count >> 8
+    out[COUNT + 1] = count & 0xFF
+    store_be32(address + SEQ, 0, seq & SEQ_MASK)
+    store_be32(address + ITERATION, 0, iteration)
+    out[EXPONENT] = exponent
     length = _HEADER_BYTES + 4 * e.lanes * with_lanes
     e.frames_sent += 1
     e.bytes_sent += length

@@ -17,7 +17,6 @@ from p4reduce.workers.udp.loop import run
 from p4reduce.workers.udp.port import Port
 from p4reduce.workers.udp.records import Reason
 
-NS_PER_S: Final = 1_000_000_000
 _SLICE_NS: Final = 100_000_000
 """The loop comes back this often, so that signals and other threads of Python are seen."""
 _NOBODY: Final = -1

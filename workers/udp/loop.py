@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.base.units import PS_PER_NS, PS_PER_S
 from p4reduce.native.libc import (
     IOVEC,
     MESSAGE,
@@ -52,8 +53,6 @@ _DONE: Final = int(Reason.DONE)
 _TIME: Final = int(Reason.TIME)
 _WAKE: Final = int(Reason.WAKE)
 _SIGNAL: Final = int(Reason.SIGNAL)
-_PS_PER_NS: Final = 1000
-_PS_PER_S: Final = 1_000_000_000_000
 _WHEN_FULL_NS: Final = 1_000_000
 """How long to wait where the kernel has no space for a frame and cannot say when it will (ENOBUFS)."""
 _OVERHEAD_BYTES: Final = 24
@@ -168,7 +167,7 @@ def _link_ps(port: Any, k: int) -> Any:
     """How long the k-th frame that was made occupies the link, as in virtual time (docs/architecture.md)."""
     length = carray(pointer(port.tx_iovecs), (BATCH,), IOVEC)[k].length + port.skipped
     bits = (max(length, _LEAST_BYTES) + _OVERHEAD_BYTES) * 8
-    return (bits * _PS_PER_S + port.rate_bps - 1) // port.rate_bps
+    return (bits * PS_PER_S + port.rate_bps - 1) // port.rate_bps
 
 
 @kernel
@@ -250,7 +249,7 @@ def _rest(port: Any) -> None:
 @kernel
 def now_ps(port: Any) -> Any:
     """Picoseconds since the port was made (since the machine was started would not fit below ``NEVER``)."""
-    return (clock_ns(port.timespec) - port.base_ns) * _PS_PER_NS
+    return (clock_ns(port.timespec) - port.base_ns) * PS_PER_NS
 
 
 @entry(ENDPOINT_DTYPE, PORT, int, int)
@@ -262,7 +261,7 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
     """
     port = ports[0]
     now = now_ps(port)
-    until = now + wait_ns * _PS_PER_NS
+    until = now + wait_ns * PS_PER_NS
     while True:
         got = _receive_batch(eps, port, now)
         if got < 0:
@@ -284,13 +283,13 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
             _rest(port)
             now = now_ps(port)
             continue
-        pause = (_next_deadline(eps, port, until) - now) // _PS_PER_NS
+        pause = (_next_deadline(eps, port, until) - now) // PS_PER_NS
         if full:
             port.blocked += 1
             pause = min(pause, _WHEN_FULL_NS)
         waiting = port.tx_head < port.tx_tail
         if waiting and port.free_ps > now:
-            pause = min(pause, max((port.free_ps - now) // _PS_PER_NS, port.rest_ns))
+            pause = min(pause, max((port.free_ps - now) // PS_PER_NS, port.rest_ns))
             waiting = False  # for the link, not for the kernel
         ready = _wait(port, pause, sent == -EAGAIN or waiting)
         now = now_ps(port)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from p4reduce.dataplane.abi import CPU_PORT
 from p4reduce.fabric.real.bmv2.causes import likely_cause
 from p4reduce.fabric.real.bmv2.find import Bmv2, need_bmv2
 from p4reduce.fabric.real.bmv2.registers import read_registers
@@ -19,7 +20,6 @@ from p4reduce.fabric.real.net.children import last_lines, start, stop
 from p4reduce.fabric.real.net.enter import here_command
 from p4reduce.topologies import Topology
 
-CPU_PORT: Final = 510
 QUEUES: Final = 8
 QUEUE_FRAMES: Final = 64
 """What an output queue holds for each priority, and no option changes: more are lost, and the P4 program, which counts

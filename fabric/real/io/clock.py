@@ -2,15 +2,15 @@
 
 from typing import Any, Final
 
+from p4reduce.base.units import NS_PER_S, PS_PER_NS
 from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.real.io.records import PAUSE, WRITABLE, poll_at, port_at, time_at
 from p4reduce.fabric.real.io.system import POLLERR, SO_ERROR, SOL_SOCKET, getsockopt, load_shared, read, write
 from p4reduce.fabric.records import NEVER
 from p4reduce.native.libc import POLLFD, POLLIN, POLLOUT, clock_ns, poll
 
-_LONGEST_NS: Final = 3600 * 1_000_000_000
+_LONGEST_NS: Final = 3600 * NS_PER_S
 """without anything to wait for; a wake-up comes earlier"""
-_PS_PER_NS: Final = 1000
 _WORD: Final = 8
 _POLLFD_BYTES: Final = POLLFD.itemsize
 
@@ -18,7 +18,7 @@ _POLLFD_BYTES: Final = POLLFD.itemsize
 @kernel
 def clock_ps(m: Any) -> int:
     """Picoseconds since the loop's epoch."""
-    return (clock_ns(m.time) - m.epoch_ns) * _PS_PER_NS  # type: ignore[no-any-return]
+    return (clock_ns(m.time) - m.epoch_ns) * PS_PER_NS  # type: ignore[no-any-return]
 
 
 @kernel
@@ -63,7 +63,7 @@ def poll_ports(w: Any, m: Any, until_ps: int) -> None:
     if until_ps == 0:
         wait_ns = 0
     elif until_ps < NEVER:
-        wait_ns = max((until_ps - w.now) // _PS_PER_NS + 1, 1)
+        wait_ns = max((until_ps - w.now) // PS_PER_NS + 1, 1)
     if poll(m.polls, m.port_count + 1, wait_ns, m.time) <= 0:
         return
     for index in range(m.port_count):

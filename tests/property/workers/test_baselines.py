@@ -16,8 +16,8 @@ from p4reduce.workers.records import Collective, State
 faults = st.builds(
     Faults,
     loss=st.sampled_from([0, 0.01, 0.1, 0.2]),
-    duplication=st.sampled_from([0, 0.1, 0.3]),
-    reordering=st.sampled_from([0, 0.1, 0.5]),
+    duplicate=st.sampled_from([0, 0.1, 0.3]),
+    reorder=st.sampled_from([0, 0.1, 0.5]),
     seed=st.integers(0, 1 << 30),
 )
 first_seqs = st.sampled_from([0, 2**32 - 1, 2**32 - 9])

@@ -7,10 +7,11 @@ from tests.support.loopback.golden import quantized_sum, ring_sum
 from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_bytes, several
 from tests.support.loopback.network import Faults
 
+from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers.kernels.congestion import CHUNK, set_up
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective
-from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, Congestion, Timing
+from p4reduce.workers.settings import Congestion, Timing
 
 PATIENT = Timing(max_ps=5 * PS_PER_MS, retries=200)
 IMPATIENT = Timing(initial_ps=3 * PS_PER_US, min_ps=PS_PER_US, max_ps=PS_PER_MS, retries=2000, reorder=1)
@@ -18,8 +19,8 @@ IMPATIENT = Timing(initial_ps=3 * PS_PER_US, min_ps=PS_PER_US, max_ps=PS_PER_MS,
 faults = st.builds(
     Faults,
     loss=st.sampled_from([0, 0.01, 0.1, 0.3]),
-    duplication=st.sampled_from([0, 0.1]),
-    reordering=st.sampled_from([0, 0.1, 0.5]),
+    duplicate=st.sampled_from([0, 0.1]),
+    reorder=st.sampled_from([0, 0.1, 0.5]),
     seed=st.integers(0, 1 << 30),
 )
 

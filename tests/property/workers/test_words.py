@@ -7,16 +7,17 @@ from numpy.typing import NDArray
 from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes, several
 from tests.support.loopback.network import Faults
 
+from p4reduce.base.units import PS_PER_MS
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
-from p4reduce.workers.settings import PS_PER_MS, Timing
+from p4reduce.workers.settings import Timing
 
 PATIENT = Timing(max_ps=5 * PS_PER_MS, retries=200)
 faults = st.builds(
     Faults,
     loss=st.sampled_from([0, 0.01, 0.1, 0.3]),
-    duplication=st.sampled_from([0, 0.1, 0.3]),
-    reordering=st.sampled_from([0, 0.1, 0.5]),
+    duplicate=st.sampled_from([0, 0.1, 0.3]),
+    reorder=st.sampled_from([0, 0.1, 0.5]),
     seed=st.integers(0, 1 << 30),
 )
 Words = NDArray[np.int32]

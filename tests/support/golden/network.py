@@ -38,8 +38,8 @@ class Faults:
     """
 
     loss: float = 0.0
-    duplication: float = 0.0
-    reordering: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
     held: float = 0.0
     marked: float = 0.0
 
@@ -83,10 +83,10 @@ class Network:
         spot = int(self.rng.random() * len(self._busy))
         end = self._busy[spot]
         frames, faults = self._links[end], self.faults.get(end, Faults()) if self.faulty else Faults()
-        late = len(frames) > 1 and self.rng.random() < faults.reordering
+        late = len(frames) > 1 and self.rng.random() < faults.reorder
         frame = frames.pop(int(self.rng.random() * len(frames)) if late else 0)
         self.events["reordered"] += late
-        if self.rng.random() < faults.duplication:
+        if self.rng.random() < faults.duplicate:
             self.events["duplicated"] += 1
             frames.append(frame)
         if self.rng.random() < faults.held and len(self._stash) < STASH_LIMIT:

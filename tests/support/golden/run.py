@@ -232,7 +232,7 @@ class _Run:
     def _link_faults(self) -> Faults:
         worst = self.scenario.faults
         share = self.choices.pick([1.0, 1.0, 0.5, 0.0])
-        return replace(worst, loss=worst.loss * share, duplication=worst.duplication * share)
+        return replace(worst, loss=worst.loss * share, duplicate=worst.duplicate * share)
 
     def _count(self) -> None:
         self.steps += 1

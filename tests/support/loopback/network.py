@@ -39,8 +39,8 @@ class Faults:
     """Probabilities for each frame on each wire. A reordered frame comes up to ``late_ps`` later."""
 
     loss: float = 0.0
-    duplication: float = 0.0
-    reordering: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
     late_ps: int = 20_000_000
     seed: int = 0
 
@@ -76,12 +76,12 @@ class Network:
         if self.tap is not None:
             self.tap(frame)
         chance = self._random.random
-        copies = 2 if chance() < self.faults.duplication else 1
+        copies = 2 if chance() < self.faults.duplicate else 1
         for _ in range(copies):
             if chance() < self.faults.loss:
                 self.lost += 1
                 continue
-            late = self._random.randrange(self.faults.late_ps) if chance() < self.faults.reordering else 0
+            late = self._random.randrange(self.faults.late_ps) if chance() < self.faults.reorder else 0
             self._at(self.now + DELAY_PS + len(frame) * PS_PER_BYTE + late, "frame", frame.copy())
 
     def _pump(self, ip: int) -> None:

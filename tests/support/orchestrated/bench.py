@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import Executor, Options, Orchestrator, Phase, Store, TaskState
 from p4reduce.control_plane.orchestrator.inventory import Inventory
@@ -13,8 +14,6 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.orchestrated.world import World
 from p4reduce.topologies import Topology, leaf_spine
 
-PS_PER_US = 10**6
-PS_PER_MS = 10**9
 LANES = 64
 PROGRAM = bundled(LANES)
 OPTIONS = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import finsy as fy
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import key, plan_entries
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.orchestrator import RefusedError, Report, Running, Store
 
-PS_PER_US = 10**6
 ROUND_PS = 10 * PS_PER_US
 """of communication"""
 PATIENCE_PS = 5_000 * PS_PER_US

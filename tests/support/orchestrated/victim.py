@@ -6,6 +6,7 @@ It prints a line after every step that it takes.
 import sys
 from pathlib import Path
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store
 from p4reduce.control_plane.scheduling import policy_named
@@ -13,7 +14,6 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.orchestrated.client import RemoteExecutor
 
 LANES = 64
-PS_PER_US = 10**6
 OPTIONS = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=1000 * PS_PER_US)
 
 

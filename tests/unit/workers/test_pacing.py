@@ -8,6 +8,7 @@ from tests.support.loopback.golden import quantized_sum
 from tests.support.loopback.jobs import Job, random_arrays, same_bytes
 from tests.support.loopback.network import Faults
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.jobs.specs import pace_of
@@ -22,7 +23,7 @@ from p4reduce.workers.kernels.frames import HAS_LANES, flags_of
 from p4reduce.workers.numbers import FixedScale, Numbers
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import NEVER, Collective
-from p4reduce.workers.settings import FIXED, PS_PER_US, Congestion
+from p4reduce.workers.settings import FIXED, Congestion
 
 PACE_PS = 5 * PS_PER_US
 PACED = Congestion(pace_ps=PACE_PS)
@@ -80,7 +81,7 @@ def test_exponents_that_lead_are_not_paced() -> None:
 
 
 def test_sums_stay_what_they_are_under_faults() -> None:
-    job = paced_job(3, faults=Faults(loss=0.05, duplication=0.05, reordering=0.05))
+    job = paced_job(3, faults=Faults(loss=0.05, duplicate=0.05, reorder=0.05))
     sources = random_arrays(3, 4_000, 1)
     same_bytes(job.all_reduce(sources), quantized_sum(sources, LANES, job.numbers))
 

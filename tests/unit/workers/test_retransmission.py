@@ -8,12 +8,13 @@ from tests.support.loopback.golden import quantized_sum
 from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_bytes
 from tests.support.loopback.network import SWITCH_IP, Faults, Frame
 
+from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import NEVER, Collective, State
-from p4reduce.workers.settings import PS_PER_MS, PS_PER_US, Timing
+from p4reduce.workers.settings import Timing
 
 
 class Tap:
@@ -119,13 +120,13 @@ def test_a_lost_chunk_is_found_by_its_successors_long_before_the_timer() -> None
 
 
 def test_small_reordering_causes_no_resends() -> None:
-    job = Job(2, slots=64, faults=Faults(reordering=0.3, late_ps=100_000, seed=3))
+    job = Job(2, slots=64, faults=Faults(reorder=0.3, late_ps=100_000, seed=3))
     job.all_reduce(random_arrays(2, 2000, 1))
     assert job.endpoints.status(0).resends == 0
 
 
 def test_tolerance_grows_when_resends_were_for_nothing() -> None:
-    job = Job(2, slots=128, faults=Faults(reordering=0.1, late_ps=10_000_000, seed=3), timing=Timing(reorder=1))
+    job = Job(2, slots=128, faults=Faults(reorder=0.1, late_ps=10_000_000, seed=3), timing=Timing(reorder=1))
     for seed in range(2):
         job.all_reduce(random_arrays(2, 2000, seed))
     status = job.endpoints.status(0)

@@ -13,12 +13,13 @@ import pytest
 from tests.support.loopback.golden import rank_order_sum, ring_sum
 from tests.support.loopback.jobs import random_arrays, same_bytes
 
+from p4reduce.base.units import PS_PER_MS
 from p4reduce.native.libc import SUPPORTED
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.operation import Operation
 from p4reduce.workers.records import Collective, State
-from p4reduce.workers.settings import PS_PER_MS, Congestion, HostAddress, Timing
+from p4reduce.workers.settings import Congestion, HostAddress, Timing
 from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec
 from p4reduce.workers.udp.driver import Driver, SilenceError
 from p4reduce.workers.udp.port import Port

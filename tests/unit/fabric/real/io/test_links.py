@@ -8,10 +8,10 @@ import time
 import numpy as np
 from tests.support.real_io.lab import SWITCH, Lab, device, lab, set_priority
 
+from p4reduce.base.units import PS_PER_S
 from p4reduce.dataplane.tables import Ternary
 from p4reduce.fabric.faults import Faults
 
-PS_PER_S = 10**12
 FRAME = 62 + 4 * 40
 ON_LINK = FRAME + 24
 
