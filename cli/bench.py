@@ -25,6 +25,9 @@ TABLE: Final = "lower"
 """a word in the headings of the table of results"""
 
 
+NOTHING: Final[Mapping[str, str]] = {}
+
+
 @dataclass(frozen=True)
 class Waited:
     """Medians of ``runs`` runs. ``first_s``: until the first table was there, on the clock."""
@@ -36,18 +39,26 @@ class Waited:
     first_s: float
 
 
-def measure(what: str, arguments: Sequence[str], environment: Mapping[str, str], runs: int = 1) -> Waited:
-    """Start the command with these arguments so many times, one after the other."""
-    found = [_once(arguments, environment) for _ in range(runs)]
+def measure(
+    what: str,
+    command: Sequence[str],
+    environment: Mapping[str, str] = NOTHING,
+    *,
+    runs: int = 1,
+    folder: Path | None = None,
+) -> Waited:
+    """Start a command so many times, one after the other, with this added to the environment."""
+    found = [_once(command, environment, folder) for _ in range(runs)]
     cpu, clock, first = (statistics.median(column) for column in zip(*found, strict=True))
     return Waited(what, runs, round(cpu, 2), round(clock, 2), round(first, 2))
 
 
-def _once(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float, float]:
+def _once(command: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> tuple[float, float, float]:
     used, began = _cpu_s(), time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [*COMMAND, *arguments],
+            command,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -62,7 +73,7 @@ def _once(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[flo
         clock = time.monotonic() - began
         if code != 0:
             errors.seek(0)
-            raise RuntimeError(f"{' '.join(arguments)}: exit code {code}: {errors.read()}")
+            raise RuntimeError(f"{' '.join(command)}: exit code {code}: {errors.read()}")
     return _cpu_s() - used, clock, clock if first is None else first
 
 
@@ -79,13 +90,37 @@ def start_up(runs: int) -> list[Waited]:
         def caches(which: str) -> dict[str, str]:
             return {"NUMBA_CACHE_DIR": str(folder / which / "kernels"), "P4REDUCE_CACHE": str(folder / which / "p4")}
 
-        tensor = ("run", "-e", "1024")
+        tensor = (*COMMAND, "run", "-e", "1024")
         return [
-            measure("--help", ("--help",), {}, runs),
+            measure("--help", (*COMMAND, "--help"), runs=runs),
             measure("first run -e 1024", tensor, caches("run")),
-            measure("run -e 1024", tensor, caches("run"), runs),
-            measure("first demo", ("demo", "--out", str(folder / "demo")), caches("demo")),
-            measure("demo", ("demo", "--out", str(folder / "again")), caches("demo")),
+            measure("run -e 1024", tensor, caches("run"), runs=runs),
+            measure("first demo", (*COMMAND, "demo", "--out", str(folder / "demo")), caches("demo")),
+            measure("demo", (*COMMAND, "demo", "--out", str(folder / "again")), caches("demo")),
+        ]
+
+
+def from_nothing(checkout: Path) -> list[Waited]:
+    """The first lines of README in a fresh clone, and the wheel in a fresh environment, with libraries of PyPI."""
+    with tempfile.TemporaryDirectory(prefix="p4reduce-nothing-") as name:
+        folder = Path(name)
+        clone, wheel = folder / "p4reduce", folder / "wheel"
+        own = {"HOME": name, "PYTHONPATH": "", "NUMBA_CACHE_DIR": "", "P4REDUCE_CACHE": ""}
+        command = str(wheel / "bin" / "p4reduce")
+        found = [
+            measure("git clone", ("git", "clone", "--quiet", str(checkout), str(clone)), own),
+            measure("make .venv/.installed", ("make", ".venv/.installed"), own, folder=clone),
+            measure("make demo", ("make", "demo"), own, folder=clone),
+            measure("make demo, again", ("make", "demo"), own, folder=clone),
+            measure("make dist", ("make", "dist"), own, folder=clone),
+            measure("python -m venv", (sys.executable, "-m", "venv", str(wheel)), own),
+        ]
+        (built,) = (clone / "dist").glob("*.whl")
+        return [
+            *found,
+            measure("pip install *.whl[demo]", (str(wheel / "bin" / "pip"), "install", "-q", f"{built}[demo]"), own),
+            measure("p4reduce run -e 1024", (command, "run", "-e", "1024"), own, folder=folder),
+            measure("p4reduce run -e 1024, again", (command, "run", "-e", "1024"), own, folder=folder),
         ]
 
 
@@ -94,9 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m p4reduce.cli.bench", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--runs", type=int, default=5, help="of what is quick; the median is shown (default 5)")
+    parser.add_argument("--clone", type=Path, help="of this repository, a fresh clone and a wheel instead (needs PyPI)")
     chosen = parser.parse_args(arguments)
     output = Output(as_json=chosen.json)
-    found = start_up(chosen.runs)
+    found = start_up(chosen.runs) if chosen.clone is None else from_nothing(chosen.clone)
     load = os.getloadavg()[0]
     output.data({"load": load, "processors": os.cpu_count(), "waited": [asdict(one) for one in found]})
     output.table(
