@@ -35,7 +35,7 @@ def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
         @contextmanager
         def compiling() -> Iterator[Callable[[int, int], None]]:
             task = progress.add_task("", total=None, title="compiling machine code, once")
-            yield lambda done, total: progress.update(task, completed=done, total=total or None)
+            yield lambda done, total: progress.update(task, completed=done, total=total or None, refresh=True)
             progress.remove_task(task)
 
         with watched(compiling) if output.notes.is_terminal else nullcontext():

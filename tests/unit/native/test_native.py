@@ -89,19 +89,6 @@ def test_what_allocates_is_refused(tmp_path):
     assert not (tmp_path / "a.o").exists()
 
 
-def test_the_last_to_watch_is_told():
-    told = []
-
-    @objects.contextmanager
-    def watch():
-        told.append("begun")
-        yield lambda *counts: told.append(counts)
-
-    with objects.watched(watch):
-        assert objects._watch[-1] is watch
-    assert objects._watch == [objects._say]
-
-
 @pytest.mark.parametrize("length", [0, 1, 7, 64, 1000])
 def test_the_same_as_in_python(length):
     values = np.random.default_rng(length).normal(size=length).astype(np.float32) * np.float32(1e-3)
