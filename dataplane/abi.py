@@ -19,8 +19,7 @@ What happens between the two is decided from ``OUT_*`` exactly as simple_switch 
 drop if ``OUT_EGRESS_SPEC`` is ``DROP_PORT``, else unicast.
 
 Programs that clone, resubmit, recirculate, truncate or send digests (``Program.leaves_path``) ask more of whoever
-drives them. A driver that cannot do it must refuse such a program, by the names in ``Program.path_names``;
-``traffic.py`` does it all:
+drives them. ``traffic.py`` does it all, and so does the fabric:
 
 - Before every call, ``KEPT_ADDRESS`` holds the address of ``CompiledProgram.kept_bytes``, where ingress and egress
   leave the fields of field lists and digests, and where ingress finds those of ``IN_FIELD_LIST``. Before egress,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.dataplane.executor import Digest
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.state.clone_sessions import CloneSessions
-from p4reduce.dataplane.traffic import Digest
 
 if TYPE_CHECKING:
     from p4reduce.dataplane.compiler.kept import KeptLayout

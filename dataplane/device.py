@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from p4reduce.dataplane import abi
 from p4reduce.dataplane.detours import Detours
-from p4reduce.dataplane.model.packet_path import LearnList
+from p4reduce.dataplane.executor import Digest, DigestListener, Executor, ExecutorName
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.state import Counter, DeviceState, Multicast, Register
 from p4reduce.dataplane.state.clone_sessions import CloneSessions
@@ -16,46 +16,16 @@ from p4reduce.dataplane.state.meters import Meter
 from p4reduce.dataplane.state.value_sets import ValueSet
 from p4reduce.dataplane.tables import Table
 from p4reduce.dataplane.tables.profile import Profile
-from p4reduce.dataplane.traffic import Digest, DigestListener, Io, Journey
+from p4reduce.dataplane.traffic import Journey
 
 if TYPE_CHECKING:
     from p4reduce.dataplane.compiler import CompiledProgram
-
-ExecutorName: TypeAlias = Literal["compiled", "interpreted"]
 
 MAX_PRIORITY_QUEUES: Final = 8
 """As many as v1model's 3 bits of priority can name."""
 DEFAULT_PRIORITY_QUEUES: Final = MAX_PRIORITY_QUEUES
 
 KEPT_DIGESTS: Final = 1024
-
-
-class Executor(Protocol):
-    """What runs the program. ``io`` is the int64 array of abi.py; the object between the two is the executor's own.
-
-    ``kept`` and ``cloned`` are for programs that leave the straight path (``Program.leaves_path``).
-    """
-
-    def ingress(self, frame: bytes, io: Io, kept: object = None) -> object:
-        """Parser, checksum verification and ingress. Reads IN_*, writes OUT_* cells; returns what egress needs.
-
-        ``kept``: what the method of that name gave for the packet that this one is a copy of.
-        """
-
-    def egress(self, phv: object, io: Io) -> bytes | None:
-        """Egress, checksum update and deparser for one copy. Reads IN_* and EG_* cells; None: dropped.
-
-        May be called several times with one ``phv``, which it leaves as it is.
-        """
-
-    def kept(self) -> object:
-        """The fields that the latest ingress or egress kept for a clone, a resubmission or a recirculation."""
-
-    def cloned(self) -> object:
-        """The packet that the latest egress cloned, for another egress."""
-
-    def digest(self, learn_list: LearnList) -> tuple[int, ...]:
-        """The elements of the digest that the latest ingress generated, unsigned."""
 
 
 class Device:
@@ -148,11 +118,6 @@ class Device:
         """Size of the buffer for a frame that leaves."""
         return self.code.out_bytes
 
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """What the program does beyond multicast, unicast and drop: names, for drivers that must refuse it."""
-        return self.program.path_names
-
     @cached_property
     def detours(self) -> Detours | None:
         """What a driver needs for a program that leaves the straight path; None for others."""
@@ -168,9 +133,9 @@ class Device:
     def runner(self) -> Executor:
         """The executor that was asked for."""
         if self.executor == "interpreted":
-            from p4reduce.dataplane.interpreter import Interpreter  # noqa: PLC0415 - it imports this module
+            from p4reduce.dataplane.interpreter import Interpreter  # noqa: PLC0415 - only where needed
 
-            interpreter: Executor = Interpreter(self.program, self)
+            interpreter: Executor = Interpreter(self.program, self.state)
             return interpreter
         from p4reduce.dataplane.compiler import CompiledExecutor  # noqa: PLC0415 - llvmlite only where needed
 

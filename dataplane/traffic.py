@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.model.packet_path import LearnList
-
-if TYPE_CHECKING:
-    from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import Digest, DigestListener, Executor, Io
+from p4reduce.dataplane.model.program import Program
+from p4reduce.dataplane.state import Multicast
+from p4reduce.dataplane.state.clone_sessions import CloneSessions
 
 _LOG = logging.getLogger(__name__)
-
-Io: TypeAlias = NDArray[np.int64]
 
 MAX_ROUNDS: Final = 256
 """How often one frame and its copies may pass ingress or be cloned by egress; BMv2 knows no bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """A digest: the elements of a learn list, unsigned."""
+class _Driven(Protocol):
+    """What a journey needs of a device."""
 
-    learn_list: LearnList
-    values: tuple[int, ...]
+    @property
+    def name(self) -> str: ...
 
+    @property
+    def program(self) -> Program: ...
 
-DigestListener: TypeAlias = Callable[[Digest], object]
+    @property
+    def multicast(self) -> Multicast: ...
+
+    @property
+    def clone_sessions(self) -> CloneSessions: ...
+
+    @property
+    def priority_queues(self) -> int: ...
+
+    @property
+    def on_digest(self) -> DigestListener: ...
+
+    @property
+    def runner(self) -> Executor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ class _Copy:
 class Journey:
     """One frame's way through a device, with all its copies."""
 
-    def __init__(self, device: Device, time_us: int) -> None:
+    def __init__(self, device: _Driven, time_us: int) -> None:
         self._device = device
         self._runner = device.runner
         self._time = time_us

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.dataplane.traffic import Digest
+from p4reduce.dataplane.executor import Digest
 
 
 class ReplicaTable(Protocol):
@@ -69,10 +69,6 @@ class SwitchDevice(Protocol):
     @property
     def out_bytes(self) -> int:
         """Bytes that egress may write for a frame of abi.MAX_FRAME_BYTES; likewise."""
-
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """What of its program switches in real time cannot carry out (clone(), resubmit(), ...), by name."""
 
     @property
     def detours(self) -> DetourTables | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES, MAX_PORT
-from p4reduce.dataplane.traffic import Digest
+from p4reduce.dataplane.executor import Digest
 from p4reduce.fabric.counters import DeviceCounters, HostCounters, Incidents, LinkView, Where
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.endpoint_calls import NO_ENDPOINTS, HostEndpoints

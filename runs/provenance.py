@@ -6,9 +6,8 @@ import subprocess
 from pathlib import Path
 
 import p4reduce
+from p4reduce.base.requirements import requirements
 from p4reduce.control_plane.program import P4Program
-
-LIBRARIES = ("finsy", "grpcio", "llvmlite", "networkx", "numba", "numpy", "topohub")
 
 
 def provenance(program: P4Program, seed: int) -> dict[str, str]:
@@ -21,7 +20,7 @@ def provenance(program: P4Program, seed: int) -> dict[str, str]:
         "seed": str(seed),
         "python": platform.python_version(),
     }
-    for library in LIBRARIES:
+    for library in requirements():
         found[library] = importlib.metadata.version(library)
     return found
 

@@ -11,28 +11,12 @@ from typing import Annotated, Final
 
 import typer
 
+from p4reduce.base.requirements import requirements
 from p4reduce.cli.failures import EXIT_FAILED, guarded
 from p4reduce.cli.output import Output
 from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
-NEEDED: Final = (
-    "finsy",
-    "grpcio",
-    "joblib",
-    "llvmlite",
-    "matplotlib",
-    "networkx",
-    "numba",
-    "numpy",
-    "pydantic",
-    "pyroute2",
-    "rich",
-    "scapy",
-    "scipy",
-    "topohub",
-    "typer",
-)
 TOOLS: Final = (
     ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
     ("vagrant", "a virtual machine with p4c, BMv2 and the project: 'vagrant up' (docs/bmv2.md)"),
@@ -78,7 +62,7 @@ def examine() -> list[Finding]:
     """Look at this machine; changes nothing, needs no network."""
     return [
         _python(),
-        *(Finding(name, _package(name), True, "p4reduce itself") for name in NEEDED),
+        *(Finding(name, _package(name), True, "p4reduce itself") for name in requirements()),
         _compiled(),
         Finding("scikit-learn", _package("scikit-learn"), False, "the digits of 'demo' (pip install 'p4reduce[demo]')"),
         Finding(

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Final, Self
 
 from p4reduce.cli.switch.captures import Arrival, Recorder
-from p4reduce.dataplane.device import ExecutorName
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeError, Tls
 from p4reduce.fabric.real.host import DeviceHost, SwitchHost
 from p4reduce.fabric.real.io.ports import PortSpec

@@ -12,7 +12,8 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 from numpy.typing import NDArray
 
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.tables import Exact, TableEntry

@@ -31,7 +31,7 @@ def _decide(conditional: Conditional, phv: Phv, primitives: Primitives) -> str |
 
 
 def _apply(spec: MatchTable, phv: Phv, primitives: Primitives) -> str | None:
-    table = primitives.device.tables[spec.name]
+    table = primitives.state.tables[spec.name]
     keys = [_bits(key.target, phv) for key in spec.keys]
     found = table.lookup(keys, partial(_selector_hash, spec, phv, primitives))
     if found.hit and spec.direct_meter is not None:

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from p4reduce.dataplane import abi
 from p4reduce.dataplane.abi import INGRESS_DROPS, NOTHING_NOTED
-from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import Io
 from p4reduce.dataplane.interpreter.checksums import update_checksums, verify_checksums
 from p4reduce.dataplane.interpreter.control import run_pipeline
 from p4reduce.dataplane.interpreter.headers import header_bits
@@ -17,7 +17,7 @@ from p4reduce.dataplane.interpreter.trace import HeaderEmitted, Listener, StageS
 from p4reduce.dataplane.model import Program
 from p4reduce.dataplane.model.expressions import FieldRef
 from p4reduce.dataplane.model.packet_path import LearnList
-from p4reduce.dataplane.traffic import Io
+from p4reduce.dataplane.state.device_state import DeviceState
 
 _EGRESS_FIELDS: Final = (
     ("egress_port", abi.EG_PORT),
@@ -54,10 +54,10 @@ class Interpreter:
         trace: called with what happens to each packet; None: nobody listens.
     """
 
-    def __init__(self, program: Program, device: Device, trace: Listener | None = None) -> None:
-        """An executor for ``device``, which shares its tables, registers and counters with the compiled one."""
+    def __init__(self, program: Program, state: DeviceState, trace: Listener | None = None) -> None:
+        """An executor on the state of a device, which it shares with the compiled one."""
         self._program = program
-        self._device = device
+        self._state = state
         self.trace = trace
         self._latest: Phv | None = None
         self._cloned: Phv | None = None
@@ -216,14 +216,14 @@ class Interpreter:
 
     def _cut_off(self, stage: Literal["ingress", "egress"], io: Io, cells: Mapping[int, int]) -> None:
         """Drops a packet that went round too often, whatever it has left."""
-        self._device.state.endless_packets += 1
+        self._state.endless_packets += 1
         for cell, value in cells.items():
             io[cell] = value
         if self.trace is not None:
             self.trace(Verdict(stage, "drop"))
 
     def _primitives(self, now: int) -> Primitives:
-        return Primitives(self._program, self._device, self.trace, int(now))
+        return Primitives(self._program, self._state, self.trace, int(now))
 
     def _start(self, stage: str) -> None:
         if self.trace is not None:

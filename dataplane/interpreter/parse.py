@@ -100,7 +100,7 @@ class ParserRun:
             width = key_width(select)
             ones = (1 << width) - 1
             value, mask = value << width | key & ones, mask << width | bits & ones
-        return self._primitives.device.value_sets[name].fits(value, mask)
+        return self._primitives.state.value_sets[name].fits(value, mask)
 
     def _key(self, key: SelectKey) -> int:
         if isinstance(key, ChosenKey):

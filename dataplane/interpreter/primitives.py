@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.interpreter.evaluate import Scope
 from p4reduce.dataplane.interpreter.hashing import calculate
 from p4reduce.dataplane.interpreter.headers import header_bytes, make_valid, move_headers
@@ -44,6 +43,7 @@ from p4reduce.dataplane.model.packet_path import (
     Truncate,
 )
 from p4reduce.dataplane.state import random_numbers
+from p4reduce.dataplane.state.device_state import DeviceState
 
 _INDEX_MASK: Final = (1 << 32) - 1
 _MASK_64: Final = (1 << 64) - 1
@@ -58,7 +58,7 @@ class Primitives:
     """
 
     program: Program
-    device: Device
+    state: DeviceState
     listener: Listener | None
     now: int = 0
 
@@ -185,7 +185,7 @@ class Primitives:
         return scope.data(expr) & _INDEX_MASK
 
     def _count(self, primitive: Primitive, name: str, index: int, scope: Scope) -> PrimitiveRun:
-        counter = self.device.counters[name]
+        counter = self.state.counters[name]
         if index >= counter.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
         packets, octets = counter.read(index)
@@ -199,7 +199,7 @@ class Primitives:
     def _execute_meter(
         self, primitive: Primitive, target: FieldRef, name: str, index: int, scope: Scope
     ) -> PrimitiveRun:
-        meter = self.device.meters[name]
+        meter = self.state.meters[name]
         if index >= meter.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
         color = meter.execute(index, scope.phv.ingress_length, self.now)
@@ -208,13 +208,13 @@ class Primitives:
     def _register_read(
         self, primitive: Primitive, target: FieldRef, name: str, index: int, scope: Scope
     ) -> PrimitiveRun:
-        register = self.device.registers[name]
+        register = self.state.registers[name]
         if index >= register.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
         return PrimitiveRun(primitive, (self._set(scope, target, register.read(index)),), index)
 
     def _register_write(self, primitive: Primitive, name: str, index: int, value: int) -> PrimitiveRun:
-        register = self.device.registers[name]
+        register = self.state.registers[name]
         if index >= register.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
         before = register.read(index)
@@ -230,7 +230,7 @@ class Primitives:
         low, high = scope.data(primitive.low) & _MASK_64, scope.data(primitive.high) & _MASK_64
         if low > high:
             return PrimitiveRun(primitive)
-        state = self.device.state
+        state = self.state
         state.random_state = random_numbers.advance(state.random_state)
         number = random_numbers.within(random_numbers.mixed(state.random_state), low, high)
         return PrimitiveRun(primitive, (self._set(scope, primitive.target, number),))
@@ -238,7 +238,7 @@ class Primitives:
     def _assert(self, primitive: Primitive, failure: str, holds: bool) -> PrimitiveRun:
         """BMv2 aborts where an assertion fails; here it is counted and the packet goes on."""
         if not holds:
-            self.device.state.failed_assertions += 1
+            self.state.failed_assertions += 1
         return PrimitiveRun(primitive, text="" if holds else failure)
 
 

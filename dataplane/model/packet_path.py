@@ -1,8 +1,7 @@
 """What sends packets off the straight way from ingress to egress, and what guides them; abi.py says who acts on it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from p4reduce.dataplane.model.errors import SourceInfo
 from p4reduce.dataplane.model.expressions import DataExpr, FieldRef
@@ -133,12 +132,3 @@ class ExecuteMeter:
 
 PathPrimitive: TypeAlias = Clone | Resubmit | Recirculate | Truncate | GenerateDigest
 """Primitives that only leave word for what happens after the pipeline."""
-
-PATH_NAMES: Final[Mapping[type[PathPrimitive], str]] = {
-    Clone: "clone()",
-    Resubmit: "resubmit_preserving_field_list()",
-    Recirculate: "recirculate_preserving_field_list()",
-    Truncate: "truncate()",
-    GenerateDigest: "digest()",
-}
-"""Their names in v1model."""

@@ -9,7 +9,6 @@ from p4reduce.dataplane.model.expressions import FieldRef
 from p4reduce.dataplane.model.externs import Calculation, Checksum, CounterArray, RegisterArray
 from p4reduce.dataplane.model.headers import Header
 from p4reduce.dataplane.model.packet_path import (
-    PATH_NAMES,
     ActionProfile,
     FieldList,
     GenerateDigest,
@@ -99,12 +98,6 @@ class Program:
     def leaves_path(self) -> bool:
         """Whether a driver must do more than multicast, unicast and drop; see abi.py."""
         return any(self.path_primitives.values())
-
-    @property
-    def path_names(self) -> tuple[str, ...]:
-        """What P4 calls the primitives behind leaves_path, for who must refuse them."""
-        used = {type(p) for primitives in self.path_primitives.values() for p in primitives}
-        return tuple(name for kind, name in PATH_NAMES.items() if kind in used)
 
     @property
     def kept_fields(self) -> tuple[FieldRef, ...]:

@@ -7,11 +7,11 @@ from typing import Final
 
 from finsy.proto import p4r
 
+from p4reduce.dataplane.executor import Digest
 from p4reduce.dataplane.p4runtime.errors import Code, P4RuntimeError
 from p4reduce.dataplane.p4runtime.extern_info import DigestInfo, ExternInfo, Shape, encode_shape
 from p4reduce.dataplane.p4runtime.idle import Clock
 from p4reduce.dataplane.p4runtime.updates import check_update_type, invalid
-from p4reduce.dataplane.traffic import Digest
 
 Values = tuple[int, ...]
 

@@ -12,6 +12,7 @@ from finsy.proto import p4i, p4r
 
 from p4reduce.base.event_loop import EventLoopThread
 from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import Digest
 from p4reduce.dataplane.model import Program
 from p4reduce.dataplane.p4runtime.calls import Calls, PacketOutHandler
 from p4reduce.dataplane.p4runtime.idle import Clock
@@ -20,7 +21,6 @@ from p4reduce.dataplane.p4runtime.pipeline import PipelineLoader
 from p4reduce.dataplane.p4runtime.service import P4RuntimeService
 from p4reduce.dataplane.p4runtime.slot import DeviceFactory, DeviceSlot
 from p4reduce.dataplane.p4runtime.tls import Tls
-from p4reduce.dataplane.traffic import Digest
 
 MAX_MESSAGE_BYTES: Final = 256 << 20
 """Largest request, as in BMv2: pipeline configurations are large."""

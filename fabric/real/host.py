@@ -9,7 +9,8 @@ from typing import Any, Final, Self
 from finsy.proto import p4i
 
 from p4reduce.dataplane.abi import CPU_PORT
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import Program
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeError, P4RuntimeServer, Tls
 from p4reduce.fabric.errors import FabricError

@@ -47,7 +47,6 @@ class Relays:
         delay_ps: int | Sequence[int] = 0,
         seed: int = 0,
         max_frame: int = MAX_FRAME_BYTES,
-        spin_us: int = 0,
     ) -> None:
         """Open the interfaces; frames move from `start` on.
 
@@ -61,8 +60,6 @@ class Relays:
             Of the faults: direction 2k is from the first to the second interface of pair k, 2k + 1 the other.
         max_frame : int
             Longest frame in bytes, without FCS.
-        spin_us : int
-            Microseconds to look for the next frame before the thread sleeps.
 
         Raises
         ------
@@ -104,7 +101,6 @@ class Relays:
                 queue_frames=1,
                 max_frame=max_frame,
                 max_replicas=1,
-                spin_us=spin_us,
                 rest_us=0,
                 packet_in_limit=1,
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from p4reduce.dataplane.traffic import Digest
+from p4reduce.dataplane.executor import Digest
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.real.io.path import DataPath
 from p4reduce.fabric.real.switch_lock import PausingLock

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from p4reduce.dataplane.abi import CPU_PORT, DROP_PORT, MAX_FRAME_BYTES
-from p4reduce.dataplane.traffic import Digest
+from p4reduce.dataplane.executor import Digest
 from p4reduce.fabric.counters import DeviceCounters, Incidents, Where
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
@@ -47,7 +47,6 @@ class RealSwitches:
         threads: int = 1,
         max_frame: int = MAX_FRAME_BYTES,
         max_replicas: int = 512,
-        spin_us: int = 0,
         rest_us: int = 0,
         lock: PausingLock | None = None,
         on_packet_in: PacketInHandler | None = None,
@@ -78,8 +77,6 @@ class RealSwitches:
             Longest frame in bytes, without FCS.
         max_replicas : int
             Largest multicast group.
-        spin_us : int
-            Microseconds to look for the next frame before a thread sleeps: less delay for more CPU time.
         rest_us : int
             Microseconds for which frames gather after a busy time: more delay for far less CPU time.
         lock : PausingLock
@@ -140,7 +137,6 @@ class RealSwitches:
                     queue_frames=queue_frames,
                     max_frame=max_frame,
                     max_replicas=max_replicas,
-                    spin_us=spin_us,
                     rest_us=rest_us,
                     packet_in_limit=packet_in_limit,
                 )

@@ -63,13 +63,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--ports", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each run")
     parser.add_argument("--runs", type=int, default=3, help="the best counts")
-    parser.add_argument("--spin-us", type=int, default=0, help="microseconds to look for frames before sleeping")
     return parser.parse_args(arguments)
 
 
 def _measure(part: str, lanes: int, options: argparse.Namespace) -> dict[str, Any]:
     found = []
-    with BenchLab(options.ports, lanes, spin_us=options.spin_us) as lab:
+    with BenchLab(options.ports, lanes) as lab:
         frames = lab.pushes() if part == "aggregation" else lab.datagrams()
         seq = 0
         for _ in range(options.runs):

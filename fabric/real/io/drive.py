@@ -111,7 +111,6 @@ def drive(worlds: Any, machines: Any) -> int:
     """Carry frames until there is a reason to go back to Python; one of those in `records.py`."""
     w = worlds[0]
     m = machines[0]
-    busy_until = 0
     busy = False
     while True:
         hold(m)
@@ -130,8 +129,6 @@ def drive(worlds: Any, machines: Any) -> int:
             m.noticed = w.tap_used
             signal(m.notice_fd, m.time)
         if count > 0:
-            busy_until = w.now + m.spin_ps
-        if count > 0 or w.now < busy_until:
             busy = True
             if m.polled > 0:
                 poll_ports(w, m, _NOW)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES
-from p4reduce.dataplane.traffic import Digest
+from p4reduce.dataplane.executor import Digest
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
@@ -88,7 +88,6 @@ class DataPath:
         queue_frames: int,
         max_frame: int,
         max_replicas: int,
-        spin_us: int,
         rest_us: int,
         packet_in_limit: int,
     ) -> None:
@@ -111,7 +110,7 @@ class DataPath:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._paused = False
-        self._make_machine(spin_us, rest_us)
+        self._make_machine(rest_us)
         self._memory = self._make_memory()
         epoch_ps = time.time_ns() * 1000
         self.recordings = Recordings(self._memory, len(self.node_names), packet_in_limit, epoch_ps=epoch_ps)
@@ -154,7 +153,7 @@ class DataPath:
         self._addresses = np.zeros(2 * ADDRESSES, dtype=CELL)
         self._addresses["value"] = np.arange(2 * ADDRESSES)
 
-    def _make_machine(self, spin_us: int, rest_us: int) -> None:
+    def _make_machine(self, rest_us: int) -> None:
         count = len(self._plans)
         self.control: NDArray[np.int64] = np.zeros(CONTROL_WORDS, dtype=np.int64)
         self._polls = np.zeros(count + 1, dtype=POLLFD)
@@ -184,7 +183,7 @@ class DataPath:
             ("control", self.control),
         ):
             machine[name] = array.ctypes.data
-        machine["port_count"], machine["inbox_cell"], machine["spin_ps"] = count, cell, spin_us * 1_000_000
+        machine["port_count"], machine["inbox_cell"] = count, cell
         machine["rest_ns"] = rest_us * 1000
         machine["wake_fd"], machine["notice_fd"] = self._wake, self.notice
         machine["parked_fd"], machine["resume_fd"] = self._parked, self._resume

@@ -92,7 +92,6 @@ MACHINE: Final = _integers(
     "time",  # address of a timespec
     "epoch_ns",  # CLOCK_MONOTONIC when the clock of the world was 0
     "control",  # address of the CONTROL words
-    "spin_ps",  # how long to look for frames before sleeping
     "rest_ns",  # how long to let frames gather after a busy time
     "wake_fd",
     "parked_fd",

@@ -10,7 +10,8 @@ from tests.support.golden.tables import Entry
 from tests.support.paths import ROOT
 
 from p4reduce.dataplane import compile_p4
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model.loader import load_program
 from p4reduce.dataplane.model.program import Program
 

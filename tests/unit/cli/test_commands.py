@@ -139,7 +139,7 @@ def test_doctor_says_what_is_missing(monkeypatch, tmp_path):
 
 
 def test_doctor_fails_without_what_is_needed(monkeypatch):
-    monkeypatch.setattr("p4reduce.cli.commands.doctor.NEEDED", ("no-such-package",))
+    monkeypatch.setattr("p4reduce.cli.commands.doctor.requirements", lambda: ("no-such-package",))
     done = call("doctor")
     assert done.exit_code == failures.EXIT_FAILED
     assert "MISSING" in done.stdout

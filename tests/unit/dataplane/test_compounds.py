@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.interpreter import Event, Interpreter
 from p4reduce.dataplane.interpreter.trace import PrimitiveRun
 from p4reduce.dataplane.model import ProgramError, UnsupportedConstruct, load_program
@@ -252,7 +253,7 @@ def test_log_messages(template: str, text: str) -> None:
     program.call([FORWARD, primitive("log_msg", named("string", template), values)])
     loaded = load_program(program.build())
     device, events = Device(loaded, executor="interpreted"), list[Event]()
-    Interpreter(loaded, device, events.append).ingress(bytes(9), np.zeros(abi.IO_CELLS, dtype=np.int64))
+    Interpreter(loaded, device.state, events.append).ingress(bytes(9), np.zeros(abi.IO_CELLS, dtype=np.int64))
     assert [e.text for e in events if isinstance(e, PrimitiveRun) and e.text] == [text]
 
 

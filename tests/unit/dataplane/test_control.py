@@ -3,14 +3,14 @@
 import pytest
 from tests.support.paths import DATA
 
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import Digest, ExecutorName
 from p4reduce.dataplane.interpreter.hashing import crc16
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.state.value_sets import ValueSetError
 from p4reduce.dataplane.tables import EntryExists, Exact, InvalidEntry, NoSuchEntry, TableEntry, TableFull, Ternary
 from p4reduce.dataplane.tables.errors import StillUsed
 from p4reduce.dataplane.tables.meter import MeterConfig, MeterError
-from p4reduce.dataplane.traffic import Digest
 
 PROGRAM = load_program(DATA / "control.json")
 GREEN, YELLOW, RED = 0, 1, 2

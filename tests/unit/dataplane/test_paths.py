@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from tests.support.paths import DATA
 
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.state.clone_sessions import CloneSession
 from p4reduce.dataplane.state.multicast import MulticastError
@@ -128,12 +129,3 @@ def test_clone_sessions_are_checked_and_forgotten(device: Device) -> None:
         sessions.delete(TO_PORTS)
     device.reset()
     assert sessions.sessions() == ()
-
-
-def test_the_program_says_what_a_driver_must_be_able_to_do(device: Device) -> None:
-    assert device.refused == (
-        "clone()",
-        "resubmit_preserving_field_list()",
-        "recirculate_preserving_field_list()",
-        "truncate()",
-    )

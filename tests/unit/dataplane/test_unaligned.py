@@ -6,7 +6,8 @@ The recordings of BMv2 (tests/data/bmv2/unaligned.recorded.json) hold the former
 import pytest
 from tests.support.paths import DATA
 
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import load_program
 
 PROGRAM = load_program(DATA / "bmv2/unaligned.json")

@@ -13,7 +13,7 @@ from tests.support.conformance.targets.bmv2 import Bmv2
 from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, running
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
 
-from p4reduce.dataplane.device import ExecutorName
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import Program, UnsupportedConstruct, load_program
 
 EXECUTORS: Final[tuple[ExecutorName, ...]] = ("interpreted", "compiled")

@@ -10,7 +10,7 @@ from typing import Final
 from tests.support.conformance.stf.outcome import Outcome, play_sample
 from tests.support.conformance.stf.samples import Sample, default_cache, find_samples
 
-from p4reduce.dataplane.device import ExecutorName
+from p4reduce.dataplane.executor import ExecutorName
 
 EXECUTORS: Final[tuple[ExecutorName, ...]] = ("interpreted", "compiled")
 JOBS: Final = 2

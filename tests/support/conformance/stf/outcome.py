@@ -11,7 +11,7 @@ from tests.support.conformance.stf.samples import Sample, compile_sample
 from tests.support.conformance.stf.statements import StfError
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
 
-from p4reduce.dataplane.device import ExecutorName
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import Program, UnsupportedConstruct, load_program
 from p4reduce.dataplane.model.errors import ProgramError
 

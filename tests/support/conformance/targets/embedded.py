@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from tests.support.conformance.targets.target import Sent
 
-from p4reduce.dataplane.device import Device, ExecutorName
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import Program
 from p4reduce.dataplane.state.clone_sessions import CloneSession
 from p4reduce.dataplane.tables import TableEntry

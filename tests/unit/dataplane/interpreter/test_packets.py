@@ -196,7 +196,7 @@ def test_packet_length_grows_with_headers_made_valid(device):
     assert status_of(device, frame)[3] == 53
     assert status_of(device, operands(kind=0x81, h=5))[3] == 53 + 120
     io = np.zeros(abi.IO_CELLS, dtype=np.int64)
-    Interpreter(device.program, device).ingress(operands(kind=0x81, h=5), io)
+    Interpreter(device.program, device.state).ingress(operands(kind=0x81, h=5), io)
     assert io[abi.EG_LENGTH] == 53 + 120
 
 
@@ -246,7 +246,7 @@ def test_cells_out_of_range_do_nothing(device):
 
 
 def test_egress_leaves_what_ingress_gave_as_it_is(device):
-    interpreter, io = Interpreter(device.program, device), np.zeros(abi.IO_CELLS, dtype=np.int64)
+    interpreter, io = Interpreter(device.program, device.state), np.zeros(abi.IO_CELLS, dtype=np.int64)
     phv = interpreter.ingress(operands(kind=0x80) + b"\x00\x01", io)
     io[abi.EG_PORT] = 3
     first = interpreter.egress(phv, io)
@@ -265,4 +265,4 @@ def test_instance_type_is_that_of_the_copy(device):
 
 def test_egress_takes_only_what_ingress_gave(device):
     with pytest.raises(TypeError, match="egress takes what ingress returned"):
-        Interpreter(device.program, device).egress(b"", np.zeros(abi.IO_CELLS, dtype=np.int64))
+        Interpreter(device.program, device.state).egress(b"", np.zeros(abi.IO_CELLS, dtype=np.int64))

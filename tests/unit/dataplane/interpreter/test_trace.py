@@ -161,5 +161,5 @@ def test_listening_changes_nothing(entities):
 
 def test_a_listener_may_be_given_at_once(entities):
     events, io = [], np.zeros(abi.IO_CELLS, dtype=np.int64)
-    Interpreter(entities.program, entities, trace=events.append).ingress(packet(), io)
+    Interpreter(entities.program, entities.state, trace=events.append).ingress(packet(), io)
     assert isinstance(events[0], StageStarted)

@@ -6,9 +6,9 @@ from finsy.p4entity import P4ValueSetMember
 from finsy.proto import p4r
 from tests.support.p4runtime.configs import forwarding, schema
 
+from p4reduce.dataplane.executor import Digest
 from p4reduce.dataplane.model.packet_path import LearnList
 from p4reduce.dataplane.p4runtime import Code
-from p4reduce.dataplane.traffic import Digest
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 SCHEMA = schema("control")

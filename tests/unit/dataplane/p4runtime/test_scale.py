@@ -13,13 +13,13 @@ from tests.support.p4runtime.idle import idle_config
 from tests.support.p4runtime.table_entries import LPM
 
 from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.executor import Digest
 from p4reduce.dataplane.model.packet_path import LearnList
 from p4reduce.dataplane.p4runtime import digest_entries
 from p4reduce.dataplane.p4runtime.extern_info import ExternInfo
 from p4reduce.dataplane.p4runtime.forwarding import Forwarding
 from p4reduce.dataplane.p4runtime.idle import IdleTimers
 from p4reduce.dataplane.p4runtime.pipeline import PipelineLoader
-from p4reduce.dataplane.traffic import Digest
 
 ENTRIES = 1000
 TIMEOUT_NS = 100
