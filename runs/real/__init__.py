@@ -1,1 +1,5 @@
-"""Runs in real time: worker processes with sockets of their own, and the session that starts and watches them."""
+"""A run in real time.
+
+Owned here: the session that builds links, switches, relays and worker processes, watches them and ends them; what a
+worker process is told and how it answers; and what their counts come to.
+"""

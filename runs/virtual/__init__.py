@@ -1,1 +1,5 @@
-"""Runs in virtual time: a group of workers in this process, and collectives that its network carries."""
+"""A run in virtual time.
+
+Owned here: ``Cluster``, a group of workers as threads or processes see it, and the carrier, which makes jobs for what
+they call, has a ``JobNetwork`` carry them, and checks every sum.
+"""

@@ -1,13 +1,34 @@
-"""In-network aggregation for distributed training, on P4 switches."""
+"""In-network aggregation for distributed training, on P4 switches.
+
+What is named here stays; a change of it is announced in CHANGELOG.md. Names are looked up when they are first used.
+"""
 
 import os
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from p4reduce.comm.communicator import Communicator
+    from p4reduce.runs.experiment import Experiment
+    from p4reduce.runs.runner import run_experiment
+    from p4reduce.runs.virtual.cluster import Cluster
 
 __version__: Final = "0.1.0"
-__all__ = ["__version__", "connect"]
+__all__ = ["Cluster", "Communicator", "Experiment", "__version__", "connect", "run_experiment"]
+
+_HOME: Final = {
+    "Cluster": "runs.virtual.cluster",
+    "Communicator": "comm.communicator",
+    "Experiment": "runs.experiment",
+    "run_experiment": "runs.runner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return value
 
 
 def connect(*, patience_s: float | None = None) -> "Communicator":
