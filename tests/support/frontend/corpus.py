@@ -1,12 +1,13 @@
 """p4c's samples for v1model, where $TESTDATA names p4c's folder of that name."""
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 
 from tests.support.conformance.stf.samples import Sample, find_samples
 
-from p4reduce.frontend.compile import Compilation, compile_file
+from p4reduce.frontend.compile import Compilation, compile_file, compile_text
 
 TESTDATA = Path(os.environ.get("TESTDATA") or "/nonexistent")
 THERE = (TESTDATA / "p4_16_samples").is_dir()
@@ -27,6 +28,17 @@ def stf_samples() -> list[Sample]:
 def carried(source: Path) -> Path:
     """P4Info of a sample as p4c's tree has it; the file may be missing."""
     return TESTDATA / "p4_16_samples_outputs" / f"{source.name}.p4info.txt"
+
+
+def middle_end(source: Path) -> Path:
+    """What p4c's middle end makes of a sample, as P4: calls put in, side effects and compound types taken apart."""
+    return TESTDATA / "p4_16_samples_outputs" / f"{source.stem}-midend.p4"
+
+
+def compiled_middle_end(source: Path) -> Compilation:
+    """That, compiled by the front end; names in it are full already."""
+    text = middle_end(source).read_text(errors="replace")
+    return compile_text(re.sub(r'@name\("(?!\.)', '@name(".', text), source.name)
 
 
 def programs() -> list[Path]:

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -27,6 +28,7 @@ from p4reduce.dataplane.interpreter import Event
 from p4reduce.dataplane.interpreter.trace import ConditionEvaluated, ParserFailed, PrimitiveRun, Selected, TableApplied
 from p4reduce.dataplane.model import Program
 from p4reduce.dataplane.model.actions import RegisterRead, RegisterWrite
+from p4reduce.dataplane.state.value_sets import ValueSetError
 from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 Point: TypeAlias = tuple[str, str, str]
@@ -120,8 +122,9 @@ class GuidedCaseMaker(CaseMaker):
             if isinstance(operation, SetMeter | SetDirectMeter) and self._rng.random() < 0.8:
                 # What a meter lets through shows more than what it stops.
                 operation = replace(operation, committed=GENEROUS, peak=GENEROUS)  # noqa: PLW2901
-            apply(operation, self._switch)
-            self._made.append(operation)
+            with suppress(ValueSetError):  # it is full
+                apply(operation, self._switch)
+                self._made.append(operation)
 
     def _frame(self) -> Send:
         """A new frame, or one of the last again, as it was, with one byte changed, or on another port."""
