@@ -164,6 +164,12 @@ torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every te
 	  --index-url $(TORCH_INDEX) 'torch>=2.13'
 	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/torch_backend tests/integration/torch_backend
 
+torch-own: $(WARM)  ## PyTorch's own process-group tests on this back end, a line for each (long): OWN='--match all_reduce'
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --index-url $(TORCH_INDEX) 'torch>=2.13'
+	@$(BIN)/python -c 'import expecttest' 2>/dev/null || $(BIN)/python -m pip install --quiet expecttest
+	@$(BIN)/python -m tests.support.torch_scripts.own_tests $(OWN) 2>/dev/null
+
 clean:  ## remove the virtual environment, caches and out/
 	rm -rf $(VENV) out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,7 +3,7 @@
 import atexit
 import contextlib
 import os
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch.distributed as dist
 
@@ -18,6 +18,8 @@ from p4reduce.torch_backend.timing import ProcessTime, factor_of
 LOOPBACK: Final = "lo"
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 ADDRESS_KEY: Final = "p4reduce/network"
+NOT_FINITE: Final = "P4REDUCE_NOT_FINITE"
+"""What becomes of NaN and infinity in a sum: "nan" (they come through), or "error"."""
 
 
 class World:
@@ -75,7 +77,15 @@ def create(options: Any, backend_options: Any) -> Any:
         communicator=communicator,
         time=world.time,
         on_shutdown=on_shutdown,
+        not_finite=_not_finite(),
     )
+
+
+def _not_finite() -> Literal["nan", "error"]:
+    text = os.environ.get(NOT_FINITE, "nan")
+    if text not in {"nan", "error"}:
+        raise ClusterError(f"{NOT_FINITE}: {text!r}; must be 'nan' or 'error'")
+    return "error" if text == "error" else "nan"
 
 
 def the_world() -> World:

@@ -7,7 +7,7 @@ names reach gloo; names of methods changed over versions, so both are there.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -47,12 +47,14 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         communicator: Communicator,
         time: ProcessTime,
         on_shutdown: Callable[[], None],
+        not_finite: Literal["nan", "error"] = "nan",
     ) -> None:
         super().__init__(rank, size)
         self._gloo = gloo
         self._comm = communicator
         self._time = time
         self._on_shutdown = on_shutdown
+        self._not_finite = not_finite
         self._open = True
         self._order = threading.Lock()
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
@@ -227,7 +229,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._work([handle], result if result is not None else list(blocks), finish)
 
     def _sum(self, array: NDArray[Any]) -> Handle[Any]:
-        return self._comm.all_reduce(array, start=self._time.now, not_finite="nan")
+        return self._comm.all_reduce(array, start=self._time.now, not_finite=self._not_finite)
 
     def _average(self, array: NDArray[Any], op: Any) -> None:
         if int(op.op if hasattr(op, "op") else op) == AVG:

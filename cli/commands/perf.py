@@ -147,7 +147,12 @@ def _line(row: "Row") -> str:
 def _cells(found: "Figures | None") -> str:
     if found is None:
         return f"{'N/A':>7s}  {'N/A':>6s}  {'N/A':>6s}  {'N/A':>5s}"
-    return f"{_time(found.time_us):>7s}  {found.algbw:6.2f}  {found.busbw:6.2f}  {found.wrong:5d}"
+    return f"{_time(found.time_us):>7s}  {_bandwidth(found.algbw)}  {_bandwidth(found.busbw)}  {found.wrong:5d}"
+
+
+def _bandwidth(value: float) -> str:
+    """As nccl-tests, with more digits where links are slow."""
+    return f"{value:6.2f}" if value >= 1 else f"{value:6.4f}"
 
 
 def _time(microseconds: float) -> str:
@@ -178,7 +183,10 @@ def _beside(output: Output, rows: "Sequence[Row]", plan: Any) -> None:
     engines = list(dict.fromkeys(row.engine for row in rows))
     best = {(row.engine, row.size): row.in_place or row.out_of_place for row in rows}
     table = [
-        [str(size), *(f"{one.busbw:.2f}" if (one := best.get((engine, size))) else "-" for engine in engines)]
+        [
+            str(size),
+            *(_bandwidth(one.busbw).strip() if (one := best.get((engine, size))) else "-" for engine in engines),
+        ]
         for size in plan.sizes
     ]
     output.table(["size (B)", *engines], table, title="busbw (GB/s)")

@@ -71,6 +71,19 @@ def test_a_rank_that_ends_ends_the_others_with_its_name(tmp_path, how):
         assert "rank 1" in said[rank].partition(f"rank {rank} after")[2]
 
 
+def test_not_finite_is_an_error_where_that_is_asked(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('p4reduce')\n"
+        "given = torch.ones(10)\n"
+        "given[7] = float('inf') if dist.get_rank() else 1\n"
+        "dist.all_reduce(given)\n"
+    )
+    with pytest.raises(AssertionError, match="rank 1 gave inf at index 7"):
+        launched(tmp_path, 2, str(script), P4REDUCE_NOT_FINITE="error")
+
+
 def _free_port():
     from p4reduce.comm.launch import free_port
 
