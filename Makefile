@@ -35,6 +35,9 @@ demo: $(INSTALLED)  ## train a model through P4 switches, once for each plan; re
 test: lint $(WARM)  ## lint, types and all tests that need no other program
 	$(BIN)/pytest -n $(JOBS)
 
+soak-tests: $(WARM)  ## the tests that `make test` leaves out, and more examples of the random ones: before a release
+	SOAK=1 $(BIN)/pytest -n $(JOBS)
+
 lint: $(INSTALLED)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -4,6 +4,9 @@ import os
 import signal
 import tempfile
 
+import pytest
+from tests.support.effort import SOAK
+
 if "P4REDUCE_CACHE" not in os.environ:
     # Compiled P4 programs of tests stay out of the user's own cache, and go away with the run.
     _cache = tempfile.TemporaryDirectory(prefix="p4reduce-test-cache-")
@@ -12,3 +15,11 @@ if "P4REDUCE_CACHE" not in os.environ:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and what tests start would inherit it and never see Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave away what repeats another test's ground, or is exhaustive, unless it is asked for."""
+    if not SOAK:
+        left = [item for item in items if item.get_closest_marker("soak") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item not in left])
+        items[:] = left

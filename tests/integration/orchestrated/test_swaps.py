@@ -126,7 +126,7 @@ def one_spine_each(task, state, *, lanes=256):
     return Decision("own", task, up.upload, down.broadcast, up.demand_bps)
 
 
-@pytest.mark.parametrize("at_us", [52, 66, 85])
+@pytest.mark.parametrize("at_us", [66, *(pytest.param(at_us, marks=pytest.mark.soak) for at_us in (52, 85))])
 def test_two_trees_give_the_same_weights_and_are_swapped_one_by_one(store, expected, at_us):
     with World(two_spines(), PROGRAM) as world:
         world.change_link("leaf1", "spine1", up=False, at_ps=at_us * PS_PER_US)

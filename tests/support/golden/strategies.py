@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 from tests.support.golden.backend import Backend
 from tests.support.golden.choices import DrawnChoices
 from tests.support.golden.scenario import MAX_WORKERS, Scenario, draw_scenario
 
-MANY: Final = 250
+MANY: Final = examples(100, 250)
 """Trees of a property that is cheap to try, in everyday test runs."""
 
 

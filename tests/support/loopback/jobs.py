@@ -1,11 +1,11 @@
 """Whole jobs on the in-memory network: made, run, compared."""
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import settings
+from tests.support.effort import examples
 from tests.support.loopback.golden import Floats
 from tests.support.loopback.network import SWITCH_IP, Faults, Network, host, switch
 from tests.support.loopback.perfect_switch import PerfectSwitch
@@ -17,8 +17,8 @@ from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Timing
 from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, WorkerSpec
 
-several = settings(max_examples=int(os.environ.get("P4REDUCE_EXAMPLES", "25")), deadline=None)
-"""how many jobs a property test runs; set P4REDUCE_EXAMPLES for a soak"""
+several = settings(max_examples=examples(15, 100), deadline=None)
+"""how many jobs a property test runs"""
 NO_FAULTS = Faults()
 BLOCK_FLOAT = BlockFloat()
 TIMING = Timing()

@@ -44,6 +44,7 @@ def main(arguments):
     return runpy.run_path(str(SCRIPT))["main"](arguments)
 
 
+@pytest.mark.soak
 def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
     """What `make poster-quick` does."""
     assert main(["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
@@ -69,6 +70,7 @@ def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
     assert "-17.4 %" in page
 
 
+@pytest.mark.soak
 def test_a_dask_cluster_of_two_workers_gives_the_same_result():
     distributed = pytest.importorskip("distributed")
     here = run_poster(TINY, jobs=1)

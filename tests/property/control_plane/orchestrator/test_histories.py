@@ -1,9 +1,10 @@
-"""Hundreds of histories of the orchestrator: what fails or ends it, between any two steps, leaves a clear state."""
+"""Histories of the orchestrator: what fails or ends it, between any two steps, leaves a clear state."""
 
 from hypothesis import HealthCheck, settings
+from tests.support.effort import examples
 from tests.support.orchestrated.histories import Histories
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=100, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(40, 100), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )

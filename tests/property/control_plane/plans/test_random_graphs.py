@@ -6,6 +6,7 @@ import networkx as nx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import PLANS, PlanRequest, Problem, make_plan, release_plan
@@ -90,7 +91,7 @@ def check_paths(plan):
             assert plan.paths[(parent, child)] == plan.paths[(child, parent)][::-1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 @given(st.data())
 def test_plans_are_sound(data):
     topology = data.draw(networks())
@@ -113,7 +114,7 @@ def test_plans_are_sound(data):
     assert all(resources.free(switch.name) == 4096 for switch in topology.switches)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, 100), deadline=None)
 @given(st.data(), st.sampled_from(list(Operation)), st.integers(1, 5000), st.integers(0, 40))
 def test_predictions_equal_a_walk(data, operation, elements, lead):
     topology = data.draw(networks())
