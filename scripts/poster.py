@@ -11,13 +11,15 @@ exit code is 1 when something that must hold does not.
 """
 
 import argparse
+import inspect
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_type_hints
 
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.failures import BadInput
@@ -48,10 +50,19 @@ from p4reduce.topologies import TopologyError
 
 
 def parser() -> argparse.ArgumentParser:
-    """Every parameter as a flag; what is not given is as in ``make poster``, or with --quick as in the sample."""
+    """Every field of the settings as a flag; what is absent is as in ``make poster``, with --quick as in the sample."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--quick", action="store_true", help="begin with the sample's parameters")
-    made.add_argument("--scenarios", help=f"networks: {','.join(SCENARIOS)}")
+    told = _descriptions()
+    for name, kind in get_type_hints(PosterSettings).items():
+        more = _MORE.get(name, {})
+        metavar = None if kind in _SCALARS or "metavar" in more else _LISTS[kind][1]
+        made.add_argument(
+            _flag(name),
+            type=kind if kind in _SCALARS else str,
+            **({"metavar": metavar} if metavar else {}),
+            **{"help": told[name], **more},
+        )
     made.add_argument(
         "--scenario",
         action="append",
@@ -59,40 +70,6 @@ def parser() -> argparse.ArgumentParser:
         help="a network of your own, for example metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2; may be repeated; with "
         "@0.2:7 tasks leave switches by queue 7, before the background traffic",
     )
-    made.add_argument("--policies", help=f"of {','.join(sorted(POLICIES))}; spff is always needed")
-    made.add_argument("--sizes", help="numbers of local models: 3,6,9 or 3..5")
-    made.add_argument("--tasks", type=int, help="AI tasks in each seed")
-    made.add_argument("--seeds", help="0..9 or 1,2,3")
-    made.add_argument("--exact-seeds", type=int, help="seeds for which the exact policy is asked")
-    made.add_argument("--ablation-seeds", type=int, help=f"seeds for {', '.join(EXPLAINING)}")
-    made.add_argument("--priority-seeds", type=int, help="seeds for networks in which tasks leave before other traffic")
-    made.add_argument("--elements", type=int, help="model size, float32")
-    made.add_argument("--lanes", type=int, choices=(64, 256), help="of a packet")
-    made.add_argument("--demand-bps", type=int, help="bandwidth that a task reserves on a link for a copy of its model")
-    made.add_argument("--add-ps", type=int, help="in which the global model's host adds an element of a model, ps")
-    made.add_argument("--shares", help="shares of capable switches: 0.25,0.5; 'none'")
-    made.add_argument("--share-seeds", type=int, help="seeds used for them")
-    made.add_argument("--share-choosers", help="who chooses them: random,soar")
-    made.add_argument("--access-rates", help="rates of hosts' links to try: 10G,40G,100G; 'none'")
-    made.add_argument("--access-elements", help="model sizes to try with each, float32: 61706,1M")
-    made.add_argument("--delays", help="of all links, to try: 1us,200us,real (the distances of the graph); 'none'")
-    made.add_argument("--delay-elements", help="model sizes to try with each")
-    made.add_argument("--sensitivity-tasks", type=int, help="tasks for each rate and delay")
-    made.add_argument("--lambdas", help="shares of bandwidth in the links' weights to try: 0,0.9; 'none'")
-    made.add_argument("--lambda-seeds", type=int, help="seeds used for them")
-    made.add_argument("--overlap-seeds", type=int, help="seeds for tasks that all communicate at once; 0: none")
-    made.add_argument("--overlap-tasks", type=int, help="how many do")
-    made.add_argument("--flow-factor", type=int, help="size of the model that checks the flow-level model; 0: none")
-    made.add_argument("--selection-seeds", type=int, help="seeds for choosing local models under a budget; 0: none")
-    made.add_argument("--swap-networks", metavar="NAME[@LOSS],..", help="where trees of running tasks are swapped")
-    made.add_argument("--swap-seeds", type=int, help="seeds used for swaps; 0: none")
-    made.add_argument("--swap-detours", help="by how much the first tree is larger than the best: 0.05,0.2")
-    made.add_argument("--swap-rounds", help="rounds of a task whose tree may be swapped in its second: 3,10")
-    made.add_argument("--swap-thresholds", help="a swap must save so many times its cost: 0,0.5,1")
-    made.add_argument("--ring-networks", help="where rings are run beside spff, overlay-mst and steiner")
-    made.add_argument("--ring-tasks", type=int, help="how many tasks; 0: none")
-    made.add_argument("--reference", help="network in which the training time is calibrated")
-    made.add_argument("--target-ms", type=float, help="total latency of spff there")
     made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
     made.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
     made.add_argument("--out", type=Path, default=Path("out/poster"), help="folder for the results")
@@ -100,76 +77,63 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-_LISTS: Final[Mapping[str, Callable[[str, str], Sequence[float]]]] = {
-    "sizes": integers,
-    "seeds": integers,
-    "access_elements": integers,
-    "delay_elements": integers,
-    "swap_detours": floats,
-    "swap_rounds": integers,
-    "swap_thresholds": floats,
-}
-
-
 def settings_of(given: argparse.Namespace) -> PosterSettings:
     """The settings that the flags ask for. Raises ``BadInput`` and ``ClusterError``, which name the flag or field."""
-    base = QUICK if given.quick else PosterSettings()
-    changes: dict[str, object] = {
-        name: value
-        for name in (
-            "tasks",
-            "exact_seeds",
-            "ablation_seeds",
-            "priority_seeds",
-            "elements",
-            "lanes",
-            "demand_bps",
-            "add_ps",
-            "share_seeds",
-            "sensitivity_tasks",
-            "lambda_seeds",
-            "overlap_seeds",
-            "overlap_tasks",
-            "flow_factor",
-            "selection_seeds",
-            "swap_seeds",
-            "ring_tasks",
-            "reference",
-            "target_ms",
-        )
-        if (value := getattr(given, name)) is not None
-    }
-    if given.scenarios or given.scenario:
-        named = texts(given.scenarios, "--scenarios") if given.scenarios else []
-        if unknown := [name for name in named if name not in SCENARIOS]:
-            raise BadInput(
-                f"--scenarios: {unknown[0]!r} is none of {', '.join(SCENARIOS)}; use --scenario for your own"
-            )
-        own = [_scenario(text) for text in given.scenario or ()]
-        changes["scenarios"] = (*(SCENARIOS[name] for name in named), *own)
-    if given.policies:
-        changes["policies"] = tuple(texts(given.policies, "--policies"))
-        if unknown := [name for name in texts(given.policies, "--policies") if name not in POLICIES]:
-            raise BadInput(f"--policies: {unknown[0]!r} is none of {', '.join(sorted(POLICIES))}")
-    for field, kind in _LISTS.items():
-        flag = f"--{field.replace('_', '-')}"
-        if text := getattr(given, field):
-            changes[field] = tuple(kind(text, flag))
-    if given.swap_networks:
-        changes["swap_networks"] = tuple(_lossy(text) for text in texts(given.swap_networks, "--swap-networks"))
-    if given.ring_networks:
-        changes["ring_networks"] = tuple(texts(given.ring_networks, "--ring-networks"))
-    if given.share_choosers:
-        changes["share_choosers"] = tuple(texts(given.share_choosers, "--share-choosers"))
-    for field, some in (("shares", floats), ("lambdas", floats), ("access_rates", texts), ("delays", texts)):
-        if text := getattr(given, field):
-            changes[field] = () if text == "none" else tuple(some(text, f"--{field.replace('_', '-')}"))
-    return replace(base, **changes)  # type: ignore[arg-type]
+    changes: dict[str, object] = {}
+    for name, kind in get_type_hints(PosterSettings).items():
+        value = getattr(given, name)
+        if kind in _SCALARS and value is not None:
+            changes[name] = value
+        elif kind not in _SCALARS and value:
+            changes[name] = () if value == "none" else tuple(_LISTS[kind][0](value, _flag(name)))
+    if given.scenario:
+        changes["scenarios"] = (*changes.get("scenarios", ()), *map(_scenario, given.scenario))
+    if unknown := [name for name in changes.get("policies", ()) if name not in POLICIES]:
+        raise BadInput(f"--policies: {unknown[0]!r} is none of {', '.join(sorted(POLICIES))}")
+    return replace(QUICK if given.quick else PosterSettings(), **changes)
 
 
-def _lossy(text: str) -> tuple[str, float]:
-    name, _, loss = text.partition("@")
-    return name, floats(loss, "--swap-networks")[0] if loss else 0.0
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _descriptions() -> dict[str, str]:
+    """What the docstring of the settings says of each field."""
+    found = {}
+    for names, text in re.findall(r"^(\w[\w, ]*) : .*\n((?: {4}.*\n?)+)", inspect.getdoc(PosterSettings) or "", re.M):
+        plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", " ".join(text.split())).replace("`", "")
+        found.update(dict.fromkeys(names.split(", "), plain.replace("%", "%%")))
+    return found
+
+
+def _known(text: str, flag: str) -> list[Scenario]:
+    named = texts(text, flag)
+    if unknown := [name for name in named if name not in SCENARIOS]:
+        raise BadInput(f"{flag}: {unknown[0]!r} is none of {', '.join(SCENARIOS)}; use --scenario for your own")
+    return [SCENARIOS[name] for name in named]
+
+
+def _lossy(text: str, flag: str) -> list[tuple[str, float]]:
+    parts = [part.partition("@") for part in texts(text, flag)]
+    return [(name, floats(loss, flag)[0] if loss else 0.0) for name, _, loss in parts]
+
+
+_SCALARS: Final = (int, float, str)
+_LISTS: Final[Mapping[Any, tuple[Callable[[str, str], Sequence[Any]], str]]] = {
+    tuple[int, ...]: (integers, "3,6,9 or 0..4"),
+    tuple[float, ...]: (floats, "0,0.5"),
+    tuple[str, ...]: (texts, "A,B"),
+    tuple[tuple[str, float], ...]: (_lossy, "NAME[@LOSS],.."),
+    tuple[Scenario, ...]: (_known, "NAME,.."),
+}
+"""How a list is read, by the type of its field; 'none': nothing."""
+_MORE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "scenarios": {"help": f"networks: {','.join(SCENARIOS)}"},
+    "policies": {"help": f"of {','.join(sorted(POLICIES))}; spff is always needed"},
+    "ablation_seeds": {"help": f"seeds for {', '.join(EXPLAINING)}"},
+    "lanes": {"choices": (64, 256)},
+}
+"""What a field's type and description do not say."""
 
 
 def _scenario(text: str) -> Scenario:
