@@ -41,13 +41,19 @@ def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = [write_text(folder / RESULT, results_json(results))]
-    written.append(write_rows(folder / "runs.csv", [summarize(result) for result in results]))
-    written.append(write_rows(folder / "links.csv", _rows(results, lambda result: result.network.links)))
-    written.append(write_rows(folder / "collectives.csv", _rows(results, lambda result: result.network.collectives)))
+    return written + [write_rows(folder / f"{name}.csv", rows) for name, rows in rows_of(results).items()]
+
+
+def rows_of(results: Sequence[RunResult]) -> dict[str, list[dict[str, Any]]]:
+    """The same as rows by table: runs, links, collectives and, after training, training."""
+    found = {
+        "runs": [summarize(result) for result in results],
+        "links": _rows(results, lambda result: result.network.links),
+        "collectives": _rows(results, lambda result: result.network.collectives),
+    }
     if any(result.training for result in results):
-        points = _rows(results, lambda result: result.training.points if result.training else ())
-        written.append(write_rows(folder / "training.csv", points))
-    return written
+        found["training"] = _rows(results, lambda result: result.training.points if result.training else ())
+    return found
 
 
 def results_json(results: Sequence[RunResult]) -> str:

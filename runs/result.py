@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from p4reduce.base.html import table
+
 
 @dataclass(frozen=True)
 class LinkLoad:
@@ -175,6 +177,21 @@ class RunResult:
     def to_json(self) -> str:
         """Stable JSON: the same run in virtual time gives the same bytes."""
         return json.dumps(self.plain(), indent=1, sort_keys=True) + "\n"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        network = self.network
+        differing = len(network.prediction_differences)
+        rows = [
+            ("workers", network.workers),
+            ("elements of an iteration", f"{network.elements:,}"),
+            ("network time of an iteration", f"{network.communication_ps / 1e6:,.4g} us"),
+            ("over the lower bound", f"{network.ratio_to_bound:.3f}"),
+            ("bytes on all links", f"{network.total_bytes:,}"),
+            ("bytes on the busiest link", f"{network.busiest_bytes:,} ({network.busiest_link})"),
+            ("counted as predicted", "on every link" if not differing else f"no: {differing} differences"),
+        ]
+        return table(f"{network.plan} on {network.topology}", (), rows)
 
     @staticmethod
     def from_json(text: str) -> "RunResult":

@@ -7,8 +7,10 @@ import typer
 
 from p4reduce.cli.failures import BadInput, guarded
 from p4reduce.cli.files import read_results
+from p4reduce.cli.frames import SWEEP, is_sweep, read_sweep
 from p4reduce.cli.output import Output
 from p4reduce.cli.report.page import write_report
+from p4reduce.cli.report.sweep import write_sweep
 
 Files = Annotated[list[Path], typer.Argument(help="Result files, or folders with one.", show_default=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The page to write.")]
@@ -17,16 +19,29 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else
 EXAMPLES: Final = (
     "p4reduce report out/demo/result.json",
     "p4reduce report out/a out/b --title 'Two networks' --out two.html",
+    "p4reduce report out/sweep/sweep.csv --out sweep.html",
 )
 
 
 @guarded
 def report(files: Files, out: Out = Path("report.html"), title: Title = "p4reduce", as_json: Json = False) -> None:
-    """Make one self-contained page from result files of 'run', 'compare', 'demo' or 'launch'."""
+    """Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.
+
+    Of a sweep's CSV it draws time, time over the lower bound, and size over time, against size.
+    """
     output = Output(as_json=as_json)
-    results = [result for path in files for result in read_results(path)]
     if out.is_dir():
         raise BadInput(f"--out: {out} is a folder; give the file, e.g. {out / 'report.html'}")
+    sweeps = [is_sweep(path) for path in files]
+    if any(sweeps):
+        if not all(sweeps):
+            raise BadInput("sweeps and results of single runs make pages of their own: run 'report' once for each")
+        rows = [row for path in files for row in read_sweep(path / SWEEP if path.is_dir() else path)]
+        write_sweep(out, rows, title=title)
+        output.data({"report": str(out), "runs": len(rows)})
+        output.note(f"wrote {out}")
+        return
+    results = [result for path in files for result in read_results(path)]
     try:
         write_report(out, results, title=title)
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology are not as we write them

@@ -30,7 +30,9 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class _Axis:
+class Axis:
+    """Values from ``low`` to ``high`` on pixels from ``start`` to ``end``."""
+
     low: float
     high: float
     start: float
@@ -72,7 +74,7 @@ def curves(
     across = _time_axis(drawn, times)
     low = 0.0 if min(values) < 0.5 * max(values) or (min(values) >= 0 > -1 and not share) else min(values)
     top = 1.0 if share else max(values) * 1.02
-    up = _Axis(low if not share else _share_floor(values), top, HEIGHT - BOTTOM, TOP)
+    up = Axis(low if not share else _share_floor(values), top, HEIGHT - BOTTOM, TOP)
     parts: list[str] = [*_grid(across, up, share=share)]
     if target is not None:
         y = up.at(target)
@@ -89,8 +91,8 @@ def curves(
             element(
                 "polyline",
                 element("title", curve.name),
-                class_=f"series series{_series(number, curve)}",
-                stroke_width=_width(number, len(series)),
+                class_=f"series series{series_number(number, curve)}",
+                stroke_width=line_width(number, len(series)),
                 points=path,
             )
         )
@@ -102,11 +104,12 @@ def curves(
     return picture(WIDTH, HEIGHT, *parts, title=title, description=ends)
 
 
-def _series(number: int, curve: Curve) -> int:
+def series_number(number: int, curve: Curve) -> int:
+    """The series whose colour a curve has."""
     return (number if curve.series is None else curve.series) % SERIES
 
 
-def _pixels(curve: Curve, across: _Axis, up: _Axis) -> list[Point]:
+def _pixels(curve: Curve, across: Axis, up: Axis) -> list[Point]:
     return [(across.at(time), up.at(value)) for time, value in curve.points]
 
 
@@ -124,19 +127,19 @@ def coinciding(drawn: Sequence[tuple[str, Sequence[Point]]]) -> list[tuple[str, 
     return [(f"{', '.join(names[:-1])} and {names[-1]}", points[-1]) for names, points in groups if len(names) > 1]
 
 
-def _time_axis(drawn: Sequence[tuple[int, Curve]], times: Sequence[float]) -> _Axis:
+def _time_axis(drawn: Sequence[tuple[int, Curve]], times: Sequence[float]) -> Axis:
     ends = [curve.points[-1][0] for _, curve in drawn]
     first = min((time for time in times if time > 0), default=1e-9)
     logarithmic = max(ends) > LOG_FROM * min(ends) and max(times) > first
     low = first if logarithmic else 0.0
-    return _Axis(low, max(times) or 1.0, LEFT, WIDTH - RIGHT, logarithmic)
+    return Axis(low, max(times) or 1.0, LEFT, WIDTH - RIGHT, logarithmic)
 
 
 def _share_floor(values: Sequence[float]) -> float:
     return max(0.0, math.floor(min(values) * 10) / 10)
 
 
-def _grid(across: _Axis, up: _Axis, *, share: bool) -> list[Markup]:
+def _grid(across: Axis, up: Axis, *, share: bool) -> list[Markup]:
     parts = []
     for value in up.ticks():
         y = up.at(value)
@@ -161,15 +164,15 @@ def _legend(drawn: Sequence[tuple[int, Curve]]) -> list[Markup]:
     parts = []
     x = LEFT
     for number, curve in drawn:
-        width = _width(number, len(drawn))
-        class_ = f"series series{_series(number, curve)}"
+        width = line_width(number, len(drawn))
+        class_ = f"series series{series_number(number, curve)}"
         parts.append(element("line", class_=class_, stroke_width=width, x1=x, x2=x + 30, y1=16, y2=16))
         parts.append(element("text", curve.name, x=x + 36, y=20, class_="strong"))
         x += 36 + 7.5 * len(curve.name) + 26
     return parts
 
 
-def _width(number: int, count: int) -> float:
+def line_width(number: int, count: int) -> float:
     """Curves that are drawn first are broader, so that those that coincide can all be seen."""
     return min(7.0, 2.0 + 1.1 * (count - 1 - number))
 

@@ -36,6 +36,18 @@ def write_report(path: Path, results: Sequence[RunResult], *, title: str) -> Pat
 def page(results: Sequence[RunResult], title: str) -> str:
     """The page as text. The same results give the same bytes."""
     names = labels(results)
+    return document(
+        title,
+        element("p", _lead(results), class_="soft"),
+        *_faults(results, names),
+        _table(results),
+        *_sections(results, names),
+        *_provenance(results, names),
+    )
+
+
+def document(title: str, *content: str) -> str:
+    """A whole page with its heading and styles."""
     head = element(
         "head",
         void("meta", charset="utf-8"),
@@ -44,15 +56,7 @@ def page(results: Sequence[RunResult], title: str) -> str:
         element("title", title),
         element("style", Markup(PALETTE + DRAWINGS + PAGE)),
     )
-    body = element(
-        "main",
-        element("h1", title),
-        element("p", _lead(results), class_="soft"),
-        *_faults(results, names),
-        _table(results),
-        *_sections(results, names),
-        *_provenance(results, names),
-    )
+    body = element("main", element("h1", title), *content)
     return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
 
 
@@ -126,7 +130,8 @@ def _sections(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup
     return parts
 
 
-def _card(heading: str, *content: str) -> Markup:
+def card(heading: str, *content: str) -> Markup:
+    """A picture with its heading."""
     return element("section", element("h3", heading), *content, class_="card")
 
 
@@ -145,9 +150,9 @@ def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Marku
         for name, network, own in pairs
     ]
     return [
-        _card("Bytes on all links", bars("Bytes on all links, by plan", total)),
-        _card("Bytes on the busiest link", bars("Bytes on the busiest link, by plan", busiest)),
-        _card(
+        card("Bytes on all links", bars("Bytes on all links, by plan", total)),
+        card("Bytes on the busiest link", bars("Bytes on the busiest link, by plan", busiest)),
+        card(
             "Communication time of an iteration",
             bars(
                 "Communication time of an iteration, by plan",
@@ -167,7 +172,7 @@ def _curve_cards(trained: Sequence[tuple[str, RunResult]], series_by: Mapping[st
         if any(curve.points for curve in series):
             share = figure == ACCURACY
             cards.append(
-                _card(
+                card(
                     heading,
                     curves(
                         f"{heading} over {clock}", series, share=share, target=target if share else None, clock=clock
@@ -196,7 +201,7 @@ def _network_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[M
             drawn = element("p", f"{len(result.topology['nodes'])} nodes are too many to draw.")
         else:
             drawn = draw_inline(_drawing(result, f"{name} on {network.topology}", full_scale))
-        cards.append(_card(name, element("p", says, class_="soft"), drawn, _link_table(result)))
+        cards.append(card(name, element("p", says, class_="soft"), drawn, _link_table(result)))
     return cards
 
 

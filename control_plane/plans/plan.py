@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from p4reduce.base.html import table
 from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_bytes
@@ -204,6 +205,23 @@ class Plan:
             for child in self.by_switch[open_.pop()].children:
                 (found.add if child.is_worker else open_.append)(child.name)
         return tuple(worker for worker in self.workers if worker in found)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: who adds up where; of a plan without aggregation, which way its hops go."""
+        title = f"{self.name} on {self.topology.name}: {len(self.workers)} workers, window {self.window} chunks"
+        if not self.aggregators:
+            hops_of = [(a, b, " > ".join(path)) for (a, b), path in self.paths.items()]
+            return table(title, ("from", "to", "path"), hops_of)
+        rows = [
+            (
+                one.name,
+                one.level,
+                one.parent.name if one.parent else "-",
+                ", ".join(child.name for child in one.children),
+            )
+            for one in self.aggregators
+        ]
+        return table(title, ("switch", "level", "parent", "children"), rows)
 
     def describe(self) -> dict[str, Any]:
         """The plan as plain data, for JSON."""

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from p4reduce.runs.runner import run_experiment
     from p4reduce.runs.virtual.cluster import Cluster
 
+    load: Any  # of cli.frames, which is above all that imports this package
+
 __version__: Final = "0.1.0"
-__all__ = ["Cluster", "Communicator", "Experiment", "__version__", "connect", "run_experiment"]
+__all__ = ["Cluster", "Communicator", "Experiment", "__version__", "connect", "load", "run_experiment"]
 
 _HOME: Final = {
     "Cluster": "runs.virtual.cluster",
     "Communicator": "comm.communicator",
     "Experiment": "runs.experiment",
+    "load": "cli.frames",
     "run_experiment": "runs.runner",
 }
 
