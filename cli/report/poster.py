@@ -38,7 +38,10 @@ SAYS: Final = {
     "overlapping": "Tasks that communicate at the same time, against each alone.",
     "flow-level": "Larger models, by a flow-level model that was calibrated on packets.",
 }
-IMAGE_STYLE: Final = "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
+IMAGE_STYLE: Final = (
+    "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
+    "@media(prefers-color-scheme:dark){img{filter:invert(.93) hue-rotate(180deg)}}"  # dark paper, the same hues
+)
 
 
 def write_poster_report(path: Path, result: PosterResult, figures: Mapping[str, Path]) -> Path:

@@ -21,6 +21,7 @@ from p4reduce.experiments.poster.settings import (
 )
 from p4reduce.experiments.poster.statistics import Point
 from p4reduce.experiments.poster.swap_figure import draw_swaps
+from p4reduce.experiments.poster.titles import MANY, title
 
 STYLES: Final = {
     SPFF: ("#4d4d4d", "s", "-"),
@@ -147,6 +148,7 @@ def _communication(result: PosterResult) -> Figure:
             own = _points(result, scenario, policy)
             axis.plot([p.size for p in own], [p.bound_ms for p in own], color="black", linewidth=0.6, linestyle=":")
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
     return _finish(figure, axes, "Communication alone (dotted: each policy's lower bound)", "ms, logarithmic")
 
 
@@ -160,7 +162,7 @@ def _ablation(result: PosterResult) -> Figure | None:
         ("communication, ms", lambda point: point.communication_ms),
         ("bytes on links, MB", lambda point: point.megabytes),
     )
-    for place, (title, value) in enumerate(panels):
+    for place, (heading, value) in enumerate(panels):
         axis = figure.add_subplot(1, 2, place + 1)
         names = [scenario.name for scenario in result.settings.scenarios]
         for number, policy in enumerate(policies):
@@ -173,11 +175,11 @@ def _ablation(result: PosterResult) -> Figure | None:
                 label=_says(policy),
                 color=STYLES[policy][0],
             )
-        axis.set_xticks(range(len(names)), names)
-        axis.set_title(title)
-    figure.suptitle(f"Routing alone, aggregation alone, both: {most} local models")
+        axis.set_xticks(range(len(names)), names, rotation=20 if len(names) > MANY else 0)
+        axis.set_title(heading)
+    title(figure, f"Routing alone, aggregation alone, both: {most} local models")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="lower center", ncols=3)
-    figure.subplots_adjust(bottom=0.24, top=0.86)
+    figure.subplots_adjust(bottom=0.32, top=0.86)
     return figure
 
 
@@ -203,7 +205,7 @@ def _capable(result: PosterResult) -> Figure | None:
         ("total latency, ms", lambda point: point.total_ms),
         ("bytes on links, MB", lambda point: point.megabytes),
     )
-    for place, (title, value) in enumerate(panels):
+    for place, (heading, value) in enumerate(panels):
         axis = figure.add_subplot(1, 2, place + 1)
         for policy in dict.fromkeys(one.point.policy for one in result.shares if one.point.policy != SPFF):
             for chooser, line in zip(result.settings.share_choosers, ("-", "--"), strict=False):
@@ -218,11 +220,11 @@ def _capable(result: PosterResult) -> Figure | None:
                     label=f"{policy}, {chooser}",
                 )
         axis.set_xlabel("switches that can aggregate, % (0: spff)")
-        axis.set_title(title)
+        axis.set_title(heading)
         axis.set_ylim(bottom=0)
         axis.legend()
     settings = result.settings
-    figure.suptitle(f"Share of capable switches: {settings.calibrated_in.name}, {max(settings.sizes)} local models")
+    title(figure, f"Share of capable switches: {settings.calibrated_in.name}, {max(settings.sizes)} local models")
     figure.subplots_adjust(bottom=0.16, top=0.84)
     return figure
 
@@ -273,7 +275,7 @@ def _selection(result: PosterResult) -> Figure | None:
         axis.set_xlabel(unit)
         axis.set_ylabel("test accuracy, %")
         axis.legend()
-    figure.suptitle("Choosing local models under a bandwidth budget: non-IID digits, mean over seeds")
+    title(figure, "Choosing local models under a bandwidth budget: non-IID digits, mean over seeds")
     figure.subplots_adjust(bottom=0.16, top=0.88)
     return figure
 
@@ -335,11 +337,11 @@ def _panels(scenarios: Sequence[Scenario]) -> tuple[Figure, list[Any]]:
     return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(len(scenarios))]
 
 
-def _finish(figure: Figure, axes: Sequence[Any], title: str, unit: str) -> Figure:
+def _finish(figure: Figure, axes: Sequence[Any], text: str, unit: str) -> Figure:
     for axis in axes:
         axis.set_ylabel(unit)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.suptitle(title)
+    title(figure, text)
     figure.legend(handles, labels, loc="lower center", ncols=min(4, len(labels)))
     figure.tight_layout(rect=(0, 0.5 / figure.get_figheight(), 1, 1))
     return figure

@@ -6,13 +6,14 @@ from matplotlib.figure import Figure
 
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.overlapping import OverlapPoint, overlap_points
+from p4reduce.experiments.poster.titles import MANY, title
 
 _COLOURS = {"spff": "#4d4d4d", "overlay-mst": "#b65000", "steiner": "#0060a0"}
 _OTHER = "#00785a"
 
 
 def draw_overlapping(result: PosterResult) -> Figure | None:
-    """Bars for each network: communication alone (light), with all others at once (full), and of the slowest task."""
+    """For each network: communication alone (hollow), with all others at once (full), and of the slowest task."""
     points = overlap_points(result.overlapping)
     if not points:
         return None
@@ -24,20 +25,24 @@ def draw_overlapping(result: PosterResult) -> Figure | None:
     for number, policy in enumerate(policies):
         own = {point.scenario: point for point in points if point.policy == policy}
         places = [place + (number - (len(policies) - 1) / 2) * width for place in range(len(names))]
-        _bars(axis, places, [own[name] for name in names], width, policy)
+        _points(axis, places, [own[name] for name in names], policy)
     axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
     axis.set_ylabel("communication, ms, logarithmic")
-    axis.set_xticks(range(len(names)), names)
+    axis.set_xticks(range(len(names)), names, rotation=20 if len(names) > MANY else 0)
     most = max(row.together for row in result.overlapping)
-    figure.suptitle(f"Up to {most} tasks at once (full; line: the slowest) and each alone (light)")
+    title(figure, f"Up to {most} tasks at once (full; line: the slowest) and each alone (hollow)")
     figure.legend(*axis.get_legend_handles_labels(), loc="lower center", ncols=len(policies))
-    figure.subplots_adjust(bottom=0.18, top=0.9)
+    figure.subplots_adjust(bottom=0.28, top=0.9)
     return figure
 
 
-def _bars(axis: Any, places: list[float], points: list[OverlapPoint], width: float, policy: str) -> None:
+def _points(axis: Any, places: list[float], points: list[OverlapPoint], policy: str) -> None:
+    """Points, not bars: on a logarithmic axis the length of a bar says nothing."""
     colour = _COLOURS.get(policy, _OTHER)
-    axis.bar(places, [point.overlapping_ms for point in points], width, color=colour, label=policy)
-    axis.bar(places, [point.alone_ms for point in points], width, color="white", alpha=0.55)
+    alone, together = [point.alone_ms for point in points], [point.overlapping_ms for point in points]
     worst = [point.worst_ms for point in points]
-    axis.plot(places, worst, linestyle="none", marker="_", markersize=12, color="black")
+    axis.vlines(places, alone, worst, color=colour, linewidth=1)
+    axis.plot(places, alone, linestyle="none", marker="o", markerfacecolor="white", color=colour)
+    axis.plot(places, together, linestyle="none", marker="o", color=colour, label=policy)
+    axis.plot(places, worst, linestyle="none", marker="_", markersize=12, color=colour)

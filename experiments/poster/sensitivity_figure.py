@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.sensitivity import ACCESS, DELAY, PACKETS, REAL, SensitivityPoint
 from p4reduce.experiments.poster.settings import POSTER_SAVING, SPFF
+from p4reduce.experiments.poster.titles import title
 from p4reduce.topologies.units import parse_delay, parse_rate
 
 COLOURS: Final = {"spff": "#4d4d4d", "overlay-mst": "#b65000", "steiner": "#0060a0"}
@@ -26,9 +27,9 @@ def draw_access(result: PosterResult) -> Figure | None:
         ("total latency saved, % (training fills 2.3 ms)", lambda one: 100 * (one.saving or 0.0)),
         ("longest training with 17.4 % saved, ms", lambda one: one.longest_training_ms or float("nan")),
     )  # type: tuple[tuple[str, Any], ...]
-    for axis, (title, value) in zip(axes, panels, strict=True):
+    for axis, (heading, value) in zip(axes, panels, strict=True):
         _lines(axis, own, lambda one: parse_rate(one.value) / 1e9, value)
-        axis.set_title(title, fontsize=9)
+        axis.set_title(heading, fontsize=9)
         axis.set_xscale("log")
         axis.set_xlabel("hosts' links, Gb/s")
     for axis in axes[:2]:
@@ -49,9 +50,9 @@ def draw_delays(result: PosterResult) -> Figure | None:
         ("communication, ms", lambda one: one.communication_ms),
         ("over the bound (a server answers chunk by chunk)", lambda one: one.ratio_to_ordered),
     )  # type: tuple[tuple[str, Any], ...]
-    for axis, (title, value) in zip(axes, panels, strict=True):
+    for axis, (heading, value) in zip(axes, panels, strict=True):
         _lines(axis, own, lambda one: parse_delay(one.value) / 1e6, value, fixed=True)
-        axis.set_title(title, fontsize=9)
+        axis.set_title(heading, fontsize=9)
         axis.set_xscale("log")
         axis.set_xlabel("delay of a link, us")
     axes[0].set_yscale("log")
@@ -70,7 +71,7 @@ def draw_weights(result: PosterResult) -> Figure | None:
         ("busiest link, %", lambda row: 100 * row.largest_utilisation),
     )  # type: tuple[tuple[str, Any], ...]
     axes = [figure.add_subplot(1, 4, place + 1) for place in range(4)]
-    for axis, (title, value) in zip(axes, panels, strict=True):
+    for axis, (heading, value) in zip(axes, panels, strict=True):
         for number, policy in enumerate(dict.fromkeys(row.policy for row in result.weights)):
             rows = [row for row in result.weights if row.policy == policy]
             colour = COLOURS.get(policy, _OTHERS[number % len(_OTHERS)])
@@ -80,7 +81,7 @@ def draw_weights(result: PosterResult) -> Figure | None:
             values = sorted({row.bandwidth for row in rows if row.bandwidth is not None})
             means = [[value(row) for row in rows if row.bandwidth == one] for one in values]
             axis.plot(values, [sum(one) / len(one) for one in means], color=colour, marker="o", label=policy)
-        axis.set_title(title, fontsize=9)
+        axis.set_title(heading, fontsize=9)
         axis.set_xlabel("lambda")
     return _finish(figure, axes, f"Bandwidth against latency in the weights: {result.weights[0].scenario}")
 
@@ -97,9 +98,9 @@ def _lines(axis: Any, points: list[SensitivityPoint], x: Any, y: Any, *, fixed: 
             axis.plot([x(one) for one in own], [y(one) for one in own], line, color=colour, marker=".", label=label)
 
 
-def _finish(figure: Figure, axes: list[Any], title: str) -> Figure:
+def _finish(figure: Figure, axes: list[Any], text: str) -> Figure:
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.suptitle(title)
+    title(figure, text)
     figure.legend(handles, labels, loc="lower center", ncols=min(4, len(labels)), fontsize=8)
     figure.tight_layout(rect=(0, 0.12, 1, 1))
     return figure

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.swaps import SwapRow
+from p4reduce.experiments.poster.titles import title
 
 _STYLES: Final = (("#0060a0", "o"), ("#b65000", "s"), ("#00785a", "^"), ("#a0457e", "D"))
 """colour and marker of a network with a loss rate, in their order"""
@@ -43,7 +44,7 @@ def draw_swaps(result: PosterResult) -> Figure | None:
     axes[2].set_xlabel("mean interruption of a trial, us")
     axes[2].set_ylabel("mean counted saving of a trial, MB")
     axes[2].set_title("by threshold (written at the points)")
-    figure.suptitle("Interruption against saving: a running task's tree is swapped in its second round")
+    title(figure, "Interruption against saving: a running task's tree is swapped in its second round")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=len(groups))
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     return figure
