@@ -27,7 +27,7 @@ FIELD_BITS: Final = 16
 MOST_RANKS: Final = 256
 
 
-def hook(state: Any, bucket: Any) -> Any:
+def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The mean of every rank's gradients, as DDP's own hook has it. ``state`` is not used: pass ``None``."""
     world = the_world()
     buffer = bucket.buffer().div_(world.size)
@@ -66,7 +66,7 @@ class TopK(_Feedback):
         self.ratio = ratio
 
 
-def int8_hook(state: Int8, bucket: Any) -> Any:
+def int8_hook(state: Int8, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Gradients as 8-bit integers of a scale that all ranks share, two in a lane: half the bytes, exact integer sums.
 
     Of up to 256 ranks. The scale is the largest gradient of any rank / 127, agreed on by the process group (gloo).
@@ -91,7 +91,7 @@ def int8_hook(state: Int8, bucket: Any) -> Any:
     return _future(world, handle, buffer, finish)
 
 
-def topk_hook(state: TopK, bucket: Any) -> Any:
+def topk_hook(state: TopK, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The largest gradients of each rank, with their places, gathered from all ranks and added up by each."""
     world = the_world()
     buffer = bucket.buffer()

@@ -46,6 +46,11 @@ def test_loss_curves_of_the_scripts_are_those_of_gloo(tmp_path, command):
     assert mine == pytest.approx(other, rel=1e-3)
 
 
+@pytest.mark.parametrize("how", ["plain", "int8", "topk"])
+def test_communication_hooks_learn_and_keep_ranks_alike(tmp_path, how):
+    assert launched(tmp_path, 2, str(HERE / "hooks.py"), how).count(": learned") == 2
+
+
 def test_detail_debug(tmp_path):
     launched(tmp_path, 2, str(HERE / "equal.py"), "p4reduce", "plain", os.devnull, TORCH_DISTRIBUTED_DEBUG="DETAIL")
 
