@@ -20,7 +20,7 @@ P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-PACKAGES := base cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies torch_backend workers
+PACKAGES := base bench cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies torch_backend workers
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
 
@@ -62,19 +62,19 @@ bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as 
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
 
 bench-dataplane: $(WARM)  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
-	@$(BIN)/python -m p4reduce.dataplane.bench $(BENCH)
+	@$(BIN)/python -m p4reduce.bench.dataplane $(BENCH)
 
 bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
-	@$(BIN)/python -m p4reduce.fabric.bench $(BENCH)
+	@$(BIN)/python -m p4reduce.bench.fabric $(BENCH)
 
 bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
-	@$(BIN)/python -m p4reduce.control_plane.bench $(BENCH)
+	@$(BIN)/python -m p4reduce.bench.plans $(BENCH)
 
 bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
 	@$(BIN)/python -m p4reduce.cli.bench $(BENCH)
 
 bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
-	@$(BIN)/python -m p4reduce.fabric.real.bench $(BENCH)
+	@$(BIN)/python -m p4reduce.bench.real $(BENCH)
 
 poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER='--ablation-seeds 10' or other flags
 	@$(BIN)/python scripts/poster.py --jobs $(JOBS) --out out/poster $(POSTER)
@@ -107,7 +107,7 @@ else
 endif
 
 bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES='64 256' LOSS= GLOO_PYTHON=
-	@$(BIN)/python -m p4reduce.runs.real.bench --topology '$(TOPO)' --loss $(LOSS) \
+	@$(BIN)/python -m p4reduce.bench.runs --topology '$(TOPO)' --loss $(LOSS) \
 	  --plan $(if $(filter command% environment%,$(origin PLAN)),'$(PLAN)',steiner) \
 	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64 256) \
 	  $(if $(WORKERS),--workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)

@@ -5,7 +5,7 @@ import sys
 from p4reduce.base.units import PS_PER_US
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.perf import Plan, Progress, Row, figures
-from p4reduce.runs.real.bench.gloo import has_gloo
+from p4reduce.runs.real.gloo import has_gloo
 from p4reduce.runs.real.run import run_session
 
 GLOO = "gloo"

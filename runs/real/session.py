@@ -21,9 +21,9 @@ from p4reduce.dataplane.model.errors import ProgramError
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.real.bench.gloo import gloo_beside
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.collect import result
+from p4reduce.runs.real.gloo import gloo_beside
 from p4reduce.runs.real.processor import cpu_seconds
 from p4reduce.runs.real.scripts import ScriptCluster
 from p4reduce.runs.real.work import carry_out

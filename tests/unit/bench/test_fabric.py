@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from p4reduce.fabric.bench import __main__ as bench
-from p4reduce.fabric.bench import beside_ns3
-from p4reduce.fabric.bench.tree import Tree
+from p4reduce.bench.fabric import __main__ as bench
+from p4reduce.bench.fabric import beside_ns3
+from p4reduce.bench.fabric.tree import Tree
 
 TINY = ["--json", "--lanes", "64", "--switches", "2", "--frames", "600", "--runs", "1", "--elements", "4096"]
 

@@ -2,8 +2,8 @@
 
 import json
 
-from p4reduce.control_plane.bench import __main__ as bench
-from p4reduce.control_plane.bench.networks import loaded, network, tasks
+from p4reduce.bench.plans import __main__ as bench
+from p4reduce.bench.plans.networks import loaded, network, tasks
 
 
 def run(capsys, *arguments: str) -> dict:

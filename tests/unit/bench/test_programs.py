@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.paths import ROOT
 
-from p4reduce.dataplane.bench.switch import p4info, program_json
-from p4reduce.dataplane.bench.tables import file
+from p4reduce.bench.dataplane.switch import p4info, program_json
+from p4reduce.bench.dataplane.tables import file
 
 P4C = os.environ.get("P4C") or shutil.which("p4c-bm2-ss")
 
@@ -45,7 +45,7 @@ def test_replacing_the_register_size_is_what_p4c_does(tmp_path, lanes):
 
 
 def test_the_lookup_program_is_compiled_from_its_source(tmp_path):
-    program, info = compiled(tmp_path, "dataplane/bench/lookup.p4")
+    program, info = compiled(tmp_path, "bench/dataplane/lookup.p4")
     ours, theirs = without_source(json.loads(file("json"))), without_source(program)
     ours.pop("program"), theirs.pop("program")
     assert ours == theirs

@@ -1,4 +1,4 @@
-"""``python -m p4reduce.runs.real.bench``: real time, measured against something else in the same run.
+"""``python -m p4reduce.bench.runs``: real time, measured against something else in the same run.
 
 "targets" is one plan with the same workers on BMv2 and on the embedded switch, links as fast as the machine: goodput of
 a worker, packets that came into switches, processors that switches and workers kept busy (sw., wk.), what was sent
@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from p4reduce.dataplane.bench.report import Report
+from p4reduce.bench.report import Report
 from p4reduce.fabric.real.bmv2 import find_bmv2
 from p4reduce.fabric.real.net import why_not
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.assignment import WINDOW
-from p4reduce.runs.real.bench.gloo import has_gloo
+from p4reduce.runs.real.gloo import has_gloo
 from p4reduce.runs.real.run import run_real, run_session
 from p4reduce.runs.result import RunResult
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m p4reduce.runs.real.bench",
+        prog="python -m p4reduce.bench.runs",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import networkx as nx
 
-from p4reduce.control_plane.bench.networks import loaded, network, tasks
+from p4reduce.bench.clock import Result, timed
+from p4reduce.bench.plans.networks import loaded, network, tasks
 from p4reduce.control_plane.plans import PlanRequest, Problem, make_plan
 from p4reduce.control_plane.plans.graph import switch_graph
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Task, copies, plan_requests, policy_named
-from p4reduce.dataplane.bench.clock import Result, timed
 from p4reduce.topologies import Topology
 
 Row = dict[str, Any]

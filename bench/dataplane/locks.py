@@ -7,8 +7,8 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from p4reduce.dataplane.bench.client import DEVICE_ID, Client, parse_p4info
-from p4reduce.dataplane.bench.tables import TABLES, file, filled
+from p4reduce.bench.dataplane.client import DEVICE_ID, Client, parse_p4info
+from p4reduce.bench.dataplane.tables import TABLES, file, filled
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 
 

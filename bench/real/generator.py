@@ -3,17 +3,21 @@
 It reads the counters of the switch's ports in memory, so that frames are lost nowhere and nothing needs to answer.
 """
 
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from p4reduce.fabric.access import cell_at
-from p4reduce.fabric.kernels.jit import entry, kernel
 from p4reduce.fabric.real.io.records import BATCH
 from p4reduce.fabric.real.io.system import load_shared
+from p4reduce.native.compiler import Compiler
 from p4reduce.native.libc import clock_ns, poll, sendmmsg
 from p4reduce.native.memory import store_be32
 from p4reduce.workers import wire
+
+_compiler = Compiler(Path(__file__).parent)
+entry, kernel = _compiler.entry, _compiler.kernel
 
 WINDOW: Final = 512
 """frames of each port on their way"""

@@ -1,4 +1,4 @@
-"""``python -m p4reduce.dataplane.bench``: how fast the embedded switch is, with BMv2 beside it where it is installed.
+"""``python -m p4reduce.bench.dataplane``: how fast the embedded switch is, with BMv2 beside it where it is installed.
 
 Wall-clock figures differ between machines; compare figures of one run only. Times are processor time of
 one core, the least of several rounds, so that other load counts little. Frames lie in the processor's cache, as the
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from p4reduce.dataplane.bench import bmv2, compilation, front_end, locks, packets, tables, writes
-from p4reduce.dataplane.bench.report import Report
+from p4reduce.bench.dataplane import bmv2, compilation, front_end, locks, packets, tables, writes
+from p4reduce.bench.report import Report
 
 PARTS: Final = ("packets", "compilation", "frontend", "memory", "tables", "writes", "locks", "bmv2")
 SCANNED_ENTRIES: Final = 10_000
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m p4reduce.dataplane.bench",
+        prog="python -m p4reduce.bench.dataplane",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

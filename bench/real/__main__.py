@@ -1,4 +1,4 @@
-"""``python -m p4reduce.fabric.real.bench``: frames a second through the embedded switch, between veth pairs.
+"""``python -m p4reduce.bench.real``: frames a second through the embedded switch, between veth pairs.
 
 Every port is loaded with as much as the switch takes, from a thread of the same process; frames that leave end at
 interfaces without a listener. "forwarding": UDP from each host to the next. "aggregation": contributions of all
@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from p4reduce.dataplane.bench.report import Report
-from p4reduce.fabric.real.bench.lab import BenchLab
+from p4reduce.bench.real.lab import BenchLab
+from p4reduce.bench.report import Report
 from p4reduce.fabric.real.net import enter_command, is_entered, why_not
 
 HEADINGS: Final = {
@@ -34,10 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     if not is_entered():
         if reason := why_not():
-            print(f"python -m p4reduce.fabric.real.bench: {reason}", file=sys.stderr)
+            print(f"python -m p4reduce.bench.real: {reason}", file=sys.stderr)
             return 1
         given = list(sys.argv[1:] if arguments is None else arguments)
-        return subprocess.call(enter_command([sys.executable, "-m", "p4reduce.fabric.real.bench", *given]))
+        return subprocess.call(enter_command([sys.executable, "-m", "p4reduce.bench.real", *given]))
     report = Report(as_json=options.json)
     for part in options.only:
         rows = []
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m p4reduce.fabric.real.bench",
+        prog="python -m p4reduce.bench.real",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -3,8 +3,8 @@
 import time
 from typing import Any, Final
 
-from p4reduce.dataplane.bench.client import DEVICE_ID, Client, entities_of, parse_p4info
-from p4reduce.dataplane.bench.tables import TABLES, file, filled
+from p4reduce.bench.dataplane.client import DEVICE_ID, Client, entities_of, parse_p4info
+from p4reduce.bench.dataplane.tables import TABLES, file, filled
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 

@@ -9,9 +9,9 @@ from functools import partial
 from importlib.resources import as_file, files
 from typing import Any, Final
 
-from p4reduce.dataplane.bench.clock import timed
-from p4reduce.dataplane.bench.packets import ALL_REDUCE, Driver
-from p4reduce.dataplane.bench.switch import CHILDREN, install, program
+from p4reduce.bench.clock import timed
+from p4reduce.bench.dataplane.packets import ALL_REDUCE, Driver
+from p4reduce.bench.dataplane.switch import CHILDREN, install, program
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.model.program import Program

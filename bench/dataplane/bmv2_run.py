@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.dataplane.bench.bmv2 import IN_FLIGHT
-from p4reduce.dataplane.bench.client import DEVICE_ID, Client, entities_of
-from p4reduce.dataplane.bench.switch import (
+from p4reduce.bench.dataplane.bmv2 import IN_FLIGHT
+from p4reduce.bench.dataplane.client import DEVICE_ID, Client, entities_of
+from p4reduce.bench.dataplane.switch import (
     CHILDREN,
     join_digests,
     p4info,

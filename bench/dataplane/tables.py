@@ -17,8 +17,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.bench.clock import timed
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.bench.clock import timed
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.model.program import Program
@@ -37,7 +37,7 @@ lookup goes through half of the table."""
 
 def file(suffix: str) -> str:
     """p4c's output for lookup.p4: ``json`` or ``p4info.txt``."""
-    return files("p4reduce").joinpath("dataplane", "bench", f"lookup.{suffix}").read_text()
+    return files("p4reduce").joinpath("bench", "dataplane", f"lookup.{suffix}").read_text()
 
 
 @cache

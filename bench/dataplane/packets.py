@@ -10,9 +10,9 @@ from typing import Any, Final
 import numba
 import numpy as np
 
+from p4reduce.bench.clock import timed
+from p4reduce.bench.dataplane.switch import CHILDREN, SEQ_OFFSET, push_frame, push_frames, root_switch
 from p4reduce.dataplane import abi
-from p4reduce.dataplane.bench.clock import timed
-from p4reduce.dataplane.bench.switch import CHILDREN, SEQ_OFFSET, push_frame, push_frames, root_switch
 from p4reduce.dataplane.device import Device
 
 STATE_BYTES: Final = 16

@@ -37,7 +37,7 @@ def _child(what: str, lanes: int, slots: int, cache: str | None) -> dict[str, An
 
 
 def _compile(lanes: int, slots: int) -> dict[str, Any]:
-    from p4reduce.dataplane.bench.switch import program_json  # noqa: PLC0415 - imports are not what is timed
+    from p4reduce.bench.dataplane.switch import program_json  # noqa: PLC0415 - imports are not what is timed
     from p4reduce.dataplane.compiler import compile_program  # noqa: PLC0415
     from p4reduce.dataplane.model import load_program  # noqa: PLC0415
 
@@ -53,8 +53,8 @@ def _resident() -> int:
 
 
 def _memory(lanes: int, slots: int) -> dict[str, Any]:
-    from p4reduce.dataplane.bench.packets import Driver  # noqa: PLC0415
-    from p4reduce.dataplane.bench.switch import CHILDREN, root_switch  # noqa: PLC0415
+    from p4reduce.bench.dataplane.packets import Driver  # noqa: PLC0415
+    from p4reduce.bench.dataplane.switch import CHILDREN, root_switch  # noqa: PLC0415
 
     Driver(root_switch(lanes, 16), lanes, 16).run(16, range(CHILDREN), CHILDREN)  # what is made once
     root_switch(lanes, slots).code  # noqa: B018 - the machine code of this size, once

@@ -1,4 +1,4 @@
-"""``python -m p4reduce.control_plane.bench``: how long planning takes, with networkx on the same tasks.
+"""``python -m p4reduce.bench.plans``: how long planning takes, with networkx on the same tasks.
 
 "job" plans one task of 16 terminals on fat-trees: both trees, with some and with all switches capable, without load and
 with random load on every link, another one in each direction. "tasks" schedules 30 of them on germany50. "install"
@@ -11,10 +11,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
-from p4reduce.control_plane.bench import measure
-from p4reduce.control_plane.bench.installing import installing
+from p4reduce.bench.plans import measure
+from p4reduce.bench.plans.installing import installing
+from p4reduce.bench.report import Report
 from p4reduce.control_plane.scheduling import POLICIES
-from p4reduce.dataplane.bench.report import Report
 
 PARTS: Final = ("job", "tasks", "install", "all")
 LIMITS_MS: Final = {"fat-tree-16": 10, "fat-tree-32": 60, "fat-tree-64": 1000, "germany50": 300, "install": 1000}
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m p4reduce.control_plane.bench",
+        prog="python -m p4reduce.bench.plans",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

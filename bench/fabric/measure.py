@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from p4reduce.fabric.bench.tree import Tree
+from p4reduce.bench.fabric.tree import Tree
 from p4reduce.fabric.network import VirtualNetwork
 from p4reduce.fabric.racks import Racks
 from p4reduce.fabric.synthetic import route_all, senders

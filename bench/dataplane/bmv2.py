@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.dataplane.bench.switch import CHILDREN
+from p4reduce.bench.dataplane.switch import CHILDREN
 
 IN_FLIGHT: Final = 16
 DEADLINE_S: Final = 300.0

@@ -1,4 +1,4 @@
-"""``python -m p4reduce.fabric.bench``: how fast the virtual fabric is, with ns-3 beside it where it is installed.
+"""``python -m p4reduce.bench.fabric``: how fast the virtual fabric is, with ns-3 beside it where it is installed.
 
 "tree" is everything: 16 workers quantize, send and receive; leaves and a spine run the whole P4 program, ingress and
 egress, with queues and links around them. "racks" is the same with switches that work side by side, and a growing
@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
-from p4reduce.dataplane.bench.report import Report
-from p4reduce.fabric.bench import beside_ns3, measure
+from p4reduce.bench.fabric import beside_ns3, measure
+from p4reduce.bench.report import Report
 
 PARTS: Final = ("tree", "large", "racks", "forwarding", "ns3")
 RATES: Final = {
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m p4reduce.fabric.bench",
+        prog="python -m p4reduce.bench.fabric",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,0 +1,1 @@
+"""Benchmarks in real time: ``python -m p4reduce.bench.runs``."""
