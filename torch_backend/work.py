@@ -73,7 +73,7 @@ class SwitchWork(dist.Work):  # type: ignore[misc]
 
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
-        return bool(self._future.done())
+        return bool(self._seen.done())
 
     def is_success(self) -> bool:
         """Whether the results are there."""
@@ -94,7 +94,7 @@ class SwitchWork(dist.Work):  # type: ignore[misc]
 
     def _future_done(self) -> None:
         try:
-            self._future.wait()
+            self._seen.wait()
         except Exception:
             return
 
