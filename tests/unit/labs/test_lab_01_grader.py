@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -35,12 +34,10 @@ def failures(report):
     return [check for check in report.checks if check.passed is False]
 
 
-def test_the_solution_passes_in_time():
-    started = time.monotonic()
+def test_the_solution_passes():
     report = grade(LAB / "solution")
     assert failures(report) == []
     assert report.passed
-    assert time.monotonic() - started < 30
     assert {check.subject for check in report.checks} == {"leaf1", "leaf2", "root", "network"}
 
 
