@@ -34,6 +34,14 @@ def test_help_imports_none_of_the_libraries():
     assert done.stdout.endswith("imported: []\n"), done.stdout + done.stderr
 
 
+def test_objects_are_not_looked_through_at_the_end():
+    code = "import atexit, gc, sys; sys.argv = ['p4reduce', '--version']\nfrom p4reduce.cli.entry import main\n"
+    code += "atexit.register(lambda: print('spared:', gc.get_freeze_count() > 1000))\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("spared: True\n")
+
+
 def test_a_misspelt_command_is_guessed():
     result = CliRunner().invoke(main.build("sweap"), ["sweap"])
     assert result.exit_code == 2
