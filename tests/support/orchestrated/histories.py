@@ -34,6 +34,7 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import leaf_spine
 
 LANES = 64
+PROGRAM = bundled(LANES)
 TOPOLOGY = leaf_spine(leaves=2, spines=2, hosts=2, servers=1)
 HOSTS = tuple(host.name for host in TOPOLOGY.hosts)
 RATE = TOPOLOGY.link_at("h1", 1).rate_bps
@@ -216,7 +217,7 @@ class Histories(RuleBasedStateMachine):
     def _come(self):
         self.store = FusedStore(self.path, self.fuse)
         term = self.store.take_charge()
-        self.controller = InstantController(TOPOLOGY, bundled(LANES), self.switches, self.fuse, election_id=term)
+        self.controller = InstantController(TOPOLOGY, PROGRAM, self.switches, self.fuse, election_id=term)
         self.controller.start()
         self.orchestrator = Orchestrator(self.store, self.controller, self.hosts, faulty, name="own", options=OPTIONS)
 
@@ -254,7 +255,7 @@ class Histories(RuleBasedStateMachine):
         if self.orchestrator is None:
             return
         plans = {row.generation: plan_from_json(TOPOLOGY, row.plan) for row in self.user.plans()}
-        resources = Resources(self.controller._slots())
+        resources = Resources(PROGRAM.slots)
         for plan in plans.values():
             resources.adopt(plan.grant)  # raises where two plans have the same
         assert taken(self.controller.resources) == taken(resources)
@@ -301,7 +302,7 @@ class Histories(RuleBasedStateMachine):
             self.what_is_reserved_belongs_to_live_plans()
             inventory = Inventory.read(self.controller)
             assert inventory.strangers([]) == {}
-            assert taken(self.controller.resources) == taken(Resources(self.controller._slots()))
+            assert taken(self.controller.resources) == taken(Resources(PROGRAM.slots))
             self._leave()
         for row in self.user.tasks():
             assert row.state in ENDED, row
