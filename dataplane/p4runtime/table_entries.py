@@ -350,8 +350,7 @@ class TableEntries:
         message = p4r.TableEntry(table_id=info.id, is_default_action=True, is_const=info.const_default)
         if default.action is not None:
             self._put_action(info, message, default.action, default.arguments)
-        notes = self._notes[info.id].get(DEFAULT_ROW, _NO_NOTES)
-        message.controller_metadata, message.metadata = notes.controller_metadata, notes.metadata
+        _put_notes(message, self._notes[info.id].get(DEFAULT_ROW, _NO_NOTES))
         return message
 
     def idle(self) -> Iterator[list[p4r.TableEntry]]:
