@@ -17,9 +17,10 @@ from p4reduce.dataplane.executor import ExecutorName
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.model.program import Program
 from p4reduce.dataplane.tables import Exact, TableEntry
+from p4reduce.workers.wire import FRAME_DTYPE, INC_UDP_PORT
 
 CHILDREN: Final = 8
-SEQ_OFFSET: Final = 14 + 20 + 8 + 8
+SEQ_OFFSET: Final[int] = FRAME_DTYPE.fields["seq"][1]  # type: ignore[index]
 """Byte of a frame at which the chunk's sequence number starts."""
 SLOT_REGISTERS: Final = "IncIngress.aggregate.slot."
 """Prefix of the register arrays that hold SLOTS cells (p4src/sizes.p4)."""
@@ -81,7 +82,7 @@ def install(device: Device, slots: int) -> None:
     for child in range(CHILDREN):
         key = (Exact(child + 1), Exact(host_ip(child)), Exact(_JOB), Exact(_EPOCH))
         tables[_AGGREGATE + "peer"].insert(TableEntry(key, _AGGREGATE + "child", (1 << child, int(child == 0))))
-        address = (0x020000000000 | host_ip(child), host_ip(child), 9400)
+        address = (0x020000000000 | host_ip(child), host_ip(child), INC_UDP_PORT)
         tables["IncEgress.depart.replica"].insert(TableEntry((Exact(child + 1),), "IncEgress.depart.address", address))
     device.multicast.set(_GROUP, [(child + 1, child + 1) for child in range(CHILDREN)])
 
@@ -90,7 +91,7 @@ def push_frame(child: int, lanes: int, seq: int = 0) -> bytes:
     """A PUSH of a child with small numbers in its lanes."""
     payload = np.arange(lanes, dtype=">i4").tobytes()
     inc = struct.pack("!BBHHHIIB3x", 0x11, 1, _JOB, _EPOCH, 1, seq, 0, 100)
-    udp = struct.pack("!HHHH", 9400, 9400, 8 + len(inc) + len(payload), 0)
+    udp = struct.pack("!HHHH", INC_UDP_PORT, INC_UDP_PORT, 8 + len(inc) + len(payload), 0)
     length = 20 + len(udp) + len(inc) + len(payload)
     ip = struct.pack("!BBHHHBBHII", 0x45, 2, length, 0, 0, 64, 17, 0, host_ip(child), _SWITCH_IP)
     total = sum(struct.unpack("!10H", ip))
