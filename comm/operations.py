@@ -3,7 +3,7 @@
 from typing import Final
 
 from p4reduce.comm.communicator import PLAIN, FloatArray, Options
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 
 COLLECTIVES: Final = {
@@ -31,7 +31,7 @@ def part(
     options: Options = PLAIN,
     *,
     serves: bool,
-) -> Operation:
+) -> Post:
     """What one participant gives and gets, in ``array`` (workers/operation.py has the table).
 
     serves: it is the job's server, of a host-side all-reduce too, whose sum it takes.
@@ -47,7 +47,7 @@ def part(
     elif collective is Collective.PUSH_PULL:
         source, target = (None, array) if serves else (array, array)
     sums = collective is Collective.ALL_REDUCE
-    return Operation(
+    return Post(
         collective,
         source,
         target,

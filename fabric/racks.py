@@ -22,7 +22,7 @@ from p4reduce.fabric.network import Stop, VirtualNetwork
 from p4reduce.topologies import Node, Topology, TopologyBuilder
 from p4reduce.workers.endpoints import Endpoints as WorkerTable
 from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
 from p4reduce.workers.specs import WorkerSpec
@@ -107,7 +107,7 @@ class Racks:
         """Sum ``inputs`` (float32, shape (hosts, elements)) rack by rack into ``outputs``."""
         everybody = range(len(self.inputs))
         for index in everybody:
-            self.table.post(index, Operation(Collective.ALL_REDUCE, self.inputs[index], self.outputs[index]))
+            self.table.post(index, Post(Collective.ALL_REDUCE, self.inputs[index], self.outputs[index]))
             self.network.start(index)
         return self.network.run(watch=everybody)
 

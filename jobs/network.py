@@ -14,7 +14,7 @@ from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.settings import Congestion
 from p4reduce.workers.status import EndpointStatus
 
@@ -108,7 +108,7 @@ class JobNetwork:
             raise
         return job
 
-    def post(self, index: int, operation: Operation) -> None:
+    def post(self, index: int, operation: Post) -> None:
         """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
         self.endpoints.post(index, operation)
         self._start(index)

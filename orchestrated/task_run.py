@@ -12,7 +12,7 @@ from p4reduce.comm.communicator import FloatArray
 from p4reduce.control_plane.orchestrator.executor import Order, Role
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 
 LEARNING_RATE: Final = 0.1
@@ -159,19 +159,19 @@ class TaskRun:
         self.wake_ps, self.phase = None, "broadcasting"
         self.due = dict.fromkeys(self.broadcast.endpoints, now_ps)
 
-    def _operation(self, index: int) -> Operation:
+    def _operation(self, index: int) -> Post:
         """What an endpoint gives and gets in the present phase."""
         serves = index == self.job.server
         rank = 0 if serves else list(self.job.members.values()).index(index)
         own = self.arrays[rank]
         if self.phase == "broadcasting":
             source, target = (self.weights, None) if serves else (None, own)
-            return Operation(Collective.PULL, source, target, self.round)
+            return Post(Collective.PULL, source, target, self.round)
         if not self.at_once:
             source, target = (None, self.sum) if serves else (own, None)
-            return Operation(Collective.PUSH, source, target, self.round)
+            return Post(Collective.PUSH, source, target, self.round)
         source, target = (None, self.weights) if serves else (own, own)
-        return Operation(Collective.PUSH_PULL, source, target, self.round, LEARNING_RATE)
+        return Post(Collective.PUSH_PULL, source, target, self.round, LEARNING_RATE)
 
 
 def _server(job: Job) -> int:

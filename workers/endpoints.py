@@ -11,7 +11,7 @@ from p4reduce.workers import wire
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.kernels.congestion import set_up
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
-from p4reduce.workers.operation import Operation, check, exponents_of, poison_of
+from p4reduce.workers.operation import Post, check, exponents_of, poison_of
 from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
 from p4reduce.workers.settings import Congestion, HostAddress, Timing
 from p4reduce.workers.specs import EndpointSpec, PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, WorkerSpec
@@ -43,7 +43,7 @@ class Endpoints:
         self._room = np.zeros(_FIRST_ROOM, ENDPOINT_DTYPE)
         self._records: NDArray[Any] = self._room[:0]
         self._memory: list[list[NDArray[Any]]] = []
-        self._posted: list[tuple[Operation, NDArray[np.uint8], NDArray[np.uint8] | None] | None] = []
+        self._posted: list[tuple[Post, NDArray[np.uint8], NDArray[np.uint8] | None] | None] = []
         self._numbers: list[Numbers] = []
         self._retired: dict[HostAddress, list[int]] = {}
 
@@ -83,7 +83,7 @@ class Endpoints:
             case RingSpec():
                 self._set_ring(index, spec)
 
-    def post(self, index: int, operation: Operation) -> None:
+    def post(self, index: int, operation: Post) -> None:
         """Gives an endpoint its next operation. The arrays stay in use until its state is DONE or FAILED.
 
         Raises NonFiniteError (a ValueError) for NaN or infinity in the source, ValueError or TypeError for what
@@ -290,7 +290,7 @@ class Endpoints:
         record["held"] = self._keep(index, np.zeros((ring, spec.lanes), np.int32))
 
     @staticmethod
-    def _set_operation(record: Any, kind: Kind, operation: Operation, exponents: NDArray[np.uint8]) -> None:
+    def _set_operation(record: Any, kind: Kind, operation: Post, exponents: NDArray[np.uint8]) -> None:
         lanes = int(record["lanes"])
         chunks = operation.chunks(lanes)
         with_exponents = (

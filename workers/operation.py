@@ -30,7 +30,7 @@ _NEEDED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
+class Post:
     """One collective, as one endpoint takes part in it.
 
     source, target: float32, one-dimensional, C-contiguous, of one length, the same at all endpoints; they may be
@@ -82,7 +82,7 @@ def _check_array(name: str, array: Any, writeable: bool) -> None:
         raise ValueError(f"{name}: is empty; an operation needs at least one element")
 
 
-def check(kind: Kind, operation: Operation) -> None:
+def check(kind: Kind, operation: Post) -> None:
     """Raises ValueError or TypeError, naming the argument, when an endpoint of this kind cannot do the operation."""
     needed = _NEEDED.get((kind, operation.collective))
     name = operation.collective.name

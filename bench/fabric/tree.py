@@ -17,7 +17,7 @@ from p4reduce.fabric.racks import program
 from p4reduce.topologies import Node, Topology, leaf_spine
 from p4reduce.workers.endpoints import Endpoints as WorkerTable
 from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
 from p4reduce.workers.specs import WorkerSpec
@@ -69,7 +69,7 @@ class Tree:
         """Replaces every tensor by the sum of all."""
         everybody = range(len(self.tensors))
         for index in everybody:
-            self.table.post(index, Operation(Collective.ALL_REDUCE, self.tensors[index], self.tensors[index]))
+            self.table.post(index, Post(Collective.ALL_REDUCE, self.tensors[index], self.tensors[index]))
             self.network.start(index)
         return self.network.run(watch=everybody, progress=progress)
 

@@ -30,7 +30,7 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.workers.operation import Operation as Post
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 
 QUEUE_FRAMES: Final = 1024

@@ -24,7 +24,7 @@ from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Congestion
 from p4reduce.workers.status import EndpointStatus
@@ -203,7 +203,7 @@ class Carrier:
         if self.network.status(job.server).state is not State.ACTIVE:
             target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None
             words = collective is Collective.ALL_REDUCE and call.options.words
-            self.network.post(job.server, Operation(collective, None, target, call.iteration, words=words))
+            self.network.post(job.server, Post(collective, None, target, call.iteration, words=words))
 
     def _run(self, job: Job, operation: str, check: Callable[[], None]) -> None:
         reason = self.network.advance(watch=job.endpoints, check=check)

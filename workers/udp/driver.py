@@ -11,7 +11,7 @@ import numpy as np
 
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels import endpoint
-from p4reduce.workers.operation import Operation, exponents_of
+from p4reduce.workers.operation import Post, exponents_of
 from p4reduce.workers.records import State
 from p4reduce.workers.udp.loop import run
 from p4reduce.workers.udp.port import Port
@@ -49,7 +49,7 @@ class Driver:
         self._thread = threading.Thread(target=self._serve_peers, name="serve", daemon=True)
         self._thread.start()
 
-    def carry_out(self, operation: Operation, index: int, *, patience_s: float) -> None:
+    def carry_out(self, operation: Post, index: int, *, patience_s: float) -> None:
         """Post ``operation`` to endpoint ``index`` and drive all endpoints until that one is done or has failed.
 
         Raises what ``Endpoints.post`` raises, ``SilenceError`` when nothing comes in for ``patience_s`` seconds,

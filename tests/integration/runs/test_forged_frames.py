@@ -15,7 +15,7 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.runner import tensor
 from p4reduce.topologies import Topology, load
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 
 LANES = 64
@@ -55,10 +55,10 @@ class Network:
         served = self.plan.in_network and self.plan.server is not None
         collective = Collective.PUSH_PULL if served else Collective.ALL_REDUCE
         for worker, array in zip(self.plan.workers, arrays, strict=True):
-            self.network.post(job.members[worker], Operation(collective, array, array))
+            self.network.post(job.members[worker], Post(collective, array, array))
         if job.server is not None:
             arrays.append(tensor(1, len(arrays), 0, ELEMENTS))
-            self.network.post(job.server, Operation(collective, None, arrays[-1], learning_rate=0.5 * served))
+            self.network.post(job.server, Post(collective, None, arrays[-1], learning_rate=0.5 * served))
         for at_ps, host, frame in lies:
             self.network.fabric.send(host, encode(frame), at_ps)
         self.network.advance(watch=job.endpoints)

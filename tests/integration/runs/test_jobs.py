@@ -18,7 +18,7 @@ from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.runner import tensor
 from p4reduce.topologies import load
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.scapy_layer import INC
 
@@ -46,7 +46,7 @@ class Network:
             for rank, worker in enumerate(job.plan.workers):
                 array = tensor(job.plan.job, rank, 0, ELEMENTS)
                 arrays[job.plan.job, rank] = array
-                self.network.post(job.members[worker], Operation(Collective.ALL_REDUCE, array, array))
+                self.network.post(job.members[worker], Post(Collective.ALL_REDUCE, array, array))
         self.network.advance(watch=[index for job in jobs for index in job.endpoints])
         results = []
         for job in jobs:

@@ -10,7 +10,7 @@ from tests.support.loopback.jobs import make_ps, make_ring, random_arrays, same_
 from tests.support.loopback.network import Faults, Network
 
 from p4reduce.workers import wire
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 
 faults = st.builds(
@@ -64,7 +64,7 @@ def test_ring(
         targets = [source.copy() if in_place else np.zeros_like(source) for source in sources]
         for rank in range(size):
             source = targets[rank] if in_place else sources[rank]
-            network.endpoints.post(rank, Operation(Collective.ALL_REDUCE, source, targets[rank]))
+            network.endpoints.post(rank, Post(Collective.ALL_REDUCE, source, targets[rank]))
         network.run()
         assert_done(network)
         same_bytes(targets, ring_sum(sources, lanes))
@@ -88,22 +88,22 @@ def test_parameter_server(size: int, lanes: int, window: int, sizes: list[int], 
         sources = random_arrays(size, length, seed)
         targets = [source.copy() for source in sources]
         total = np.zeros(length, np.float32)
-        network.endpoints.post(size, Operation(Collective.ALL_REDUCE, target=total))
+        network.endpoints.post(size, Post(Collective.ALL_REDUCE, target=total))
         for rank in range(size):
-            network.endpoints.post(rank, Operation(Collective.ALL_REDUCE, targets[rank], targets[rank]))
+            network.endpoints.post(rank, Post(Collective.ALL_REDUCE, targets[rank], targets[rank]))
         network.run()
         assert_done(network)
         same_bytes([*targets, total], rank_order_sum(sources))
         weights = random_arrays(1, length, seed + 50)[0]
         step = np.float32(0.5 / size)
         expected = weights - step * rank_order_sum(sources)
-        network.endpoints.post(size, Operation(Collective.PUSH_PULL, target=weights, learning_rate=0.5))
+        network.endpoints.post(size, Post(Collective.PUSH_PULL, target=weights, learning_rate=0.5))
         for rank in range(size):
-            network.endpoints.post(rank, Operation(Collective.PUSH_PULL, sources[rank], targets[rank]))
+            network.endpoints.post(rank, Post(Collective.PUSH_PULL, sources[rank], targets[rank]))
         network.run()
         same_bytes([*targets, weights], expected)
-        network.endpoints.post(size, Operation(Collective.PULL, source=sources[0]))
+        network.endpoints.post(size, Post(Collective.PULL, source=sources[0]))
         for rank in range(size):
-            network.endpoints.post(rank, Operation(Collective.PULL, target=targets[rank]))
+            network.endpoints.post(rank, Post(Collective.PULL, target=targets[rank]))
         network.run()
         same_bytes(targets, sources[0])

@@ -9,7 +9,7 @@ from tests.support.loopback.network import Faults
 
 from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers.kernels.congestion import CHUNK, set_up
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import Congestion, Timing
 
@@ -71,7 +71,7 @@ def test_rings_each_with_its_own(size: int, wires: Faults, chosen: list[Congesti
     sources = random_arrays(size, length, 7)
     targets = [np.zeros_like(source) for source in sources]
     for index in range(size):
-        network.endpoints.post(index, Operation(Collective.ALL_REDUCE, sources[index], targets[index]))
+        network.endpoints.post(index, Post(Collective.ALL_REDUCE, sources[index], targets[index]))
     network.run(lingering=True)
     same_bytes(targets, ring_sum(sources, 4))
     assert all(record["flight"] == 0 for record in network.endpoints.records)

@@ -9,7 +9,7 @@ from tests.support.loopback.network import Faults
 
 from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers.numbers import BlockFloat, FixedScale
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import Timing
 
@@ -58,12 +58,12 @@ def test_push_then_pull(job: Job, sizes: list[int]) -> None:
     for seed, length in enumerate(sizes):
         sources = random_arrays(job.size, length, seed)
         total = np.zeros(length, np.float32)
-        job.run([Operation(Collective.PUSH, s) for s in sources], Operation(Collective.PUSH, target=total))
+        job.run([Post(Collective.PUSH, s) for s in sources], Post(Collective.PUSH, target=total))
         same_bytes([total], quantized_sum(sources, job.lanes, job.numbers))
         weights = random_arrays(1, length, seed + 100)[0]
         weights[0] = np.float32(-0.0)
         pulled = [np.zeros_like(weights) for _ in sources]
-        job.run([Operation(Collective.PULL, target=p) for p in pulled], Operation(Collective.PULL, source=weights))
+        job.run([Post(Collective.PULL, target=p) for p in pulled], Post(Collective.PULL, source=weights))
         same_bytes(pulled, weights)
 
 
@@ -77,8 +77,8 @@ def test_push_pull_is_a_step_of_descent(job: Job, sizes: list[int]) -> None:
         expected = weights - step * quantized_sum(gradients, job.lanes, job.numbers)
         targets = [np.zeros(length, np.float32) for _ in gradients]
         job.run(
-            [Operation(Collective.PUSH_PULL, g, t) for g, t in zip(gradients, targets, strict=True)],
-            Operation(Collective.PUSH_PULL, target=weights, learning_rate=0.25),
+            [Post(Collective.PUSH_PULL, g, t) for g, t in zip(gradients, targets, strict=True)],
+            Post(Collective.PUSH_PULL, target=weights, learning_rate=0.25),
         )
         same_bytes([weights, *targets], expected)
 
@@ -87,7 +87,7 @@ def test_push_pull_is_a_step_of_descent(job: Job, sizes: list[int]) -> None:
 @given(jobs(server=False), st.integers(1, 4))
 def test_barriers(job: Job, count: int) -> None:
     for _ in range(count):
-        job.run([Operation(Collective.BARRIER)] * job.size)
+        job.run([Post(Collective.BARRIER)] * job.size)
 
 
 @several
@@ -97,7 +97,7 @@ def test_epoch_change_at_any_time(job: Job, length: int, data: st.DataObject) ->
     for epoch in (2, 3):
         sources = random_arrays(job.size, length, epoch)
         targets = [source.copy() for source in sources]
-        job.post([Operation(Collective.ALL_REDUCE, target, target) for target in targets])
+        job.post([Post(Collective.ALL_REDUCE, target, target) for target in targets])
         job.network.run(until=job.network.now + data.draw(st.integers(0, 200 * PS_PER_US)))
         oldest = min(job.endpoints.oldest_missing(index) for index in job.workers)
         job.switch.epoch = epoch

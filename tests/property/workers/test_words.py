@@ -8,7 +8,7 @@ from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, 
 from tests.support.loopback.network import Faults
 
 from p4reduce.base.units import PS_PER_MS
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Timing
 
@@ -28,9 +28,9 @@ def _words(size: int, length: int, seed: int, largest: int) -> list[Words]:
     return [random.integers(-largest, largest, length, dtype=np.int32, endpoint=True) for _ in range(size)]
 
 
-def _operations(arrays: list[Words]) -> list[Operation]:
+def _operations(arrays: list[Words]) -> list[Post]:
     views = [array.view(np.float32) for array in arrays]
-    return [Operation(Collective.ALL_REDUCE, view, view, words=True) for view in views]
+    return [Post(Collective.ALL_REDUCE, view, view, words=True) for view in views]
 
 
 @several
@@ -56,7 +56,7 @@ def test_hosts_add_words_too(size: int, length: int, given: Faults, seed: int, r
     expected = np.sum(arrays, axis=0, dtype=np.int64).astype(np.int32)
     if not ring:
         total = np.zeros(length, np.float32)
-        network.endpoints.post(size, Operation(Collective.ALL_REDUCE, target=total, words=True))
+        network.endpoints.post(size, Post(Collective.ALL_REDUCE, target=total, words=True))
     for index, operation in enumerate(_operations(arrays)):
         network.endpoints.post(index, operation)
     network.run()
@@ -68,7 +68,7 @@ def test_words_beyond_int32_are_held_and_told() -> None:
     for network, ring in ((make_ring(2), True), (make_ps(2), False)):
         arrays = [np.array([2**31 - 1, -(2**31), 5], np.int32), np.array([1, -1, 6], np.int32)]
         if not ring:
-            network.endpoints.post(2, Operation(Collective.ALL_REDUCE, target=np.zeros(3, np.float32), words=True))
+            network.endpoints.post(2, Post(Collective.ALL_REDUCE, target=np.zeros(3, np.float32), words=True))
         for index, operation in enumerate(_operations(arrays)):
             network.endpoints.post(index, operation)
         network.run()
@@ -97,7 +97,7 @@ def test_a_chunk_that_is_not_finite_comes_through_as_nan(
     for _, index, _ in bad:
         expected[index // lanes * lanes : (index // lanes + 1) * lanes] = np.nan
     targets = [np.zeros_like(source) for source in sources]
-    job.run([Operation(Collective.ALL_REDUCE, a, b, poison=True) for a, b in zip(sources, targets, strict=True)])
+    job.run([Post(Collective.ALL_REDUCE, a, b, poison=True) for a, b in zip(sources, targets, strict=True)])
     same_bytes(targets, expected)
     for index in job.workers:
         status = job.endpoints.status(index)

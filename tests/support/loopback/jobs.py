@@ -12,7 +12,7 @@ from tests.support.loopback.perfect_switch import PerfectSwitch
 
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat, Numbers
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Timing
 from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, WorkerSpec
@@ -66,14 +66,14 @@ class Job:
         self.switch = PerfectSwitch(self.hosts, 1, 1, self.slots, parent)
         self.network = Network(self.endpoints, self.faults, {SWITCH_IP: self.switch.frame})
 
-    def post(self, worker: list[Operation], server: Operation | None = None) -> None:
+    def post(self, worker: list[Post], server: Post | None = None) -> None:
         """The server's operation first, then each worker's."""
         if server is not None:
             self.endpoints.post(self.ps, server)
         for index, operation in zip(self.workers, worker, strict=True):
             self.endpoints.post(index, operation)
 
-    def run(self, worker: list[Operation], server: Operation | None = None) -> None:
+    def run(self, worker: list[Post], server: Post | None = None) -> None:
         """Posts, and runs until all are done."""
         self.post(worker, server)
         self.network.run()
@@ -89,7 +89,7 @@ class Job:
         """Each worker's result."""
         targets = [source.copy() for source in sources] if in_place else [np.zeros_like(source) for source in sources]
         given = targets if in_place else sources
-        self.run([Operation(Collective.ALL_REDUCE, a, b) for a, b in zip(given, targets, strict=True)])
+        self.run([Post(Collective.ALL_REDUCE, a, b) for a, b in zip(given, targets, strict=True)])
         return targets
 
 

@@ -15,7 +15,7 @@ from p4reduce.workers.kernels.congestion import CHUNK, cut, set_up
 from p4reduce.workers.kernels.endpoint import expire, receive, transmit
 from p4reduce.workers.kernels.frames import ECN_ECHO
 from p4reduce.workers.numbers import FixedScale
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import FIXED, MAX_BRAKE, Congestion, Timing
 from p4reduce.workers.status import WindowStatus
@@ -94,7 +94,7 @@ def test_a_fixed_window_is_the_plans() -> None:
 def test_it_starts_small_and_doubles_each_round_trip_until_the_plans_window() -> None:
     job = adaptive_job(1, 64, BY_LOSS, numbers=FixedScale(1.0))
     array = np.ones(10_000, np.float32)
-    job.post([Operation(Collective.ALL_REDUCE, array, array)])
+    job.post([Post(Collective.ALL_REDUCE, array, array)])
     out = np.zeros(100, np.uint8)
     flights, now = [], 0
     for _ in range(6):
@@ -188,10 +188,10 @@ def test_a_worker_that_computes_is_no_congestion() -> None:
     job = adaptive_job(2, 8)
     sources = random_arrays(2, 400, 1)
     targets = [np.zeros_like(source) for source in sources]
-    job.endpoints.post(0, Operation(Collective.ALL_REDUCE, sources[0], targets[0]))
+    job.endpoints.post(0, Post(Collective.ALL_REDUCE, sources[0], targets[0]))
     job.network.run(until=20 * PS_PER_MS)
     assert job.endpoints.status(0).resends > 0  # it asked again and again
-    job.endpoints.post(1, Operation(Collective.ALL_REDUCE, sources[1], targets[1]))
+    job.endpoints.post(1, Post(Collective.ALL_REDUCE, sources[1], targets[1]))
     job.network.run()
     job.assert_done()
     assert [window.cuts for window in windows(job)] == [0, 0]
@@ -200,7 +200,7 @@ def test_a_worker_that_computes_is_no_congestion() -> None:
 def test_a_window_that_is_lost_altogether_is_cut_by_time() -> None:
     job = adaptive_job(1, 8, numbers=FixedScale(1.0))
     array = np.ones(LANES * 4, np.float32)
-    job.post([Operation(Collective.ALL_REDUCE, array, array)])
+    job.post([Post(Collective.ALL_REDUCE, array, array)])
     out = np.zeros(100, np.uint8)
     while transmit(job.endpoints.records, 0, 0, out):
         pass  # into the void
@@ -215,7 +215,7 @@ def test_a_window_that_is_lost_altogether_is_cut_by_time() -> None:
 def test_lost_resends_do_not_stop_a_full_window() -> None:
     """The oldest chunk may always be sent again, whatever is on its way."""
     job = adaptive_job(1, 8, Congestion(adaptive=True, initial=1, minimum=1), numbers=FixedScale(1.0))
-    job.post([Operation(Collective.PUSH, np.ones(LANES * 3, np.float32))])
+    job.post([Post(Collective.PUSH, np.ones(LANES * 3, np.float32))])
     out = np.zeros(100, np.uint8)
     now = 0
     for _ in range(5):
@@ -246,9 +246,9 @@ def all_reduce(network: Network, size: int, length: int) -> None:
     sources = random_arrays(size, length, 3)
     targets = [np.zeros_like(source) for source in sources]
     for index in range(size):
-        network.endpoints.post(index, Operation(Collective.ALL_REDUCE, sources[index], targets[index]))
+        network.endpoints.post(index, Post(Collective.ALL_REDUCE, sources[index], targets[index]))
     if len(network.endpoints) > size:
-        network.endpoints.post(size, Operation(Collective.ALL_REDUCE, None, np.zeros(length, np.float32)))
+        network.endpoints.post(size, Post(Collective.ALL_REDUCE, None, np.zeros(length, np.float32)))
     network.run(lingering=True)
     same_bytes(targets, targets[0])
 

@@ -9,7 +9,7 @@ from tests.support.loopback.network import host, switch
 
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat, FixedScale
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, Kind, State
 from p4reduce.workers.settings import HostAddress, Timing
 from p4reduce.workers.specs import PsServerSpec, RingSpec, WorkerSpec
@@ -71,19 +71,19 @@ def test_two_members_with_one_address_are_refused() -> None:
 @pytest.mark.parametrize(
     ("operation", "error", "message"),
     [
-        (Operation(Collective.ALL_REDUCE, ONES.astype(np.float64), ONES), TypeError, "source: .* float64"),
-        (Operation(Collective.ALL_REDUCE, [1.0], ONES), TypeError, "source: .* list"),  # type: ignore[arg-type]
-        (Operation(Collective.ALL_REDUCE, ONES.reshape(2, 5), ONES), ValueError, "source: must be one-dimensional"),
-        (Operation(Collective.ALL_REDUCE, np.ones(20, np.float32)[::2], ONES), ValueError, "C-contiguous"),
-        (Operation(Collective.ALL_REDUCE, ONES), ValueError, "target: ALL_REDUCE at a worker endpoint needs one"),
-        (Operation(Collective.ALL_REDUCE, ONES, np.ones(9, np.float32)), ValueError, "10 elements, target 9"),
-        (Operation(Collective.PUSH, ONES[:0]), ValueError, "source: is empty"),
-        (Operation(Collective.PUSH, ONES, ONES), ValueError, "target: PUSH at a worker endpoint takes none"),
-        (Operation(Collective.PUSH, ONES, iteration=2**32), ValueError, "iteration"),
-        (Operation(Collective.PUSH, np.array([1, 2, np.nan], np.float32)), ValueError, "element 2 is nan"),
+        (Post(Collective.ALL_REDUCE, ONES.astype(np.float64), ONES), TypeError, "source: .* float64"),
+        (Post(Collective.ALL_REDUCE, [1.0], ONES), TypeError, "source: .* list"),  # type: ignore[arg-type]
+        (Post(Collective.ALL_REDUCE, ONES.reshape(2, 5), ONES), ValueError, "source: must be one-dimensional"),
+        (Post(Collective.ALL_REDUCE, np.ones(20, np.float32)[::2], ONES), ValueError, "C-contiguous"),
+        (Post(Collective.ALL_REDUCE, ONES), ValueError, "target: ALL_REDUCE at a worker endpoint needs one"),
+        (Post(Collective.ALL_REDUCE, ONES, np.ones(9, np.float32)), ValueError, "10 elements, target 9"),
+        (Post(Collective.PUSH, ONES[:0]), ValueError, "source: is empty"),
+        (Post(Collective.PUSH, ONES, ONES), ValueError, "target: PUSH at a worker endpoint takes none"),
+        (Post(Collective.PUSH, ONES, iteration=2**32), ValueError, "iteration"),
+        (Post(Collective.PUSH, np.array([1, 2, np.nan], np.float32)), ValueError, "element 2 is nan"),
     ],
 )
-def test_operations_that_do_not_fit_are_refused(operation: Operation, error: type[Exception], message: str) -> None:
+def test_operations_that_do_not_fit_are_refused(operation: Post, error: type[Exception], message: str) -> None:
     endpoints = Endpoints()
     index = add_worker(endpoints)
     with pytest.raises(error, match=message):
@@ -96,19 +96,19 @@ def test_overlapping_and_read_only_arrays_are_refused() -> None:
     index = add_worker(endpoints)
     memory = np.ones(20, np.float32)
     with pytest.raises(ValueError, match="overlap"):
-        endpoints.post(index, Operation(Collective.ALL_REDUCE, memory[:10], memory[5:15]))
+        endpoints.post(index, Post(Collective.ALL_REDUCE, memory[:10], memory[5:15]))
     frozen = ONES.copy()
     frozen.flags.writeable = False
     with pytest.raises(ValueError, match="target: is read-only"):
-        endpoints.post(index, Operation(Collective.PULL, target=frozen))
+        endpoints.post(index, Post(Collective.PULL, target=frozen))
 
 
 def test_a_server_in_the_network_and_a_ring_cannot_do_everything() -> None:
     job = Job(2, server=True)
     with pytest.raises(ValueError, match="turned round by the root switch"):
-        job.endpoints.post(job.ps, Operation(Collective.ALL_REDUCE, target=ONES.copy()))
+        job.endpoints.post(job.ps, Post(Collective.ALL_REDUCE, target=ONES.copy()))
     with pytest.raises(ValueError, match="a ring endpoint cannot do PUSH"):
-        make_ring(2).endpoints.post(0, Operation(Collective.PUSH, ONES))
+        make_ring(2).endpoints.post(0, Post(Collective.PUSH, ONES))
     with pytest.raises(ValueError, match="a ring has no epochs"):
         make_ring(2).endpoints.change_epoch(0, 2, 0)
 
@@ -116,9 +116,9 @@ def test_a_server_in_the_network_and_a_ring_cannot_do_everything() -> None:
 def test_one_operation_at_a_time() -> None:
     endpoints = Endpoints()
     index = add_worker(endpoints)
-    endpoints.post(index, Operation(Collective.PUSH, ONES))
+    endpoints.post(index, Post(Collective.PUSH, ONES))
     with pytest.raises(RuntimeError, match="under way"):
-        endpoints.post(index, Operation(Collective.PUSH, ONES))
+        endpoints.post(index, Post(Collective.PUSH, ONES))
 
 
 def test_addresses_and_timing_are_checked() -> None:
@@ -154,7 +154,7 @@ def test_status_counts_frames_bytes_and_round_trips() -> None:
 def test_arrays_stay_alive_while_they_are_used() -> None:
     job = Job(1)
     target = np.zeros(1000, np.float32)
-    job.post([Operation(Collective.ALL_REDUCE, np.full(1000, 3.0, np.float32), target)])
+    job.post([Post(Collective.ALL_REDUCE, np.full(1000, 3.0, np.float32), target)])
     filler = [np.full(1000, 7.0, np.float32) for _ in range(50)]
     job.network.run()
     assert (target == 3.0).all()

@@ -9,7 +9,7 @@ from tests.support.loopback.network import SWITCH_IP, host, switch
 from p4reduce.base.units import PS_PER_US
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import receive, transmit
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Timing
 
@@ -29,7 +29,7 @@ def test_a_worker_that_has_all_its_results_sends_its_part_again() -> None:
     job = Job(2, slots=8)
     sources = random_arrays(2, 40, 1)
     targets = [source.copy() for source in sources]
-    job.post([Operation(Collective.ALL_REDUCE, target, target) for target in targets])
+    job.post([Post(Collective.ALL_REDUCE, target, target) for target in targets])
     forward = job.network.handlers[SWITCH_IP]
 
     def cut_off(frame: np.ndarray) -> list[np.ndarray]:
@@ -71,8 +71,8 @@ def test_the_server_applies_a_step_once_across_epochs(stop_us: int) -> None:
         weights = random_arrays(1, 90, 50 + epoch)[0]
         expected = weights - np.float32(0.3 / 3) * quantized_sum(gradients, 4, job.numbers)
         job.post(
-            [Operation(Collective.PUSH_PULL, gradient, gradient) for gradient in gradients],
-            Operation(Collective.PUSH_PULL, target=weights, learning_rate=0.3),
+            [Post(Collective.PUSH_PULL, gradient, gradient) for gradient in gradients],
+            Post(Collective.PUSH_PULL, target=weights, learning_rate=0.3),
         )
         job.network.run(until=job.network.now + stop_us * PS_PER_US)
         change(job, epoch)
@@ -87,7 +87,7 @@ def test_a_failed_worker_goes_on_in_a_new_epoch() -> None:
     job.network.handlers[SWITCH_IP] = lambda frame: []
     sources = random_arrays(2, 40, 1)
     targets = [source.copy() for source in sources]
-    job.post([Operation(Collective.ALL_REDUCE, target, target) for target in targets])
+    job.post([Post(Collective.ALL_REDUCE, target, target) for target in targets])
     job.network.run()
     assert job.endpoints.status(0).state is State.FAILED
     job.network.handlers[SWITCH_IP] = forward
@@ -120,7 +120,7 @@ def test_a_worker_says_how_far_it_can_go_back() -> None:
 def test_frames_of_the_new_epoch_that_were_sent_before_are_resends() -> None:
     job = Job(1, slots=8)
     out = np.zeros(100, np.uint8)
-    job.post([Operation(Collective.PULL, target=np.zeros(4, np.float32))])
+    job.post([Post(Collective.PULL, target=np.zeros(4, np.float32))])
     assert transmit(job.endpoints.records, 0, 0, out)
     assert not out[43] & 8
     job.endpoints.change_epoch(0, 9, 0)
@@ -160,7 +160,7 @@ def test_the_exponent_of_the_last_epoch_that_answered_counts() -> None:
     """A worker with large numbers leaves; what it had raised the exponents to is forgotten where all ask again."""
     job = Job(1, slots=8, lead=2, lanes=1)
     source = np.ones(8, np.float32)
-    job.post([Operation(Collective.ALL_REDUCE, source, np.zeros_like(source))])
+    job.post([Post(Collective.ALL_REDUCE, source, np.zeros_like(source))])
     assert sent(job) == {}
     answer(job, 0, 1, 138)
     answer(job, 1, 1, 138)

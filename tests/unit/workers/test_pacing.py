@@ -21,7 +21,7 @@ from p4reduce.workers.kernels.congestion import set_up
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.kernels.frames import HAS_LANES, flags_of
 from p4reduce.workers.numbers import FixedScale, Numbers
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective
 from p4reduce.workers.settings import FIXED, Congestion
 
@@ -56,7 +56,7 @@ def departures(job: Job, until_ps: int, late: dict[int, int]) -> Iterator[tuple[
 def posted(numbers: Numbers | None = None) -> Job:
     job = paced_job(1, numbers)
     array = np.ones(400, np.float32)
-    job.post([Operation(Collective.ALL_REDUCE, array, array)])
+    job.post([Post(Collective.ALL_REDUCE, array, array)])
     return job
 
 

@@ -11,7 +11,7 @@ from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels.endpoint import receive, transmit
 from p4reduce.workers.numbers import FixedScale
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import WorkerSpec
 
@@ -37,7 +37,7 @@ def active_worker(**more: Any) -> tuple[Endpoints, np.ndarray]:
         )
     )
     target = np.zeros(40, np.float32)
-    endpoints.post(0, Operation(Collective.ALL_REDUCE, np.ones(40, np.float32), target))
+    endpoints.post(0, Post(Collective.ALL_REDUCE, np.ones(40, np.float32), target))
     out = np.zeros(200, np.uint8)
     while transmit(endpoints.records, 0, 0, out):
         pass
@@ -183,7 +183,7 @@ def push(**changes: Any) -> np.ndarray:
 )
 def test_server_ignores_and_counts(frame: np.ndarray, reason: str) -> None:
     network = make_ps(2, lanes=LANES, window=4)
-    network.endpoints.post(2, Operation(Collective.ALL_REDUCE, target=np.zeros(400, np.float32)))
+    network.endpoints.post(2, Post(Collective.ALL_REDUCE, target=np.zeros(400, np.float32)))
     assert receive(network.endpoints.records, 2, frame, len(frame), 1000) == 1
     assert {name for name, count in network.endpoints.status(2).refused.items() if count} == {reason}
     assert transmit(network.endpoints.records, 2, 1000, np.zeros(200, np.uint8)) == 0
@@ -192,7 +192,7 @@ def test_server_ignores_and_counts(frame: np.ndarray, reason: str) -> None:
 def test_ring_takes_data_from_the_previous_and_answers_from_the_next_only() -> None:
     network = make_ring(3, lanes=LANES)
     array = np.zeros(40, np.float32)
-    network.endpoints.post(2, Operation(Collective.ALL_REDUCE, array, array))
+    network.endpoints.post(2, Post(Collective.ALL_REDUCE, array, array))
     wrong = [
         (push(ipv4_src=host(0).ip), "peer"),  # data from the next
         (push(ipv4_src=host(1).ip, type=wire.PacketType.RESULT), "peer"),

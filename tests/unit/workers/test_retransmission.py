@@ -12,7 +12,7 @@ from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.numbers import BlockFloat, FixedScale
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective, State
 from p4reduce.workers.settings import Timing
 
@@ -36,7 +36,7 @@ def test_a_collective_takes_lead_and_chunks_and_announces_each_exponent_once() -
     job.network.tap = tap = Tap()
     source = np.array([2.0**k for k in range(0, 40)], np.float32)
     target = np.zeros_like(source)
-    job.run([Operation(Collective.ALL_REDUCE, source, target, iteration=77)])
+    job.run([Post(Collective.ALL_REDUCE, source, target, iteration=77)])
     pushes = tap.headers(to=SWITCH_IP)
     assert [int(header["seq"]) for header in pushes] == [(2**32 - 2 + k) % 2**32 for k in range(13)]
     assert [int(header["has_lanes"]) for header in pushes] == [0] * 3 + [1] * 10
@@ -60,7 +60,7 @@ def test_short_collectives_have_a_short_lead(length: int, frames: int) -> None:
 def test_no_more_than_a_window_is_on_its_way() -> None:
     job = Job(1, slots=16, numbers=FixedScale(1.0))
     out = np.zeros(100, np.uint8)
-    job.post([Operation(Collective.PUSH, np.ones(1000, np.float32))])
+    job.post([Post(Collective.PUSH, np.ones(1000, np.float32))])
     sent = 0
     while transmit(job.endpoints.records, 0, 0, out):
         sent += 1
@@ -141,7 +141,7 @@ def test_gives_up_after_bounded_retries_and_names_the_seq() -> None:
     sink = job.network.handlers[SWITCH_IP]
     job.network.handlers[SWITCH_IP] = lambda frame: sink(frame) if wire.unpack(frame[None])[0][0]["seq"] != 1 else []
     sources = random_arrays(2, 100, 1)
-    job.post([Operation(Collective.PUSH_PULL, s, np.zeros_like(s)) for s in sources])
+    job.post([Post(Collective.PUSH_PULL, s, np.zeros_like(s)) for s in sources])
     job.network.run()
     for index in job.workers:
         status = job.endpoints.status(index)
@@ -152,7 +152,7 @@ def test_gives_up_after_bounded_retries_and_names_the_seq() -> None:
         assert "PUSH_PULL had 3 of 25 chunks answered" in status.error
         assert deadline(job.endpoints.records, index) == NEVER
         with pytest.raises(RuntimeError, match="failed"):
-            job.endpoints.post(index, Operation(Collective.BARRIER))
+            job.endpoints.post(index, Post(Collective.BARRIER))
     # 10 + 20 + 40 + 40 + 40 + 40 us after the last answer.
     assert 190 * PS_PER_US <= job.network.now < 260 * PS_PER_US
 
@@ -161,7 +161,7 @@ def test_backoff_doubles_up_to_its_bound() -> None:
     timing = Timing(initial_ps=PS_PER_US, min_ps=PS_PER_US, max_ps=5 * PS_PER_US, retries=9)
     job = Job(1, timing=timing)
     out = np.zeros(100, np.uint8)
-    job.post([Operation(Collective.BARRIER)])
+    job.post([Post(Collective.BARRIER)])
     records = job.endpoints.records
     assert transmit(records, 0, 0, out)
     waits = []
@@ -180,7 +180,7 @@ def test_a_straggler_is_waited_for() -> None:
     job = Job(3, slots=16)
     sources = random_arrays(3, 200, 1)
     targets = [np.zeros_like(source) for source in sources]
-    operations = [Operation(Collective.ALL_REDUCE, s, t) for s, t in zip(sources, targets, strict=True)]
+    operations = [Post(Collective.ALL_REDUCE, s, t) for s, t in zip(sources, targets, strict=True)]
     job.endpoints.post(0, operations[0])
     job.endpoints.post(1, operations[1])
     job.network.run(until=20 * PS_PER_MS)
@@ -209,9 +209,9 @@ def test_ring_of_late_neighbours_holds_early_frames() -> None:
     sources = random_arrays(3, 60, 1)
     targets = [source.copy() for source in sources]
     for rank in (0, 1):
-        network.endpoints.post(rank, Operation(Collective.ALL_REDUCE, targets[rank], targets[rank]))
+        network.endpoints.post(rank, Post(Collective.ALL_REDUCE, targets[rank], targets[rank]))
     network.run(until=400 * PS_PER_US)
-    network.endpoints.post(2, Operation(Collective.ALL_REDUCE, targets[2], targets[2]))
+    network.endpoints.post(2, Post(Collective.ALL_REDUCE, targets[2], targets[2]))
     network.run(lingering=True)
     assert targets[0].tobytes() == targets[1].tobytes() == targets[2].tobytes()
     assert [network.endpoints.status(rank).resends for rank in range(3)] == [0, 0, 0]
@@ -220,7 +220,7 @@ def test_ring_of_late_neighbours_holds_early_frames() -> None:
 def test_ring_gives_up_when_a_neighbour_is_gone() -> None:
     network = make_ring(2)
     array = np.ones(100, np.float32)
-    network.endpoints.post(0, Operation(Collective.ALL_REDUCE, array, array))
+    network.endpoints.post(0, Post(Collective.ALL_REDUCE, array, array))
     network.faults = Faults(loss=1.0)
     network.run()
     status = network.endpoints.status(0)
@@ -234,7 +234,7 @@ def test_losses_do_not_drive_up_the_round_trip_that_a_ring_measures(seed: int) -
     network = make_ring(4, window=32, ack_every=4, faults=Faults(loss=0.15, seed=seed))
     arrays = random_arrays(4, 3000, 1)
     for rank in range(4):
-        network.endpoints.post(rank, Operation(Collective.ALL_REDUCE, arrays[rank], arrays[rank]))
+        network.endpoints.post(rank, Post(Collective.ALL_REDUCE, arrays[rank], arrays[rank]))
     network.run()
     for rank in range(4):
         status = network.endpoints.status(rank)

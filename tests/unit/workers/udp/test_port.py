@@ -17,7 +17,7 @@ from p4reduce.base.units import PS_PER_MS
 from p4reduce.native.libc import SUPPORTED
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.operation import Operation
+from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Congestion, HostAddress, Timing
 from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec
@@ -66,11 +66,11 @@ def addresses(count: int) -> list[HostAddress]:
     return [HostAddress(0x0200 << 32 | base + rank, base + rank, port) for rank in range(count)]
 
 
-def together(hosts: list[Host], operations: list[Operation]) -> None:
+def together(hosts: list[Host], operations: list[Post]) -> None:
     """All take part in one collective, each in a thread of its own."""
     errors: list[BaseException] = []
 
-    def carry_out(host: Host, operation: Operation) -> None:
+    def carry_out(host: Host, operation: Post) -> None:
         try:
             assert host.driver is not None
             host.driver.carry_out(operation, 0, patience_s=PATIENCE_S)
@@ -125,7 +125,7 @@ def test_a_ring_over_plain_sockets(stack: ExitStack, congestion: Congestion) -> 
     for turn in range(3):
         arrays = random_arrays(3, 40_000, turn)
         expected = ring_sum(arrays, LANES)
-        together(hosts, [Operation(Collective.ALL_REDUCE, array, array) for array in arrays])
+        together(hosts, [Post(Collective.ALL_REDUCE, array, array) for array in arrays])
         same_bytes(arrays, expected)
     eventually(lambda: not any(host.driver and host.driver.lingering for host in hosts), "the last acknowledgement")
     seen = [host.port.counts() for host in hosts]
@@ -141,7 +141,7 @@ def test_a_port_sends_no_faster_than_its_link(stack: ExitStack) -> None:
     arrays = random_arrays(2, 40_000, 1)
     expected = ring_sum(arrays, LANES)
     began = time.monotonic()
-    together(hosts, [Operation(Collective.ALL_REDUCE, array, array) for array in arrays])
+    together(hosts, [Post(Collective.ALL_REDUCE, array, array) for array in arrays])
     statuses = [host.endpoints.status(0) for host in hosts]
     took_s = time.monotonic() - began
     same_bytes(arrays, expected)
@@ -167,8 +167,8 @@ def test_a_parameter_server_answers_while_its_caller_does_something_else(stack: 
     together(
         hosts,
         [
-            *(Operation(Collective.ALL_REDUCE, array, array) for array in arrays),
-            Operation(Collective.ALL_REDUCE, None, total),
+            *(Post(Collective.ALL_REDUCE, array, array) for array in arrays),
+            Post(Collective.ALL_REDUCE, None, total),
         ],
     )
     same_bytes([*arrays, total], expected)
@@ -223,7 +223,7 @@ def test_in_a_tunnel_whole_frames_travel(stack: ExitStack) -> None:
     )
     host.start()
     array, target = np.arange(LANES, dtype=np.float32), np.zeros(LANES, np.float32)
-    worker = threading.Thread(target=together, args=([host], [Operation(Collective.ALL_REDUCE, array, target)]))
+    worker = threading.Thread(target=together, args=([host], [Post(Collective.ALL_REDUCE, array, target)]))
     worker.start()
     frame = np.frombuffer(switch.recv(4096), np.uint8)
     headers, lanes = wire.unpack(frame[None])
@@ -246,7 +246,7 @@ def test_silence_names_what_is_missing(stack: ExitStack) -> None:
     assert driver is not None
     array = np.ones(100, np.float32)
     with pytest.raises(SilenceError, match=r"nothing came in for 0\.2 s; the oldest seq that is missing: 0"):
-        driver.carry_out(Operation(Collective.ALL_REDUCE, array, array), 0, patience_s=0.2)
+        driver.carry_out(Post(Collective.ALL_REDUCE, array, array), 0, patience_s=0.2)
     assert hosts[0].endpoints.status(0).state is State.ACTIVE
 
 
