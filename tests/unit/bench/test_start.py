@@ -22,6 +22,16 @@ def test_a_command_that_fails_is_named():
         )
 
 
+def test_byte_code_is_there_for_folders_that_are_links_too(tmp_path):
+    package, elsewhere = tmp_path / "package", tmp_path / "elsewhere"
+    for folder in (package, elsewhere / "deep"):
+        folder.mkdir(parents=True)
+        (folder / "module.py").write_text("")
+    (package / "linked").symlink_to(elsewhere)
+    bench.byte_code(package)
+    assert all(list(folder.glob("__pycache__/module.*.pyc")) for folder in (package, elsewhere / "deep"))
+
+
 def test_what_is_measured_are_commands(monkeypatch, capsys):
     asked = []
 
@@ -30,8 +40,10 @@ def test_what_is_measured_are_commands(monkeypatch, capsys):
         return bench.Waited(what, runs, 0.1, 0.2, 0.2)
 
     monkeypatch.setattr(bench, "measure", measured)
+    monkeypatch.setattr(bench, "byte_code", lambda: asked.append(("byte code", (), [])))
     assert bench.main(["--runs", "3"]) == 0
     first, warm = (environment for what, _, environment in asked if what.endswith("run -e 1024"))
     assert first == warm == ["NUMBA_CACHE_DIR", "P4REDUCE_CACHE"]
     shown = capsys.readouterr().out
+    assert asked.pop(0)[0] == "byte code"
     assert all(what in shown for what, _, _ in asked)
