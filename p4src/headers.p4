@@ -1,5 +1,5 @@
 // The wire format: docs/protocol.md has the same table, workers/wire.py the same fields, and
-// tests/unit/test_wire_matches_p4.py holds the three together.
+// tests/unit/workers/test_wire_matches_p4.py holds the three together.
 #ifndef P4REDUCE_HEADERS
 #define P4REDUCE_HEADERS
 

@@ -56,6 +56,26 @@ def test_a_changed_source_is_seen(tmp_path):
     assert p4_build.sources(tmp_path) != p4_build.sources()
 
 
+def test_a_comment_may_be_mended_but_not_moved(tmp_path):
+    source = tmp_path / "one.p4"
+
+    def digest(text):
+        source.write_text(text)
+        return p4_build.code_digest(source)
+
+    first = digest("// one\nbit<8> a; // why\n")
+    assert digest("    // another\nbit<8> a; // why\n") == first
+    for other in (
+        "// one\n// two\nbit<8> a; // why\n",
+        "bit<8> a; // why\n",
+        "// one\nbit<9> a; // why\n",
+        "// one \\\nbit<8> a; // why\n",
+        "// one */\nbit<8> a; // why\n",
+        "/ one\nbit<8> a; // why\n",
+    ):
+        assert digest(other) != first, other
+
+
 def test_without_p4c_the_front_end_compiles(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "p4src").mkdir()
