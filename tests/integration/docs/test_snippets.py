@@ -123,7 +123,7 @@ def test_commands_that_are_mentioned(page):
                     break
             continue
         command = app
-        while arguments and isinstance(command, click.Group | typer.core.TyperGroup):
+        while arguments and arguments[0][0] != "-" and isinstance(command, click.Group | typer.core.TyperGroup):
             command = command.commands[arguments.pop(0)]
         flags = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
         assert {word.split("=")[0] for word in arguments if word.startswith("--")} <= {*flags, "--help"}, mention

@@ -21,7 +21,8 @@ from p4reduce.workers.settings import FIXED, Congestion
 
 DEADLINE_S = 120.0
 """for one answer, on a machine that does much else; what goes well takes a second"""
-OPERATIONS = ("all_reduce", "push", "pull", "push_pull", "barrier")
+SERVED = ("push", "pull", "push_pull", "barrier")
+"""what a job with a server does; one without does an all-reduce and a barrier"""
 
 
 class Group:
@@ -61,7 +62,7 @@ class Group:
                 seed=experiment.seed,
                 socket=SocketSpec(local=("127.0.0.1", 0), remote=self._reflector.address(host)),
                 endpoints=[specs[host]],
-                jobs=dict.fromkeys(OPERATIONS, plan.job),
+                jobs=dict.fromkeys(SERVED if server else ("all_reduce", "barrier"), plan.job),
                 patience_s=DEADLINE_S,
             )
             for rank, host in enumerate(self.participants)
