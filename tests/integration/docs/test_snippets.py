@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import MutableMapping
 
 import click
 import pytest
@@ -19,6 +20,8 @@ from tests.support.paths import ROOT
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import build
+from p4reduce.control_plane.plans import PLANS
+from p4reduce.control_plane.scheduling import POLICIES
 
 PATHS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
 PAGES = [read(path) for path in PATHS]
@@ -93,7 +96,19 @@ def test_commands(page, reader):
             run(command)
 
 
+@pytest.fixture
+def registered():
+    """What a page registers is taken away again."""
+    registries: tuple[MutableMapping, ...] = (PLANS, POLICIES)
+    before = [set(registry) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        for added in set(registry) - names:
+            del registry[added]
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.python], ids=name)
+@pytest.mark.usefixtures("registered")
 def test_python(page, reader, capsys):
     """Blocks of a page follow each other. What they print is there: an empty list is none of the page's results."""
     home = reader(page)
