@@ -39,9 +39,10 @@ def demo(settings: Settings, plans: Plans = DEFAULT_PLANS, out: Out = Path("out/
     experiments = [settings.experiment(BASE, plan=plan) for plan in texts(plans, "--plans")]
     claim(out=out)
     results = run_all(experiments, output, verb="train with")
-    record_one(settings, experiments[0].plan, output, out / PCAP)
     output.data([summarize(result) for result in results])
     finish(output, results, out=out, title=f"Training through P4 switches: {results[0].network.topology}")
+    # Last: who waits for the table need not wait for another program of the switches.
+    record_one(settings, experiments[0].plan, output, out / PCAP)
 
 
 def record_one(settings: Settings, plan: str, output: Output, path: Path) -> None:
