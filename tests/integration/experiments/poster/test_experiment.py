@@ -44,7 +44,6 @@ def main(arguments):
     return runpy.run_path(str(SCRIPT))["main"](arguments)
 
 
-@pytest.mark.soak
 def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
     """What `make poster-quick` does."""
     assert main(["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
