@@ -1,0 +1,143 @@
+"""The network that jobs are scheduled in: pods around an optical cross-connect."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from p4reduce.base.units import PS_PER_S
+from p4reduce.control_plane.tdm.errors import TdmError
+from p4reduce.topologies import TopologyError, parse_delay, parse_rate
+
+Parallel = Literal["bonded", "striped"]
+_BITS: Final = 8
+_MOST: Final = 1 << 16
+"""pods, servers of a pod, ports: far above any cross-connect that is built"""
+
+
+@dataclass(frozen=True)
+class OpticalNetwork:
+    """P pods; each is one ToR switch and its servers; ToRs meet in an optical cross-connect (OXC).
+
+    Hosts are named as `p4reduce.topologies.optical` names them: 'h1', 'h2', ... pod by pod, ToRs 'tor1', ... in the
+    order of pods. Everywhere else a pod is its index, from 0.
+    """
+
+    pods: int
+    """P"""
+    servers: int
+    """s, hosts of each pod; each has one NIC"""
+    rate_bps: int
+    """b, bit/s of a NIC, each way"""
+    ports: int
+    """R, ports of each ToR to the OXC; a circuit takes one at both of its ends and is full duplex"""
+    port_rate_bps: int
+    """B, bit/s of a port to the OXC, each way"""
+    gpus: int = 1
+    """of each server; a unit of a job takes one"""
+    delta_s: float = 200e-6
+    """seconds for which ports whose circuits change carry nothing, lock time of receivers included"""
+    parallel: Parallel = "bonded"
+    """L circuits between the same pods are one link of L * B (bonded), or L links of B (striped)"""
+
+    def __post_init__(self) -> None:
+        for field, least in (("pods", 1), ("servers", 1), ("ports", 0), ("gpus", 1)):
+            value = getattr(self, field)
+            if not least <= value <= _MOST:
+                raise TdmError(f"{field}: {value} is not between {least} and {_MOST}")
+        for field in ("rate_bps", "port_rate_bps"):
+            if getattr(self, field) <= 0:
+                raise TdmError(f"{field}: must be positive; write for example rate=25G")
+        if not 0 <= self.delta_s < float("inf"):
+            raise TdmError(f"delta: {self.delta_s} s is no duration; write for example delta=200us")
+        if self.parallel not in ("bonded", "striped"):
+            raise TdmError(f"parallel: {self.parallel!r} is neither bonded nor striped")
+
+    @property
+    def pod_gpus(self) -> int:
+        """GPUs of a pod."""
+        return self.servers * self.gpus
+
+    @property
+    def all_gpus(self) -> int:
+        """GPUs of all pods."""
+        return self.pods * self.pod_gpus
+
+    @property
+    def nic(self) -> float:
+        """Bytes a second of a NIC, each way."""
+        return self.rate_bps / _BITS
+
+    @property
+    def circuit(self) -> float:
+        """Bytes a second of one circuit, each way."""
+        return self.port_rate_bps / _BITS
+
+    def host(self, pod: int, server: int) -> str:
+        """The name of a pod's host, both counted from 0."""
+        return f"h{pod * self.servers + server + 1}"
+
+    def pod_of(self, host: str) -> int:
+        """The pod of a host. Raises `TdmError` for a name that is none."""
+        digits = host.removeprefix("h")
+        known = host.startswith("h") and digits.isascii() and digits.isdecimal() and len(digits) < 10
+        number = int(digits) - 1 if known and not digits.startswith("0") else -1
+        if not 0 <= number < self.pods * self.servers:
+            raise TdmError(f"there is no host {host[:40]!r}; hosts are h1 to h{self.pods * self.servers}")
+        return number // self.servers
+
+    def with_delta(self, delta_s: float) -> "OpticalNetwork":
+        """The same with another time of reconfiguration."""
+        return replace(self, delta_s=delta_s)
+
+
+def parse_network(spec: str) -> OpticalNetwork:
+    """The network of ``oxc:pods=8,hosts=4,ports=4,rate=25G`` with, as wanted, port_rate, delta, gpus and parallel.
+
+    ``port_rate`` is ``rate`` unless it is given. Other parameters of the topology builder of the same name (delay,
+    name, capable) say nothing about schedules and are passed over.
+
+    Raises
+    ------
+    TdmError
+        Names the parameter and the fix.
+    """
+    kind, colon, rest = spec.partition(":")
+    if kind != "oxc" or not colon:
+        raise TdmError(f"{spec[:60]!r} is no optical network; write oxc:pods=8,hosts=4,ports=4,rate=25G")
+    given: dict[str, str] = {}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not key or not value:
+            raise TdmError(f"{spec[:60]!r}: {item[:40]!r} is no 'parameter=value'")
+        if key in given:
+            raise TdmError(f"{spec[:60]!r}: {key[:40]} is given twice")
+        given[key] = value
+    known = {*_COUNTS, "rate", "port_rate", "delta", "parallel", "delay", "name", "capable"}
+    if unknown := given.keys() - known:
+        raise TdmError(f"{spec[:60]!r}: {min(unknown)[:40]} is none of {', '.join(sorted(known))}")
+    if missing := [name for name in ("pods", "hosts", "ports") if name not in given]:
+        raise TdmError(f"{spec[:60]!r}: {missing[0]} is missing")
+    try:
+        rate = parse_rate(given.get("rate", "10G"))
+        port_rate = parse_rate(given["port_rate"]) if "port_rate" in given else rate
+        delta = parse_delay(given.get("delta", "200us")) / PS_PER_S
+    except (TopologyError, ValueError) as error:
+        raise TdmError(f"{spec[:60]!r}: {error}") from None
+    values: dict[str, Any] = {
+        field: _count(spec, name, given[name]) for name, field in _COUNTS.items() if name in given
+    }
+    return OpticalNetwork(
+        rate_bps=rate,
+        port_rate_bps=port_rate,
+        delta_s=delta,
+        parallel=given.get("parallel", "bonded"),  # type: ignore[arg-type]  # checked when it is made
+        **values,
+    )
+
+
+_COUNTS: Final = {"pods": "pods", "hosts": "servers", "ports": "ports", "gpus": "gpus"}
+
+
+def _count(spec: str, name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise TdmError(f"{spec[:60]!r}: {name}: {text[:40]!r} is no whole number")
+    return int(text)
