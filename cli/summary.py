@@ -58,6 +58,7 @@ class Summary:
     communication_us: float
     bound_us: float
     ratio_to_bound: float
+    bound_link: str
     total_bytes: int
     busiest_bytes: int
     busiest_link: str
@@ -106,6 +107,7 @@ def summarize(result: RunResult) -> dict[str, Any]:
         communication_us=network.communication_ps / PS_PER_US,
         bound_us=network.bound_ps / PS_PER_US,
         ratio_to_bound=network.ratio_to_bound,
+        bound_link=network.bound_link,
         total_bytes=network.total_bytes,
         busiest_bytes=network.busiest_bytes,
         busiest_link=network.busiest_link,
@@ -192,6 +194,7 @@ def _cells(result: RunResult, target: str) -> dict[str, str]:
         "bytes on all links": bytes_text(network.total_bytes),
         "on the busiest link": bytes_text(network.busiest_bytes),
         "time / lower bound": f"{network.ratio_to_bound:.3f}",
+        "bound by": network.bound_link,
         "test accuracy": share_text(training.test_accuracy if training else None),
         "largest error": small_text(error),
         "error bound": small_text(bound),

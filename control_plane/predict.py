@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_bytes, frame_time_ps
+from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_bytes
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.plans.window import ACK_EVERY
 from p4reduce.topologies.model import Hop
@@ -137,30 +137,6 @@ def add(*predictions: Mapping[Hop, Traffic]) -> dict[Hop, Traffic]:
         for hop, traffic in prediction.items():
             total[hop] = total.get(hop, Traffic()) + traffic
     return total
-
-
-def lower_bound_ps(plan: Plan, elements: int, rate_bps: int | None = None) -> int:
-    """The least time of an all-reduce with this kind of plan, headers included, delays left out.
-
-    S is the time that all C full frames take on a worker's link of rate b: S/b for a tree, 2 (n-1)/n * S/b for a ring,
-    n * S/b for one parameter server.
-
-    Parameters
-    ----------
-    plan : Plan
-        Only its kind, its lanes and the number of workers count.
-    elements : int
-        Numbers that each worker contributes.
-    rate_bps : int
-        b; None: the slowest link of a worker (of a worker or the server in a star).
-    """
-    hosts = [*plan.workers, *([plan.server] if plan.server else [])]
-    rate = rate_bps or min(plan.topology.link_at(host, 1).rate_bps for host in hosts)
-    own = _chunks(plan, elements) * frame_time_ps(plan.frame_bytes, rate)
-    n = len(plan.workers)
-    if plan.in_network:
-        return own
-    return -(-2 * (n - 1) * own // n) if plan.ring else n * own
 
 
 def _chunks(plan: Plan, elements: int) -> int:

@@ -52,7 +52,7 @@ class CollectiveRecord:
     """Longest time from a participant's own call to its own result. Participants need not call at once: where they
     are apart, those who come first can already send."""
     bound_ps: int
-    """The plan's lower bound for it: S/b, 2(n-1)/n * S/b or n * S/b, headers included."""
+    """The least that it takes on the plan's busiest link, headers included (control_plane/bounds.py)."""
     resends: int
     saturated: int
     """Chunks in which a lane saturated (their sum is not exact)."""
@@ -93,6 +93,8 @@ class NetworkResult:
     """Packets refused by the P4 program: switch -> reason -> count."""
     collectives: list[CollectiveRecord] = field(default_factory=list)
     links: list[LinkLoad] = field(default_factory=list)
+    bound_link: str = ""
+    """The link that sets the lower bound of an all-reduce with this plan, as ``leaf0 -> spine1``."""
     steps: int | None = None
     """Of a script: how many steps it had …"""
     steps_by: str | None = None

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.check import Fate, Incident, compare_counters, compare_links, expected_on_links
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.plans.paths import hops
@@ -54,6 +55,7 @@ def result_of(
     predicted = add({}, *(job.predicted() for job in observed.jobs if job.carried))
     links = _links(observed, predicted)
     plan = observed.jobs[0].plan
+    hop = plan_bound(plan, 1).hop
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median
@@ -70,6 +72,7 @@ def result_of(
         rtt_ps=plan.rtt_ps,
         communication_ps=median.communication_ps if median else 0,
         bound_ps=median.bound_ps if median else 0,
+        bound_link=f"{hop[0]} -> {observed.topology.neighbour(*hop)}",
         ratio_to_bound=median.communication_ps / median.bound_ps if median and median.bound_ps else 0.0,
         total_bytes=total,
         busiest_bytes=busiest.bytes,

@@ -48,9 +48,11 @@ def show(settings: Settings, entries: Entries = False, as_json: Json = False, sv
     plan = plan_for(experiment)
     traffic = predicted(plan, experiment)
     switches = _entries(plan)
-    output.data({**plan.describe(), "entries": switches, "predicted": _traffic_rows(plan, traffic)})
+    bounds = least(plan, experiment)
+    output.data({**plan.describe(), "entries": switches, "predicted": _traffic_rows(plan, traffic), "least": bounds})
     _print_tree(output, plan)
     _print_links(output, plan, traffic, experiment)
+    _print_least(output, bounds)
     for switch, lines in switches.items():
         output.line(f"{switch}: {len(lines)} entries{':' if entries else ' (see --entries)'}")
         for line in lines if entries else ():
@@ -138,6 +140,31 @@ def _print_links(output: Output, plan: "Plan", traffic: "dict[Hop, Traffic]", ex
     total = sum(load.bytes for load in traffic.values())
     busiest = max(load.bytes for load in traffic.values())
     output.line(f"in total {bytes_text(total)}, on the busiest link {bytes_text(busiest)}")
+
+
+def least(plan: "Plan", experiment: Experiment) -> dict[str, Any]:
+    """The least times of the experiment's collective: on this plan's links; of an all-reduce also with any plan."""
+    from p4reduce.comm.operations import as_carried  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.bounds import plan_bound, task_bound_ps  # noqa: PLC0415
+    from p4reduce.control_plane.predict import Operation  # noqa: PLC0415
+
+    carried = Operation(as_carried(experiment.collective, ring=bool(plan.ring)))
+    bound = plan_bound(plan, experiment.elements, carried)
+    node, port = bound.hop
+    found: dict[str, Any] = {
+        "plan_ps": bound.time_ps,
+        "link": f"{node} -> {plan.topology.neighbour(node, port)}",
+        "frames_a_chunk": float(bound.copies),
+    }
+    if experiment.collective == "all_reduce":
+        found["task_ps"] = task_bound_ps(plan.topology, plan.workers, experiment.elements, plan.lanes)
+    return found
+
+
+def _print_least(output: Output, found: dict[str, Any]) -> None:
+    any_plan = f"; with any plan {time_text(found['task_ps'])}" if "task_ps" in found else ""
+    frames = f"{found['frames_a_chunk']:.3g} frames a chunk"
+    output.line(f"takes at least {time_text(found['plan_ps'])}, on {found['link']} ({frames}){any_plan}")
 
 
 def _entries(plan: "Plan") -> dict[str, list[str]]:

@@ -18,7 +18,8 @@ from p4reduce.base.units import PS_PER_MS, PS_PER_NS
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.operations import as_carried
-from p4reduce.control_plane.predict import lower_bound_ps
+from p4reduce.control_plane.bounds import plan_bound
+from p4reduce.control_plane.predict import Operation
 from p4reduce.fabric import Incidents, Where
 from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.jobs.job import Job
@@ -151,7 +152,8 @@ class RealCluster:
         self._same_bytes({host: one["sha256"] for host, one in carried.items()}, turn)
         self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
         elements = carried[keeper]["elements"]
-        self.job.note(as_carried(operation, ring=bool(self.job.plan.ring)), elements)
+        done_as = as_carried(operation, ring=bool(self.job.plan.ring))
+        self.job.note(done_as, elements)
         after = self._totals()
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
         largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
@@ -166,7 +168,7 @@ class RealCluster:
                 start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 communication_ps=max(one["end_ns"] - one["start_ns"] for one in members) * PS_PER_NS,
-                bound_ps=lower_bound_ps(self.job.plan, elements),
+                bound_ps=plan_bound(self.job.plan, elements, Operation(done_as)).time_ps,
                 resends=after[0] - before[0],
                 saturated=after[1] - before[1],
                 max_error=largest,

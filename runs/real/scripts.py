@@ -21,7 +21,8 @@ from p4reduce.comm.communicator import STEP
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.launch import free_port, rank_environment, torch_environment
 from p4reduce.comm.remote import ADDRESS, SPEC
-from p4reduce.control_plane.predict import lower_bound_ps
+from p4reduce.control_plane.bounds import plan_bound
+from p4reduce.control_plane.predict import Operation
 from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.fabric.real.net import HOST_INTERFACE
 from p4reduce.fabric.real.net.children import stop
@@ -119,7 +120,7 @@ class ScriptCluster(RealCluster):
                     start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
                     done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
                     communication_ps=max(one["end_ns"] - one["start_ns"] for one in every) * PS_PER_NS,
-                    bound_ps=lower_bound_ps(self.job.plan, first["elements"]),
+                    bound_ps=plan_bound(self.job.plan, first["elements"], Operation(carried)).time_ps,
                     resends=0,
                     saturated=0,
                     max_error=None,

@@ -11,8 +11,9 @@ from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.comm.rendezvous import Call
+from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.predict import lower_bound_ps
+from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Faults, Stop
 from p4reduce.jobs.job import Job
@@ -255,6 +256,7 @@ class Carrier:
                         "documented error bound away from the exact sum"
                     )
         elements = 1 if first.operation == "barrier" else first.array.size
+        carried = Operation(as_carried(first.operation, ring=bool(job.plan.ring)))
         self.records.append(
             CollectiveRecord(
                 operation=first.options.name or first.operation,
@@ -263,7 +265,7 @@ class Carrier:
                 start_ps=min(call.start_ps for call in calls),
                 done_ps=max(call.done_ps for call in calls),
                 communication_ps=max(call.done_ps - call.start_ps for call in calls),
-                bound_ps=lower_bound_ps(job.plan, elements),
+                bound_ps=plan_bound(job.plan, elements, carried).time_ps,
                 resends=resends - before[0],
                 saturated=saturated - before[1],
                 max_error=error,

@@ -3,7 +3,7 @@ import pytest
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation, Traffic, add, exchange, lower_bound_ps, predict
+from p4reduce.control_plane.predict import Operation, Traffic, add, exchange, predict
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, load, star
 
@@ -124,17 +124,3 @@ def test_frame_times():
     assert frame_time_ps(318, 10**10) == 273_600
     assert frame_time_ps(20, 10**9) == 84 * 8 * 1000
     assert frame_time_ps(62, 3) == -(-86 * 8 * 10**12 // 3)
-
-
-def test_lower_bounds():
-    topology = star(8, servers=1)
-    elements, own = 64 * 1000, 1000 * 273_600
-    assert lower_bound_ps(plan(topology, "spt"), elements) == own
-    assert lower_bound_ps(plan(topology, "ring"), elements) == 2 * 7 * own // 8
-    assert lower_bound_ps(plan(topology, "ps"), elements) == 8 * own
-    assert lower_bound_ps(plan(topology, "spt"), elements, 10**11) == own // 10
-
-
-def test_the_slowest_host_link_bounds():
-    topology = load("two-racks")
-    assert lower_bound_ps(plan(topology, "steiner"), 64) == 273_600
