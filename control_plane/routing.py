@@ -10,7 +10,8 @@ def next_hops(topology: Topology) -> dict[str, dict[str, str]]:
     """For every switch: destination -> neighbour on a shortest path to it.
 
     Shortest by links crossed, then by delay. Among equal neighbours a hash of switch and destination chooses, so that
-    destinations spread over parallel paths, in the same way on every machine.
+    destinations spread over parallel paths, in the same way on every machine. There is none to what only circuits of a
+    cross-connect reach.
     """
     links = {
         node.name: [
@@ -28,6 +29,8 @@ def next_hops(topology: Topology) -> dict[str, dict[str, str]]:
             if switch == target.name:
                 table[switch].update({host: host for host in hosts})
                 continue
+            if switch not in distance:
+                continue  # only circuits of a cross-connect lead there
             equal = [other for other, step in steps if _add(distance[other], step) == distance[switch]]
             for destination in (target.name, *hosts):
                 table[switch][destination] = min(equal, key=lambda other: (_mix(switch, other, destination), other))

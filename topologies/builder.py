@@ -42,6 +42,12 @@ class TopologyBuilder:
         self._nodes.append(Node(name, "switch", self._count["switch"], capable, "switch", position))
         self._count["switch"] += 1
 
+    def crossconnect(self, name: str, *, position: tuple[float, float] | None = None) -> None:
+        """Add an optical cross-connect."""
+        self._room_for("crossconnect", name)
+        self._nodes.append(Node(name, "crossconnect", self._count["crossconnect"], False, "crossconnect", position))
+        self._count["crossconnect"] += 1
+
     def link(self, a: str, b: str, rate: int | str, delay: int | str) -> None:
         """Add a link, at the next free port of each end (rate: bit/s or '10G'; delay: '1us')."""
         self._ports[a] += 1

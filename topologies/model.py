@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 if TYPE_CHECKING:
     import networkx as nx
 
     Graph = nx.Graph[str]
 
-Kind = Literal["host", "switch"]
-Role = Literal["worker", "server", "switch"]
+Kind = Literal["host", "switch", "crossconnect"]
+Role = Literal["worker", "server", "switch", "crossconnect"]
 
 HOST_BASE: Final = 0x0A000000
 """10.0.0.0: host number i (from 0) has this address plus 1 + i."""
@@ -34,11 +34,11 @@ class TopologyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A host or a switch.
+    """A host, a switch, or an optical cross-connect.
 
     ``index`` counts from 0 within its kind. ``capable`` switches can aggregate; hosts never can. ``role`` is
-    'worker' or 'server' (a parameter server's host) for hosts, 'switch' for switches. ``position`` is a hint for
-    drawings: any unit, y upwards.
+    'worker' or 'server' (a parameter server's host) for hosts, else the kind. ``position`` is a hint for drawings: any
+    unit, y upwards. A cross-connect is passive: it joins pairs of its ports, and has no address, queue or program.
     """
 
     name: str
@@ -50,7 +50,9 @@ class Node:
 
     @property
     def ip(self) -> int:
-        """IPv4 address as a number."""
+        """IPv4 address as a number; `TopologyError` for a cross-connect."""
+        if self.kind == "crossconnect":
+            raise TopologyError(f"{self.name!r} is a cross-connect: it has no address")
         return (HOST_BASE if self.kind == "host" else SWITCH_BASE) + 1 + self.index
 
     @property
@@ -77,6 +79,11 @@ class Node:
     def is_switch(self) -> bool:
         """Whether this is a switch."""
         return self.kind == "switch"
+
+    @property
+    def is_crossconnect(self) -> bool:
+        """Whether this is an optical cross-connect."""
+        return self.kind == "crossconnect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +123,9 @@ class Topology:
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
 
+    partial: ClassVar[bool] = False
+    """whether ports may be left out, and parts cut off (:class:`~p4reduce.topologies.optical.View`)"""
+
     def __post_init__(self) -> None:
         from p4reduce.topologies.validate import check  # noqa: PLC0415  (check needs the classes above)
 
@@ -129,7 +139,7 @@ class Topology:
     @cached_property
     def by_ip(self) -> Mapping[int, Node]:
         """Nodes by IPv4 address."""
-        return MappingProxyType({node.ip: node for node in self.nodes})
+        return MappingProxyType({node.ip: node for node in self.nodes if not node.is_crossconnect})
 
     @cached_property
     def hosts(self) -> tuple[Node, ...]:
@@ -150,6 +160,11 @@ class Topology:
     def switches(self) -> tuple[Node, ...]:
         """All switches, by index."""
         return tuple(node for node in self.nodes if node.is_switch)
+
+    @cached_property
+    def crossconnects(self) -> tuple[Node, ...]:
+        """All optical cross-connects, by index."""
+        return tuple(node for node in self.nodes if node.is_crossconnect)
 
     @cached_property
     def _port_table(self) -> dict[tuple[str, int], Link]:
@@ -175,7 +190,7 @@ class Topology:
             raise TopologyError(f"topology {self.name!r} has no node {name!r}") from None
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Names of the nodes at ports 1, 2, ... of a node."""
+        """Names of the nodes at ports 1, 2, ... of a node, in a partial topology at those that are in use."""
         self.node(name)
         return self._neighbours[name]
 
@@ -193,7 +208,8 @@ class Topology:
             return self._port_table[(node, port)]
         except KeyError:
             count = len(self.neighbours(node))
-            raise TopologyError(f"node {node!r} has no port {port}: its ports are 1..{count}") from None
+            known = "not all are in use" if self.partial else f"its ports are 1..{count}"
+            raise TopologyError(f"node {node!r} has no port {port}: {known}") from None
 
     def link_between(self, a: str, b: str) -> Link:
         """The link between two direct neighbours, in either order; `TopologyError` when there is none."""

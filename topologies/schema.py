@@ -10,6 +10,7 @@ from p4reduce.base.safe_yaml import short
 from p4reduce.topologies import datacenter
 from p4reduce.topologies.builder import CapableSwitches, TopologyBuilder
 from p4reduce.topologies.model import Topology, TopologyError
+from p4reduce.topologies.optical import oxc
 from p4reduce.topologies.units import format_delay, format_rate, parse_delay, parse_rate
 from p4reduce.topologies.wan import wan
 
@@ -28,7 +29,7 @@ class NodeModel(_Strict):
     """One entry of ``nodes``."""
 
     name: str
-    kind: Literal["host", "switch"]
+    kind: Literal["host", "switch", "crossconnect"]
     role: Literal["worker", "server"] | None = None
     capable: bool | None = None
     position: tuple[float, float] | None = None
@@ -68,6 +69,10 @@ class ExplicitModel(_Strict):
                 if node.role is not None:
                     raise TopologyError(f"{field}.role: only hosts have a role; remove it")
                 builder.switch(node.name, capable=node.capable is not False, position=node.position)
+            elif node.kind == "crossconnect":
+                if node.role is not None or node.capable:
+                    raise TopologyError(f"{field}: a cross-connect has no role and cannot aggregate; remove that")
+                builder.crossconnect(node.name, position=node.position)
             else:
                 if node.capable:
                     raise TopologyError(f"{field}.capable: hosts cannot aggregate; remove it")
@@ -150,11 +155,37 @@ class WanModel(_BuilderModel):
         return wan(**self._arguments() | {"name": self.name or name})
 
 
-BUILDERS: dict[str, type[StarModel | LeafSpineModel | FatTreeModel | WanModel]] = {
+class OxcModel(_Strict):
+    """``builder: oxc``. What schedules need besides (gpus, delta, parallel) may stand in the same text."""
+
+    builder: Literal["oxc"]
+    name: str | None = None
+    description: str = ""
+    pods: PositiveInt
+    hosts: PositiveInt
+    ports: PositiveInt
+    rate: Rate = 10_000_000_000
+    port_rate: Rate | None = None
+    delay: Delay = "1us"
+    planes: PositiveInt = 1
+    capable: CapableField = True
+    gpus: PositiveInt = 1
+    delta: Delay = "200us"
+    parallel: Literal["bonded", "striped"] = "bonded"
+
+    def build(self, name: str) -> Topology:
+        """The topology; ``name`` is used when the file gives none."""
+        left_out = ("builder", "description", "gpus", "delta", "parallel")
+        given: dict[str, Any] = {key: value for key, value in self if key not in left_out}
+        return oxc(**given | {"name": self.name or name})
+
+
+BUILDERS: dict[str, type[StarModel | LeafSpineModel | FatTreeModel | WanModel | OxcModel]] = {
     "star": StarModel,
     "leaf-spine": LeafSpineModel,
     "fat-tree": FatTreeModel,
     "wan": WanModel,
+    "oxc": OxcModel,
 }
 """The builders by the name that files and spec strings use."""
 OTHERS: Registry[Callable[..., Topology]] = Registry("topology", TopologyError)
@@ -182,7 +213,7 @@ def build(data: Any, name: str) -> Topology:
             "a topology is a mapping with 'nodes' and 'links', or with 'builder' and its parameters; "
             f"this is {'empty' if data is None else 'a ' + type(data).__name__}"
         )
-    model: type[ExplicitModel | StarModel | LeafSpineModel | FatTreeModel | WanModel] = ExplicitModel
+    model: type[ExplicitModel | StarModel | LeafSpineModel | FatTreeModel | WanModel | OxcModel] = ExplicitModel
     if "builder" in data:
         if isinstance(data["builder"], str) and data["builder"] not in BUILDERS and data["builder"] in OTHERS:
             return _build_other(data)
@@ -236,6 +267,8 @@ def with_capable(topology: Topology, capable: bool | str | list[str]) -> Topolog
     for node in topology.nodes:
         if node.is_switch:
             builder.switch(node.name, capable=node.name in chosen, position=node.position)
+        elif node.is_crossconnect:
+            builder.crossconnect(node.name, position=node.position)
         else:
             builder.host(node.name, server=node.role == "server", position=node.position)
     for link in topology.links:

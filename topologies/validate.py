@@ -11,7 +11,8 @@ def check(topology: Topology) -> None:
     _check_links(topology)
     _check_ports(topology)
     _check_hosts(topology)
-    _check_connected(topology)
+    if not topology.partial:
+        _check_connected(topology)
 
 
 def _check_nodes(topology: Topology) -> None:
@@ -20,23 +21,24 @@ def _check_nodes(topology: Topology) -> None:
             raise TopologyError(f"nodes: the name {name!r} is given {times} times; node names must be unique")
         if not name or any(character.isspace() or character in ",=+" for character in name):
             raise TopologyError(f"nodes: {name!r} is no name; use no spaces, commas, '+' or '='")
-    for kind in ("host", "switch"):
+    for kind in ("host", "switch", "crossconnect"):
         nodes = [node for node in topology.nodes if node.kind == kind]
-        if not nodes:
+        if not nodes and kind != "crossconnect":
             raise TopologyError(f"nodes: there is no {kind}; at least one is needed")
         if len(nodes) > MAX_NODES:
             raise TopologyError(f"nodes: {len(nodes)} nodes of kind {kind}; addresses allow {MAX_NODES}")
         if [node.index for node in nodes] != list(range(len(nodes))):
             raise TopologyError(f"nodes: indices of kind {kind} must count 0, 1, 2, ... in the order of the nodes")
     for node in topology.nodes:
-        if node.is_host and node.capable:
-            raise TopologyError(f"nodes: host {node.name!r} cannot aggregate; set capable only at switches")
-        if (node.role == "switch") != node.is_switch:
+        if node.capable and not node.is_switch:
+            raise TopologyError(f"nodes: {node.kind} {node.name!r} cannot aggregate; set capable only at switches")
+        if node.role not in (("worker", "server") if node.is_host else (node.kind,)):
             raise TopologyError(f"nodes: {node.kind} {node.name!r} cannot have the role {node.role!r}")
 
 
 def _check_links(topology: Topology) -> None:
     names = {node.name for node in topology.nodes}
+    passive = {node.name for node in topology.crossconnects}
     seen: dict[frozenset[str], int] = {}
     for number, link in enumerate(topology.links):
         field = f"links[{number}] ({link.a} - {link.b})"
@@ -46,7 +48,9 @@ def _check_links(topology: Topology) -> None:
         if link.a == link.b:
             raise TopologyError(f"{field}: a node cannot be linked to itself; remove the link")
         pair = frozenset((link.a, link.b))
-        if pair in seen:
+        if pair <= passive:
+            raise TopologyError(f"{field}: joins two cross-connects; link each of them to switches")
+        if pair in seen and not pair & passive:
             raise TopologyError(f"{field}: repeats links[{seen[pair]}]; give one link the sum of the rates instead")
         seen[pair] = number
         if link.rate_bps <= 0:
@@ -57,10 +61,16 @@ def _check_links(topology: Topology) -> None:
 
 def _check_ports(topology: Topology) -> None:
     used: Counter[str] = Counter()
+    taken: set[tuple[str, int]] = set()
     for number, link in enumerate(topology.links):
         for end in (link.a, link.b):
             used[end] += 1
-            if link.port_of(end) != used[end]:
+            port = link.port_of(end)
+            if topology.partial:
+                if not 1 <= port <= MAX_PORT or (end, port) in taken:
+                    raise TopologyError(f"links[{number}]: port {port} of {end!r} is taken, or not in 1..{MAX_PORT}")
+                taken.add((end, port))
+            elif port != used[end]:
                 raise TopologyError(
                     f"links[{number}]: port {link.port_of(end)} of {end!r} must be {used[end]}; "
                     "ports count from 1 in the order of the links"
@@ -79,8 +89,9 @@ def _check_hosts(topology: Topology) -> None:
     for name, own in links.items():
         if len(own) != 1:
             raise TopologyError(f"nodes: host {name!r} has {len(own)} links; a host has exactly one, to a switch")
-        if own[0].other(name) in links:
-            raise TopologyError(f"nodes: host {name!r} is linked to host {own[0].other(name)!r}; link it to a switch")
+        other = topology.node(own[0].other(name))
+        if not other.is_switch:
+            raise TopologyError(f"nodes: host {name!r} is linked to {other.kind} {other.name!r}; link it to a switch")
 
 
 def _check_connected(topology: Topology) -> None:

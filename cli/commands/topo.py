@@ -23,6 +23,7 @@ BUILDERS = (
     ("star:hosts=8", "hosts around one switch"),
     ("leaf-spine:leaves=2,spines=2,hosts=4,servers=1,oversubscription=2", "two levels"),
     ("fat-tree:k=4", "three levels of switches with k ports (Al-Fares et al. 2008)"),
+    ("oxc:pods=8,hosts=4,ports=4,rate=25G", "pods around an optical cross-connect"),
     ("wan:graph=germany50,hosts=1,servers=1", "any graph of SNDlib or the Internet Topology Zoo"),
 )
 Count = Annotated[int, typer.Option("--count", "-n", help="How many switches may aggregate.", min=1)]
@@ -69,7 +70,7 @@ def show(name: Name, as_json: Json = False, svg: Svg = None) -> None:
     output = Output(as_json=as_json)
     topology = topologies.load(name)
     output.data({"name": topology.name, "nodes": _nodes(topology), "links": _links(topology)})
-    nodes = [[str(cell) for cell in node.values()] for node in _nodes(topology)[:SHOWN]]
+    nodes = [["" if cell is None else str(cell) for cell in node.values()] for node in _nodes(topology)[:SHOWN]]
     output.table(["node", "kind", "role", "aggregates", "IPv4", "MAC", "ports"], nodes, title=topology.name)
     rows = [
         [link["a"], str(link["port_a"]), link["b"], str(link["port_b"]), rate_text(link["rate_bps"]),
@@ -129,8 +130,8 @@ def _nodes(topology: Topology) -> list[dict[str, Any]]:
             "kind": node.kind,
             "role": node.role,
             "capable": node.capable,
-            "ip": node.ip_text,
-            "mac": node.mac_text,
+            "ip": None if node.is_crossconnect else node.ip_text,
+            "mac": None if node.is_crossconnect else node.mac_text,
             "ports": len(topology.neighbours(node.name)),
         }
         for node in topology.nodes

@@ -176,7 +176,9 @@ def _compile(topology: Topology) -> SwitchGraph:
         capable=tuple(switch.name for switch in topology.switches if switch.capable),
         index=index,
         access={
-            node.name: node.name if node.is_switch else topology.neighbours(node.name)[0] for node in topology.nodes
+            node.name: node.name if node.is_switch else topology.neighbours(node.name)[0]
+            for node in topology.nodes
+            if not node.is_crossconnect
         },
     )
 

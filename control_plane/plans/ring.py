@@ -4,6 +4,7 @@ import heapq
 from collections import Counter
 from itertools import pairwise
 
+from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans.paths import hops
 from p4reduce.control_plane.plans.problem import Problem, RingLayout
 from p4reduce.control_plane.plans.registry import register
@@ -88,11 +89,12 @@ def _least_loaded(problem: Problem, a: str, b: str, used: Counter[tuple[str, int
         if name in done:
             continue
         done.add(name)
-        for port, other in enumerate(topology.neighbours(name), start=1):
+        for other in topology.neighbours(name):
             if other not in done and (other == b or topology.node(other).is_switch):
+                port = topology.port(name, other)
                 load = (used[(name, port)] + 1) / topology.link_at(name, port).rate_bps
                 heapq.heappush(queue, (max(busiest, load), length + 1, other, (*path, other)))
-    raise AssertionError("a topology is connected")
+    raise PlanError(f"no path from {a} to {b}")
 
 
 def _merge_acks(problem: Problem, order: tuple[str, ...], data: Paths) -> Paths:

@@ -118,7 +118,10 @@ def test_sources_that_cannot_be_loaded(source, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("kind: host}", "kind: router}"), r"nodes\[0\].kind: Input should be 'host' or 'switch' \(it says 'router'\)"),
+        (
+            ("kind: host}", "kind: router}"),
+            r"nodes\[0\].kind: Input should be .*'crossconnect' \(it says 'router'\)",
+        ),
         (("rate: 400M", "rate: 400 apples"), r"links\[1\].rate: '400 apples' is not a rate; write for example '10G'"),
         (("delay: 5ns", "delay: 5"), r"links\[2\].delay: 5 is not a delay"),
         (("delay: 5ns", "dealy: 5ns"), r"links\[2\].dealy: is not known here; remove it or correct its name"),

@@ -1,0 +1,299 @@
+"""Pods around an optical cross-connect (OXC), and the networks that its configurations make of them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from p4reduce.topologies.builder import Capable, CapableSwitches, TopologyBuilder
+from p4reduce.topologies.model import Hop, Link, Topology, TopologyError
+from p4reduce.topologies.units import parse_rate
+
+Matrix = Sequence[Sequence[int]]
+"""L, pods x pods: how many circuits join two pods; symmetric, zero diagonal"""
+Parallel = Literal["bonded", "striped"]
+MOST_PLANES: Final = 2
+
+
+@dataclass(frozen=True)
+class View(Topology):
+    """What is lit of an optical network: hosts, switches, and a link for each circuit, at the ports of its fibres.
+
+    Other than elsewhere, ports of a switch may be left out (their fibres lead nowhere), and pods may be cut off.
+    """
+
+    partial: ClassVar[bool] = True
+
+
+def oxc(
+    pods: int,
+    hosts: int,
+    ports: int,
+    *,
+    rate: int | str = "10G",
+    port_rate: int | str | None = None,
+    delay: int | str = "1us",
+    planes: int = 1,
+    capable: Capable = True,
+    name: str | None = None,
+) -> Topology:
+    """Pods of a ToR 'tor1'... with ``hosts`` workers ('h1'..., pod by pod), and ``ports`` fibres each to the OXC.
+
+    Which pods are joined is no part of it: :func:`lay_circuits` and :func:`view` say that for a configuration.
+
+    Parameters
+    ----------
+    pods, hosts, ports : int
+        P pods of s hosts, R ports of each ToR to the cross-connect.
+    rate, port_rate : int or str
+        Of a host's link, and of a port to the cross-connect (the same if absent), each way.
+    delay : int or str
+        Of every fibre; a circuit is two of them.
+    planes : int
+        1: one cross-connect 'oxc1'. 2: 'oxc1' and 'oxc2', to which the ports of a ToR go in turns.
+    capable : bool, str or strings
+        Which ToRs aggregate: all or none, or shell patterns of names.
+    name : str
+        Name of the topology.
+    """
+    for field, value in (("pods", pods), ("hosts", hosts), ("ports", ports)):
+        if value < 1:
+            raise TopologyError(f"{field}: {value} is too few; at least 1 is needed")
+    if planes not in (1, MOST_PLANES) or ports % planes:
+        raise TopologyError(f"planes: {planes}; ports={ports} go to 1 cross-connect, or evenly to {MOST_PLANES}")
+    chosen = CapableSwitches(capable)
+    builder = TopologyBuilder(name or f"oxc-{pods * hosts}")
+    middle = (pods * hosts - 1) / 2
+    for plane in range(1, planes + 1):
+        builder.crossconnect(f"oxc{plane}", position=(middle + (plane - 1 - (planes - 1) / 2) * hosts, 2.0))
+    for pod in range(1, pods + 1):
+        builder.switch(f"tor{pod}", capable=f"tor{pod}" in chosen, position=((pod - 1) * hosts + (hosts - 1) / 2, 1.0))
+    for pod in range(1, pods + 1):
+        for number in range((pod - 1) * hosts + 1, pod * hosts + 1):
+            builder.host(f"h{number}", position=(float(number - 1), 0.0))
+            builder.link(f"h{number}", f"tor{pod}", rate, delay)
+    for pod in range(1, pods + 1):
+        for port in range(ports):
+            builder.link(f"tor{pod}", f"oxc{port % planes + 1}", port_rate or parse_rate(rate), delay)
+    chosen.check_used()
+    return builder.build()
+
+
+def uplinks(topology: Topology) -> dict[str, list[Link]]:
+    """The fibres from every switch (``a``) to cross-connects (``b``), by port; `TopologyError` where there are none."""
+    crossconnects = {node.name for node in topology.crossconnects}
+    if not crossconnects:
+        raise TopologyError(
+            f"topology {topology.name!r} has no cross-connect: build it with 'oxc:pods=8,hosts=4,ports=4'"
+        )
+    found: dict[str, list[Link]] = {switch.name: [] for switch in topology.switches}
+    for link in topology.links:
+        if link.a in crossconnects:
+            found[link.b].append(Link(link.b, link.port_b, link.a, link.port_a, link.rate_bps, link.delay_ps))
+        elif link.b in crossconnects:
+            found[link.a].append(link)
+    return found
+
+
+def lay_circuits(
+    topology: Topology, configurations: Sequence[Matrix], parallel: Parallel = "bonded"
+) -> tuple[tuple[Link, ...], ...]:
+    """Which ports each configuration joins: for each of them its circuits as links between switches.
+
+    Circuits that are in all configurations come first; then a circuit keeps the ports that it has in the configuration
+    before. So what stays is at the same ports, and never goes dark.
+
+    Parameters
+    ----------
+    topology : Topology
+        With cross-connects; row i of a matrix is its i-th switch.
+    configurations : sequence of matrices
+        L of each, int, shape (pods, pods).
+    parallel : str
+        'bonded': circuits between the same pods are one link with the sum of their rates, at the first of their ports.
+        'striped': a link each.
+
+    Raises
+    ------
+    TopologyError
+        A matrix has the wrong shape, is not symmetric, or wants more ports than a switch has; or its circuits cannot be
+        shared out among the planes (all ports are in use, and circuits are odd in number).
+    """
+    fibres = uplinks(topology)
+    names = [switch.name for switch in topology.switches]
+    wanted = [
+        _demand(names, matrix, {name: len(own) for name, own in fibres.items()}, f"configuration {number}")
+        for number, matrix in enumerate(configurations)
+    ]
+    laid: list[dict[tuple[str, str], list[tuple[Link, Link]]]] = []
+    always = _always(wanted, parallel)
+    for number, demand in enumerate(wanted):
+        before = laid[-1] if laid else {}
+        kept = {}
+        for pair, count in demand.items():
+            have = before.get(pair, [])
+            same = parallel == "striped" or len(have) == count
+            kept[pair] = have[:count] if same else []
+        try:
+            placed = _place(fibres, demand, kept, always)
+        except TopologyError as error:
+            if number == 0 or not any(kept.values()):
+                raise TopologyError(f"configuration {number}: {error}") from None
+            placed = _replace(fibres, demand, always, number)
+        laid.append(placed)
+    return tuple(_as_links(placed, parallel) for placed in laid)
+
+
+def view(topology: Topology, circuits: Iterable[Link]) -> View:
+    """The network of hosts and switches with these circuits, which are some of :func:`lay_circuits`'s.
+
+    ``TopologyError`` where two join the same switches: of parallel ones a view has one.
+    """
+    known = {node.name for node in topology.crossconnects}
+    nodes = tuple(node for node in topology.nodes if node.name not in known)
+    own = tuple(link for link in topology.links if not {link.a, link.b} & known)
+    return View(topology.name, nodes, (*own, *circuits))
+
+
+def delay_of(topology: Topology, a: Hop, b: Hop) -> int:
+    """Propagation along both fibres of a circuit, picoseconds."""
+    return topology.link_at(*a).delay_ps + topology.link_at(*b).delay_ps
+
+
+Demand = dict[tuple[str, str], int]
+Placed = dict[tuple[str, str], list[tuple[Link, Link]]]
+
+
+def _demand(names: Sequence[str], matrix: Matrix, ports: dict[str, int], where: str) -> Demand:
+    """Circuits between each pair of switches."""
+    if len(matrix) != len(names) or any(len(row) != len(names) for row in matrix):
+        raise TopologyError(f"{where}: must have {len(names)} rows of {len(names)} numbers, one for each pod")
+    found: Demand = {}
+    for i, row in enumerate(matrix):
+        for j, count in enumerate(row):
+            if int(count) != count or count < 0 or count != matrix[j][i]:
+                raise TopologyError(f"{where}: row {i}, column {j}: {count}; needed: whole, not negative, symmetric")
+            if i == j and count:
+                raise TopologyError(f"{where}: row {i}: a pod has no circuit to itself")
+            if i < j and count:
+                found[names[i], names[j]] = int(count)
+        if sum(row) > ports[names[i]]:
+            raise TopologyError(f"{where}: {names[i]} has {ports[names[i]]} ports, but {sum(row)} circuits")
+    return found
+
+
+def _always(wanted: Sequence[Demand], parallel: Parallel) -> Demand:
+    """What no configuration lacks."""
+    common: Demand = {}
+    for pair, count in (wanted[0] if wanted else {}).items():
+        counts = [one.get(pair, 0) for one in wanted]
+        least = min(counts)
+        if least and (parallel == "striped" or least == max(counts)):
+            common[pair] = min(least, count)
+    return common
+
+
+def _replace(fibres: dict[str, list[Link]], demand: Demand, always: Demand, number: int) -> Placed:
+    try:
+        return _place(fibres, demand, {}, always)
+    except TopologyError as error:
+        raise TopologyError(f"configuration {number}: {error}") from None
+
+
+def _place(fibres: dict[str, list[Link]], demand: Demand, kept: Placed, always: Demand) -> Placed:
+    """A fibre of both ends, of the same plane, for each circuit."""
+    free = {name: list(own) for name, own in fibres.items()}
+    placed: Placed = {pair: [] for pair in demand}
+    for pair, have in kept.items():
+        for a, b in have:
+            placed[pair].append((a, b))
+            free[pair[0]].remove(a)
+            free[pair[1]].remove(b)
+    left = [pair for pair in demand for _ in range(demand[pair] - len(placed[pair]))]
+    first = Counter(always)
+    left.sort(key=lambda pair: first[pair] == 0)
+    planes = sorted({link.b for own in free.values() for link in own})
+    share = [left] if len(planes) < MOST_PLANES else _split(left, free, planes)
+    for plane, pairs in zip(planes, share, strict=False):
+        for pair in pairs:
+            ends = [next((link for link in free[name] if link.b == plane), None) for name in pair]
+            if ends[0] is None or ends[1] is None:
+                raise TopologyError(f"no port of {pair[0]} and {pair[1]} is left at {plane}")
+            placed[pair].append((ends[0], ends[1]))
+            for name, link in zip(pair, ends, strict=True):
+                assert link is not None  # noqa: S101
+                free[name].remove(link)
+    return placed
+
+
+def _split(
+    left: list[tuple[str, str]], free: dict[str, list[Link]], planes: Sequence[str]
+) -> list[list[tuple[str, str]]]:
+    """Circuits for each of two planes, such that no switch needs more ports of one than it has there.
+
+    An Euler tour whose edges go to the planes in turns gives each switch as many of both, up to one. Only where the
+    tour closes after an odd number of edges its first switch gets two more of one: it must be one with ports to spare
+    (Petersen's 2-factors; where all ports are in use, an odd number of circuits cannot be halved at all).
+    """
+    spare = {
+        name: min(sum(link.b == plane for link in own) for plane in planes) * 2
+        - Counter(end for pair in left for end in pair)[name]
+        for name, own in free.items()
+    }
+    edges: dict[int, tuple[str, str]] = dict(enumerate(left))
+    at: dict[str, list[int]] = defaultdict(list)
+    for number, pair in edges.items():
+        for end in pair:
+            at[end].append(number)
+    odd = [name for name, own in at.items() if len(own) % 2]
+    for name in odd:  # a switch that is none joins them all: then every degree is even
+        edges[len(edges)] = (name, "")
+        at[name].append(len(edges) - 1)
+        at[""].append(len(edges) - 1)
+    shares: list[list[tuple[str, str]]] = [[], []]
+    used: set[int] = set()
+    for start in sorted(at, key=lambda name: (name != "", -spare.get(name, 0), name)):
+        tour = _tour(start, edges, at, used)
+        for place, number in enumerate(tour):
+            if "" not in edges[number]:
+                shares[place % 2].append(edges[number])
+    for plane, pairs in zip(planes, shares, strict=True):
+        for name, count in Counter(end for pair in pairs for end in pair).items():
+            have = sum(link.b == plane for link in free[name])
+            if count > have:
+                raise TopologyError(
+                    f"{len(left)} circuits cannot be halved among two planes: {name} would need {count} ports of its "
+                    f"{have} at {plane}; take one circuit away, or use one plane"
+                )
+    return shares
+
+
+def _tour(start: str, edges: dict[int, tuple[str, str]], at: dict[str, list[int]], used: set[int]) -> list[int]:
+    """The edges of a closed walk that takes every edge within reach once (Hierholzer)."""
+    stack: list[tuple[str, int]] = [(start, -1)]
+    walk: list[int] = []
+    while stack:
+        name, came = stack[-1]
+        while at[name] and at[name][-1] in used:
+            at[name].pop()
+        if at[name]:
+            number = at[name].pop()
+            used.add(number)
+            a, b = edges[number]
+            stack.append((b if name == a else a, number))
+        else:
+            stack.pop()
+            if came >= 0:
+                walk.append(came)
+    return walk
+
+
+def _as_links(placed: Placed, parallel: Parallel) -> tuple[Link, ...]:
+    found = []
+    for (a, b), ends in placed.items():
+        bonds = [ends] if parallel == "bonded" else [[one] for one in ends]
+        for bond in bonds:
+            (first, second), fibres = bond[0], len(bond)
+            rate = min(first.rate_bps, second.rate_bps) * fibres
+            found.append(Link(a, first.port_of(a), b, second.port_of(b), rate, first.delay_ps + second.delay_ps))
+    return tuple(found)
