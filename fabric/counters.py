@@ -15,7 +15,8 @@ from p4reduce.topologies.model import Hop
 class LinkCounters:
     """One direction of a link. Bytes are those of frames without FCS, times picoseconds.
 
-    frames + duplicated = delivered + lost + corrupted + those still on their way.
+    frames + duplicated = delivered + lost + corrupted + dark_lost + those still on their way. To and from a
+    cross-connect there is a link each; frames are sent once, on the first, where all faults happen.
     """
 
     frames: int
@@ -46,6 +47,10 @@ class LinkCounters:
     """time in which the link carried frames, with preambles and gaps"""
     max_depth: int
     """most frames that waited for the link at once"""
+    dark_lost: int = 0
+    """of a link to a cross-connect: a bit of them met a mirror that was dark, or turned"""
+    misrouted: int = 0
+    """of a link to a cross-connect: delivered, but to another switch than its circuit led to when they were queued"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.fabric.errors import FabricError
-from p4reduce.workers.kernels.endpoint import deadline, expire, receive, status, transmit
+from p4reduce.workers.kernels.endpoint import deadline, expire, receive, resume, status, transmit
 
 
 class EndpointCalls(NamedTuple):
@@ -19,7 +19,8 @@ class EndpointCalls(NamedTuple):
     ``transmit(eps, i, now_ps, out, capacity)`` -> length of the next frame, written to ``out``, or 0;
     ``deadline(eps, i)`` -> when ``expire`` is to be called, 2^62: never (one that is past: in a microsecond);
     ``expire(eps, i, now_ps)`` -> 0;
-    ``status(eps, i)`` -> 1 while the endpoint works.
+    ``status(eps, i)`` -> 1 while the endpoint works;
+    ``resume(eps, i, paused_ps)`` -> 0: for so long nothing was asked of it (address 0: it need not know).
     """
 
     receive: int
@@ -27,6 +28,7 @@ class EndpointCalls(NamedTuple):
     deadline: int
     expire: int
     status: int
+    resume: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,4 +59,4 @@ NO_ENDPOINTS: Final = HostEndpoints(np.zeros(0, dtype=[("status", np.int64)]), (
 
 def worker_endpoints() -> EndpointCalls:
     """The functions of `workers/kernels/endpoint.py`, on records of ENDPOINT_DTYPE."""
-    return EndpointCalls(*(function.address for function in (receive, transmit, deadline, expire, status)))
+    return EndpointCalls(*(function.address for function in (receive, transmit, deadline, expire, status, resume)))

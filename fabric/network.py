@@ -1,43 +1,46 @@
 """A network in virtual time: switches that run P4 programs, links, hosts with endpoints."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES, MAX_PORT
-from p4reduce.dataplane.executor import Digest
-from p4reduce.fabric.counters import DeviceCounters, HostCounters, Incidents, LinkView, Where
+from p4reduce.fabric.circuits import Circuits
+from p4reduce.fabric.counters import LinkView
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.endpoint_calls import NO_ENDPOINTS, HostEndpoints
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
+from p4reduce.fabric.gates import GateLists, Gates
 from p4reduce.fabric.kernels.loop import add_event, run
 from p4reduce.fabric.memory import Memory
-from p4reduce.fabric.recordings import PacketIn, Recordings
+from p4reduce.fabric.recordings import Recordings
 from p4reduce.fabric.records import (
     ACTIVE,
     CELL,
     ENOUGH_EVENTS,
     ENTRY,
+    EVENT_KINDS,
     NEED_SPACE,
     NEVER,
     NO_EVENTS,
     NO_LIMIT,
+    PAUSE,
     PRIORITIES,
     QUEUE,
     REACHED_TIME,
+    RESUME,
     SEND,
     START,
     WATCHED_DONE,
 )
+from p4reduce.fabric.seen import Seen
 from p4reduce.fabric.shadow import Shadows
 from p4reduce.fabric.wiring import DelayPs, place_endpoints, set_faults, wire
-from p4reduce.topologies import Topology
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import HEADER_BYTES
 
@@ -64,7 +67,7 @@ class Stop(Enum):
     """as many events as were allowed"""
 
 
-class VirtualNetwork:
+class VirtualNetwork(Seen):
     """Switches, links and hosts in virtual time. Same arguments, same frames, times and counters on every machine."""
 
     def __init__(
@@ -118,7 +121,7 @@ class VirtualNetwork:
             raise FabricError(f"max_frame={max_frame} is not in 60..{MAX_FRAME_BYTES}")
         if not 1 <= max_replicas < 1 << 16:
             raise FabricError(f"max_replicas={max_replicas} is not in 1..65535")
-        self.topology: Final = topology
+        self.topology = topology
         self._devices = dict(devices)
         self._endpoints = endpoints
         self._seed = seed
@@ -143,6 +146,8 @@ class VirtualNetwork:
             kept_bytes=max((one.kept_bytes for one in detours), default=0),
         )
         self._recordings = Recordings(self._memory, len(topology.nodes), packet_in_limit)
+        self._circuits = Circuits(topology, self._wiring, self._memory)
+        self._gates = GateLists(self._wiring, self._memory)
         self.links: Final = LinkView(self._wiring.links, self._wiring.link_places)
         self._connect()
 
@@ -152,7 +157,7 @@ class VirtualNetwork:
         self._queues = np.zeros(PRIORITIES * max(len(self._wiring.links), 1), dtype=QUEUE)
         self._hosts = np.zeros(max(len(self.topology.hosts), 1), dtype=CELL)
         self._switches = np.zeros(max(len(self.topology.switches), 1), dtype=CELL)
-        for node in self.topology.nodes:
+        for node in (*self.topology.hosts, *self.topology.switches):
             by_index = self._switches if node.is_switch else self._hosts
             by_index["value"][node.index] = self._wiring.node_places[node.name]
         keep = self._memory.keep
@@ -254,7 +259,43 @@ class VirtualNetwork:
         time_ps = self._time(at_ps)
         self._timers[endpoint]["starting"] += 1
         self._memory.make_space(frames=1)
-        add_event(self._memory.world, time_ps, endpoint * 8 + START)
+        add_event(self._memory.world, time_ps, endpoint * EVENT_KINDS + START)
+
+    def pause(self, endpoint: int, at_ps: int | None = None) -> None:
+        """Ask an endpoint for nothing from a time on (default: now); what comes in is taken in, timers stand still."""
+        self._at_endpoint(endpoint, at_ps, PAUSE)
+
+    def resume(self, endpoint: int, at_ps: int | None = None) -> None:
+        """An endpoint goes on, its timers where they stood."""
+        self._at_endpoint(endpoint, at_ps, RESUME)
+
+    def _at_endpoint(self, endpoint: int, at_ps: int | None, kind: int) -> None:
+        self._check_endpoint(endpoint)
+        time_ps = self._time(at_ps)
+        self._memory.make_space(frames=1)
+        add_event(self._memory.world, time_ps, endpoint * EVENT_KINDS + kind)
+
+    def reconfigure(
+        self, crossconnect: str | None, circuits: Iterable[Link], at_ps: int | None = None, dark_ps: int = 0
+    ) -> None:
+        """Join ports of a cross-connect (None: of all of them) from a time on, and all its others to nothing.
+
+        Ports whose circuits change are dark in [at_ps, at_ps + dark_ps), receivers' lock time included; a frame that
+        has a bit there then, or whose bits would go two ways, is lost. Circuits that stay carry on. One
+        that begins while another is under way is the one that counts, for the ports that it changes.
+
+        circuits: links between switches at ports that lead to the cross-connect, with the rate of both directions
+        (:func:`~p4reduce.topologies.optical.lay_circuits`).
+        """
+        self._circuits.reconfigure(crossconnect, circuits, self._time(at_ps), dark_ps)
+
+    def set_gates(self, port: Hop, gates: Gates, *, base_ps: int = 0, longest: int | None = None) -> None:
+        """From now on a switch's port sends from a queue only while its gate is open (IEEE 802.1Qbv).
+
+        gates: (picoseconds, open queues as bits) in turns, as if since ``base_ps``; none: always open. longest: bytes
+        of the longest frame, which must fit in before a gate closes; ``max_frame`` if absent.
+        """
+        self._gates.set(port, gates, base_ps, longest)
 
     def set_faults(self, port: Hop, faults: Faults) -> None:
         """From now on this happens to frames that leave a node by a port; those on their way arrive.
@@ -271,7 +312,7 @@ class VirtualNetwork:
         place = self._place_frame(frame)
         record = self._memory.frames.records[place]
         record["node"], record["port"], record["time"] = self._wiring.node(node), port, came_ps
-        add_event(self._memory.world, came_ps + int(self._node(node)["delay_ps"]), place * 8 + ENTRY)
+        add_event(self._memory.world, came_ps + int(self._node(node)["delay_ps"]), place * EVENT_KINDS + ENTRY)
 
     def send(self, host: str, frame: bytes, at_ps: int | None = None) -> None:
         """Have a host send a frame over its link, before those of its endpoints."""
@@ -280,7 +321,7 @@ class VirtualNetwork:
         time_ps = self._time(at_ps)
         place = self._place_frame(frame)
         self._memory.frames.records[place]["node"] = self._wiring.node(host)
-        add_event(self._memory.world, time_ps, place * 8 + SEND)
+        add_event(self._memory.world, time_ps, place * EVENT_KINDS + SEND)
 
     def _place_frame(self, frame: bytes) -> int:
         """Put a frame of Python's into a cell."""
@@ -322,71 +363,6 @@ class VirtualNetwork:
         keep("endpoint_records", self._endpoints.records)
         for name, address in self._endpoints.calls._asdict().items():
             self._memory.world[0][name] = address
-
-    # --- what is seen
-
-    def capture(self, node: str, port: int, path: str | Path) -> None:
-        """Write what passes a port from now on, in both directions, to a pcap file; complete after each `run`.
-
-        Time stamps are virtual, cut to nanoseconds: of the first bit for frames that leave, of the last for those
-        that arrive. Lost and corrupted frames are seen where they leave, and not where they would have arrived.
-        """
-        link = self._wiring.link_from((node, port))
-        links = self._wiring.links
-        if links[link]["tap_source"] >= 0:
-            raise FabricError(f"port {port} of {node!r} is captured already")
-        tap = self._recordings.open(Path(path))
-        links[link]["tap_source"] = tap
-        links[link ^ 1]["tap_target"] = tap
-
-    def switch_counters(self, name: str) -> DeviceCounters:
-        """What a switch counted."""
-        record = self._node(name)
-        return DeviceCounters(**{field.name: int(record[field.name]) for field in fields(DeviceCounters)})
-
-    def host_counters(self, name: str) -> HostCounters:
-        """What a host counted."""
-        record = self._node(name)
-        return HostCounters(**{field.name: int(record[field.name]) for field in fields(HostCounters)})
-
-    def packet_ins(self, name: str) -> list[PacketIn]:
-        """Take the frames that a switch sent to the controller (port 510) since the last call."""
-        return self._recordings.packet_ins(self._wiring.node(name))
-
-    def digests(self, name: str) -> list[tuple[int, Digest]]:
-        """Take the digests that a switch sent since the last call, each with its time (virtual picoseconds).
-
-        As many wait as ``packet_in_limit`` says; `digest_drops` counts the others.
-        """
-        tables = self._devices[name].detours
-        if tables is None:
-            return []
-        waiting = self._recordings.digests(self._wiring.node(name))
-        return [(one.time_ps, tables.digest(one.learn_list, one.kept)) for one in waiting]
-
-    def digest_drops(self, name: str) -> int:
-        """Digests that found ``packet_in_limit`` others waiting."""
-        return self._recordings.digest_drops[self._wiring.node(name)]
-
-    def packet_in_drops(self, name: str) -> int:
-        """Frames for the controller that found ``packet_in_limit`` others waiting."""
-        return self._recordings.packet_in_drops[self._wiring.node(name)]
-
-    def incidents(self) -> dict[Where, Incidents]:
-        """What happened to first transmissions of INC, by link, destination and job.
-
-        With these, counts under faults can be compared to predictions exactly: a frame lost on a link is missing on
-        all later ones of its path, and so on.
-        """
-        ports = {place: port for port, place in self._wiring.link_places.items()}
-        names = [*(node.name for node in self.topology.nodes), ""]
-        return {
-            Where(ports[link], names[node], job): seen
-            for (link, node, job), seen in self._recordings.incidents().items()
-        }
-
-    def _node(self, name: str) -> Any:
-        return self._wiring.nodes[self._wiring.node(name)]
 
     def close(self) -> None:
         """Finish the capture files."""

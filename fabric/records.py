@@ -20,7 +20,11 @@ MAX_QUEUE_FRAMES: Final = (1 << 31) - 1
 """capacity of a queue"""
 NONE: Final = -1
 
-# Kinds of events. An event's `what` is 8 * index + kind.
+# Kinds of events. An event's `what` is EVENT_KINDS * index + kind.
+EVENT_BITS: Final = 4
+EVENT_KINDS: Final = 1 << EVENT_BITS
+LAST: Final = 1 << 61
+"""added to the sequence number of an event that comes behind all others of its time"""
 ARRIVAL: Final = 0
 """index: link. The first frame on its wire reaches the other end."""
 LATE_ARRIVAL: Final = 1
@@ -37,6 +41,16 @@ SEND: Final = 6
 """index: frame. Its host sends it."""
 RETURN: Final = 7
 """index: frame. It comes back to its switch: resubmitted, recirculated, or the carrier of an egress clone."""
+CIRCUIT: Final = 8
+"""index: reconfiguration. Mirrors of a cross-connect begin to turn."""
+LIGHT: Final = 9
+"""index: reconfiguration. They have turned, and receivers have locked."""
+GATE: Final = 10
+"""index: link. A gate opens for something that waits."""
+PAUSE: Final = 11
+"""index: endpoint. Nothing is asked of it, its timers stand still."""
+RESUME: Final = 12
+"""index: endpoint. It goes on."""
 
 # Why the compiled loop returned.
 REACHED_TIME: Final = 0
@@ -84,8 +98,8 @@ FRAME: Final = _integers(
     "time",  # when it reaches the end of its link
     "seq",  # of that event; of one that comes back: how often it has, or the PHV that it carries
     "link",  # of one that comes back: instance type + 8 * field list, or 8 * priority of an egress clone
-    "node",
-    "port",  # or clone session
+    "node",  # of one on its way to a cross-connect: how long it occupies the link
+    "port",  # or clone session; of one on its way to a cross-connect: the node that it is meant for
     "damaged",  # its frame check sequence is wrong
 )
 
@@ -95,7 +109,7 @@ PHV: Final = _integers(
     "rounds",  # how often its packet came back; of programs with detours only
 )
 
-COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth")
+COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth", "towards")
 
 QUEUE: Final = _integers("head", "tail", "depth")
 
@@ -116,6 +130,8 @@ LINK_COUNTERS: Final = (
     "egress_drops",
     "busy_ps",
     "max_depth",
+    "dark_lost",
+    "misrouted",
 )
 
 LINK: Final = np.dtype(
@@ -142,6 +158,10 @@ LINK: Final = np.dtype(
                 "tap_target",
                 "faulty",
                 "extra_delay_ps",
+                "optical",  # it ends at a cross-connect
+                "towards",  # of an optical one: the node to which its circuit leads
+                "gates",  # 1 + its list of gates, 0: all are open
+                "gate_at",  # when a GATE event is due, 0: never
             )
         ),
         *((name, np.int64) for name in LINK_COUNTERS),
@@ -170,6 +190,7 @@ NODE_COUNTERS: Final = (
 
 NODE: Final = _integers(
     "is_switch",
+    "crossconnect",
     "first_port",  # of its ports in `ports`
     "ports",  # number of ports and one: ports count from 1
     "delay_ps",
@@ -192,7 +213,23 @@ NODE: Final = _integers(
     *NODE_COUNTERS,
 )
 
-ENDPOINT: Final = _integers("host", "started", "starting", "timer_at", "unfinished")
+ENDPOINT: Final = _integers("host", "started", "starting", "timer_at", "unfinished", "paused", "paused_at")
+
+MIRROR: Final = _integers(
+    "circuit",  # the link from the cross-connect to the circuit's other end, or NONE
+    "following",  # the same once it has turned
+    "dark",
+    "lit_at",  # since when, or until when it is dark
+)
+"""Where a link of a switch ends at a cross-connect; by that link's index."""
+TURN: Final = _integers("uplink", "circuit", "rate_bps", "towards")
+"""What a reconfiguration makes of one port."""
+RECONFIGURATION: Final = _integers("first", "count", "dark_ps")
+
+GATE_LIST: Final = _integers("base_ps", "cycle_ps", "first", "count", "longest")
+"""Entries ``first`` to ``first + count - 1``, again from ``base_ps`` plus any multiple of the cycle; longest: bytes."""
+GATES: Final = _integers("until_ps", "queues")
+"""Which queues (bits) are open until a time of the cycle."""
 
 INCIDENT: Final = _integers("link", "node", "job", "kind", "length")
 
@@ -275,6 +312,11 @@ WORLD: Final = _integers(
     "switch_count",
     "endpoints",
     "endpoint_lists",
+    "mirrors",
+    "turns",
+    "reconfigurations",
+    "gate_lists",
+    "gates",
     # Of the endpoints' own records and functions.
     "endpoint_records",
     "receive",
@@ -282,4 +324,5 @@ WORLD: Final = _integers(
     "deadline",
     "expire",
     "status",
+    "resume",
 )

@@ -70,8 +70,13 @@ def wire(
         if node.is_switch:
             delay = pipeline_delay_ps if isinstance(pipeline_delay_ps, int) else pipeline_delay_ps.get(node.name, 0)
             _set_device(record, devices[node.name], delay)
+        elif node.is_crossconnect:
+            record["crossconnect"] = 1
         else:
             record["link"] = link_places[(node.name, 1)]
+    passive = nodes["crossconnect"] != 0
+    links["optical"], links["towards"] = passive[links["target"]], NONE
+    links["faulty"][passive[links["source"]]] = 0
     return Wiring(nodes, links, ports, places, link_places)
 
 

@@ -183,6 +183,17 @@ def _status(eps: Any, i: int) -> Any:
     return carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)[i].status
 
 
+@entry(int, int, int, int, int)
+def _resume(eps: Any, i: int, paused_ps: int, a: int, b: int) -> Any:
+    records = carray(pointer(eps), (i + 1,), ENDPOINT_DTYPE)
+    if records[i].kind != BACKGROUND:
+        first = carray(pointer(records[0].entries), (1,), SOURCE)[0]
+        return call5(first.resume, eps, i, paused_ps, a, b)
+    return 0
+
+
 def background_calls() -> EndpointCalls:
     """What drives the records of :class:`BackgroundEndpoints`: sources themselves, all others as `workers/` does."""
-    return EndpointCalls(*(function.address for function in (_receive, _transmit, _deadline, _expire, _status)))
+    return EndpointCalls(
+        *(function.address for function in (_receive, _transmit, _deadline, _expire, _status, _resume))
+    )

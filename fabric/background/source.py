@@ -44,6 +44,7 @@ SOURCE: Final = np.dtype(
                 "transmit",
                 "deadline",
                 "expire",
+                "resume",
                 "status",
             )
         ),

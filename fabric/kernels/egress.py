@@ -10,7 +10,7 @@ from p4reduce.fabric.access import call4, frame_at, io_at, node_at, phv_at
 from p4reduce.fabric.kernels.cells import drop_frame, drop_phv, frame_address, phv_address, take_frame, take_phv
 from p4reduce.fabric.kernels.events import schedule
 from p4reduce.fabric.kernels.jit import kernel
-from p4reduce.fabric.records import RETURN
+from p4reduce.fabric.records import EVENT_KINDS, RETURN
 
 RECIRCULATED: Final = -2
 """instead of a length: the frame's cell is on its way back to ingress"""
@@ -48,7 +48,7 @@ def come_back(w: Any, node_index: int, frame_index: int, instance: int, field_li
     frame.node = node_index
     frame.link = instance + 8 * field_list
     frame.seq = rounds
-    schedule(w, w.now + node.delay_ps, frame_index * 8 + RETURN)
+    schedule(w, w.now + node.delay_ps, frame_index * EVENT_KINDS + RETURN)
 
 
 @kernel
@@ -66,7 +66,7 @@ def _clone(w: Any, node_index: int, session: int, priority: int, clone_index: in
     frame.link = _CLONE + 8 * priority
     frame.seq = clone_index
     frame.port = session
-    schedule(w, w.now, carrier * 8 + RETURN)
+    schedule(w, w.now, carrier * EVENT_KINDS + RETURN)
 
 
 @kernel

@@ -11,7 +11,7 @@ from p4reduce.fabric.kernels.cells import drop_frame, frame_address, take_frame
 from p4reduce.fabric.kernels.events import schedule
 from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.kernels.wires import send, wake_when_free
-from p4reduce.fabric.records import ACTIVE, NEVER, TIMER
+from p4reduce.fabric.records import ACTIVE, EVENT_KINDS, NEVER, TIMER
 
 OVERDUE_PS: Final = 1_000_000
 """after which an endpoint's timer goes off whose deadline is past already, so that time passes whatever it says"""
@@ -28,7 +28,7 @@ def _settle(w: Any, index: int) -> None:
         # A deadline that moves later needs no event: its timer finds that out when it goes off.
         if at < endpoint.timer_at:
             endpoint.timer_at = at
-            schedule(w, at, index * 8 + TIMER)
+            schedule(w, at, index * EVENT_KINDS + TIMER)
     watched = endpoint.unfinished != 0 and endpoint.starting == 0
     if watched and call5(w.status, w.endpoint_records, index, 0, 0, 0) != ACTIVE:
         endpoint.unfinished = 0
@@ -56,7 +56,7 @@ def pump(w: Any, node_index: int) -> None:
         node.turn += 1
         if node.turn == node.endpoints:
             node.turn = 0
-        if endpoint_at(w.endpoints, index).started == 0:
+        if endpoint_at(w.endpoints, index).started == 0 or endpoint_at(w.endpoints, index).paused != 0:
             continue
         length = call5(w.transmit, w.endpoint_records, index, w.now, frame_address(w, frame_index), w.max_frame)
         _settle(w, index)
@@ -105,12 +105,36 @@ def go_off(w: Any, index: int) -> None:
     if endpoint.timer_at != w.now:
         return
     endpoint.timer_at = NEVER
+    if endpoint.paused != 0:
+        return
     if call5(w.deadline, w.endpoint_records, index, 0, 0, 0) <= w.now:
         call5(w.expire, w.endpoint_records, index, w.now, 0, 0)
         _settle(w, index)
         pump(w, endpoint.host)
     else:
         _settle(w, index)
+
+
+@kernel
+def pause(w: Any, index: int) -> None:
+    """An endpoint sends nothing from now on; what comes in is taken in."""
+    endpoint = endpoint_at(w.endpoints, index)
+    if endpoint.paused == 0:
+        endpoint.paused = 1
+        endpoint.paused_at = w.now
+
+
+@kernel
+def resume(w: Any, index: int) -> None:
+    """It goes on, its timers as they stood."""
+    endpoint = endpoint_at(w.endpoints, index)
+    if endpoint.paused == 0:
+        return
+    endpoint.paused = 0
+    if w.resume != 0:
+        call5(w.resume, w.endpoint_records, index, w.now - endpoint.paused_at, 0, 0)
+    _settle(w, index)
+    pump(w, endpoint.host)
 
 
 @kernel

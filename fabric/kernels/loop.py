@@ -4,24 +4,32 @@ from typing import Any
 
 from p4reduce.fabric.access import event_at, frame_at, link_at, node_at
 from p4reduce.fabric.kernels.cells import drop_frame, frame_address, prefetch_frame
+from p4reduce.fabric.kernels.circuits import cross, darken, light, schedule_last
 from p4reduce.fabric.kernels.detours import come_again, process_any
 from p4reduce.fabric.kernels.events import remove_first, replace_first, schedule
-from p4reduce.fabric.kernels.hosts import deliver, go_off, pump, start, submit
+from p4reduce.fabric.kernels.hosts import deliver, go_off, pause, pump, resume, start, submit
 from p4reduce.fabric.kernels.jit import entry, kernel
 from p4reduce.fabric.kernels.queues import depart
 from p4reduce.fabric.kernels.taps import note, record
 from p4reduce.fabric.kernels.wires import wake_when_free
 from p4reduce.fabric.records import (
     ARRIVAL,
+    CIRCUIT,
     CORRUPTED,
     ENOUGH_EVENTS,
     ENTRY,
+    EVENT_BITS,
+    EVENT_KINDS,
+    GATE,
     LATE_ARRIVAL,
+    LIGHT,
     LINK_FREE,
     NEED_SPACE,
     NO_EVENTS,
     NO_LIMIT,
+    PAUSE,
     REACHED_TIME,
+    RESUME,
     RETURN,
     SEND,
     START,
@@ -57,7 +65,7 @@ def _enter(w: Any, node_index: int, port: int, frame_index: int) -> None:
         frame.node = node_index
         frame.port = port
         frame.time = w.now
-        schedule(w, w.now + node.delay_ps, frame_index * 8 + ENTRY)
+        schedule(w, w.now + node.delay_ps, frame_index * EVENT_KINDS + ENTRY)
 
 
 @kernel
@@ -80,6 +88,9 @@ def _arrive(w: Any, frame_index: int) -> None:
         note(w, frame.link, frame_address(w, frame_index), frame.length, CORRUPTED)
         drop_frame(w, frame_index)
         return
+    if link.optical != 0:
+        cross(w, frame_index)
+        return
     link.delivered += 1
     if link.tap_target >= 0:
         record(w, link.tap_target, w.now, frame_address(w, frame_index), frame.length)
@@ -95,7 +106,7 @@ def first_on_wire(w: Any, link_index: int) -> int:
     link.wire_head = following
     if following >= 0:
         frame = frame_at(w.frames, following)
-        replace_first(w, frame.time, frame.seq, link_index * 8 + ARRIVAL)
+        replace_first(w, frame.time, frame.seq, link_index * EVENT_KINDS + ARRIVAL)
         prefetch_frame(w, following)
     else:
         remove_first(w)
@@ -114,10 +125,28 @@ def _link_free(w: Any, link_index: int) -> None:
         wake_when_free(w, link_index)
 
 
+@kernel
+def _gate_opens(w: Any, link_index: int) -> None:
+    link = link_at(w.links, link_index)
+    if link.gate_at != w.now:
+        return
+    link.gate_at = 0
+    if w.now >= link.free_at:
+        depart(w, link_index)
+    elif link.backlog != 0:
+        wake_when_free(w, link_index)
+
+
 @entry(WORLD, int, int)
 def add_event(worlds: Any, time: int, what: int) -> None:
     """An event of Python's."""
     schedule(worlds[0], time, what)
+
+
+@entry(WORLD, int, int)
+def add_last(worlds: Any, time: int, what: int) -> None:
+    """The same, behind all others of its time."""
+    schedule_last(worlds[0], time, what)
 
 
 @entry(WORLD, int)
@@ -142,8 +171,8 @@ def run(worlds: Any, most_events: int) -> int:
             return NEED_SPACE
         w.events += 1
         w.now = event.time
-        kind = event.what & 7
-        index = event.what >> 3
+        kind = event.what & (EVENT_KINDS - 1)
+        index = event.what >> EVENT_BITS
         if kind == ARRIVAL:
             _arrive(w, first_on_wire(w, index))
             continue
@@ -162,3 +191,13 @@ def run(worlds: Any, most_events: int) -> int:
             submit(w, index)
         elif kind == RETURN:
             come_again(w, index)
+        elif kind == CIRCUIT:
+            darken(w, index)
+        elif kind == LIGHT:
+            light(w, index)
+        elif kind == GATE:
+            _gate_opens(w, index)
+        elif kind == PAUSE:
+            pause(w, index)
+        elif kind == RESUME:
+            resume(w, index)

@@ -11,9 +11,10 @@ import numpy as np
 
 from p4reduce.base.units import PS_PER_US
 from p4reduce.dataplane.abi import CPU_PORT
-from p4reduce.fabric.access import copy_at, link_at, node_at, phv_at, queue_at
+from p4reduce.fabric.access import copy_at, frame_at, link_at, node_at, phv_at, queue_at
 from p4reduce.fabric.kernels.cells import drop_copy, drop_frame, drop_phv, frame_address, take_copy, take_frame
 from p4reduce.fabric.kernels.egress import RECIRCULATED, describe, peek_egress, run_egress
+from p4reduce.fabric.kernels.gates import open_queues, wake_at_gate
 from p4reduce.fabric.kernels.jit import kernel
 from p4reduce.fabric.kernels.taps import note, record
 from p4reduce.fabric.kernels.wires import send, wake_when_free
@@ -57,11 +58,11 @@ def _append(w: Any, link_index: int, priority: int, copy_index: int) -> None:
 
 
 @kernel
-def _take_highest(w: Any, link_index: int) -> int:
-    """Take the first copy of the highest queue that has one."""
+def _take_highest(w: Any, link_index: int, ready: int) -> int:
+    """Take the first copy of the highest of some queues (bits), each of which has one."""
     link = link_at(w.links, link_index)
     priority = PRIORITIES - 1
-    while (link.backlog >> priority) == 0:
+    while (ready >> priority) == 0:
         priority -= 1
     queue = queue_at(w.queues, link_index * PRIORITIES + priority)
     copy_index = queue.head
@@ -82,14 +83,22 @@ def depart(w: Any, link_index: int) -> None:
     link = link_at(w.links, link_index)
     detours = node_at(w.nodes, link.source).detours
     while link.backlog != 0:
-        copy_index = _take_highest(w, link_index)
+        ready = link.backlog
+        if link.gates != 0:
+            ready &= open_queues(w, link_index, w.now)
+            if ready == 0:
+                wake_at_gate(w, link_index)
+                return
+        copy_index = _take_highest(w, link_index, ready)
         copy = copy_at(w.copies, copy_index)
         describe(w, link.source_port, copy.rid, copy.instance, copy.enqueued_us, copy.enqueued_depth, link.depth)
         frame_index = take_frame(w)
         length = run_egress(w, link.source, copy.phv, frame_index)
         drop_phv(w, copy.phv)
+        towards = copy.towards
         drop_copy(w, copy_index)
         if length >= 0:
+            frame_at(w.frames, frame_index).port = towards
             send(w, link_index, frame_index, length)
             break
         if length != RECIRCULATED:
@@ -118,6 +127,7 @@ def enqueue(w: Any, link_index: int, phv_index: int, rid: int, instance: int, pr
     copy.instance = instance
     copy.enqueued_us = w.now // PS_PER_US
     copy.enqueued_depth = link.depth
+    copy.towards = link.towards
     phv_at(w.phvs, phv_index).references += 1
     _append(w, link_index, priority, copy_index)
     if w.now >= link.free_at:

@@ -19,6 +19,7 @@ from p4reduce.fabric.records import (
     DRAW_LOSS,
     DRAW_REORDER,
     DUPLICATED,
+    EVENT_KINDS,
     FIRST_COPY,
     LATE_ARRIVAL,
     LINK_FREE,
@@ -54,7 +55,7 @@ def wake_when_free(w: Any, link_index: int) -> None:
     link = link_at(w.links, link_index)
     if link.waking == 0:
         link.waking = 1
-        schedule(w, max(link.free_at, w.now), link_index * 8 + LINK_FREE)
+        schedule(w, max(link.free_at, w.now), link_index * EVENT_KINDS + LINK_FREE)
 
 
 @kernel
@@ -67,11 +68,11 @@ def _propagate(w: Any, link_index: int, frame_index: int, extra_ps: int) -> None
     frame.seq = next_seq(w)
     frame.next = -1
     if extra_ps > 0:
-        push(w, frame.time, frame.seq, frame_index * 8 + LATE_ARRIVAL)
+        push(w, frame.time, frame.seq, frame_index * EVENT_KINDS + LATE_ARRIVAL)
     elif link.wire_head < 0:
         link.wire_head = frame_index
         link.wire_tail = frame_index
-        push(w, frame.time, frame.seq, link_index * 8 + ARRIVAL)
+        push(w, frame.time, frame.seq, link_index * EVENT_KINDS + ARRIVAL)
     else:
         frame_at(w.frames, link.wire_tail).next = frame_index
         link.wire_tail = frame_index
@@ -106,6 +107,8 @@ def _with_faults(w: Any, link_index: int, frame_index: int) -> None:
         length = frame_at(w.frames, frame_index).length
         twin = take_frame(w)
         frame_at(w.frames, twin).length = length
+        frame_at(w.frames, twin).node = frame_at(w.frames, frame_index).node
+        frame_at(w.frames, twin).port = frame_at(w.frames, frame_index).port
         copy_bytes(frame_address(w, twin), frame_address(w, frame_index), length)
         note(w, link_index, frame_address(w, twin), length, DUPLICATED)
         _meet_fate(w, link_index, frame_index, number, FIRST_COPY)
@@ -115,13 +118,7 @@ def _with_faults(w: Any, link_index: int, frame_index: int) -> None:
 
 
 @kernel
-def send(w: Any, link_index: int, frame_index: int, length: int) -> None:
-    """Put a frame on a link that is free now."""
-    link = link_at(w.links, link_index)
-    frame_at(w.frames, frame_index).length = length
-    address = frame_address(w, frame_index)
-    busy = serialization_ps(link, length)
-    link.free_at = w.now + busy
+def _count(link: Any, address: int, length: int, busy: int) -> None:
     link.busy_ps += busy
     link.frames += 1
     link.bytes += length
@@ -132,6 +129,28 @@ def send(w: Any, link_index: int, frame_index: int, length: int) -> None:
     elif traffic == INC_RESEND:
         link.inc_resend_frames += 1
         link.inc_resend_bytes += length
+
+
+@kernel
+def pass_on(w: Any, link_index: int, frame_index: int, busy: int) -> None:
+    """A frame whose last bit leaves a mirror now goes on; a fibre takes it as it comes, nothing is sent once more."""
+    link = link_at(w.links, link_index)
+    link.free_at = w.now
+    _count(link, frame_address(w, frame_index), frame_at(w.frames, frame_index).length, busy)
+    _propagate(w, link_index, frame_index, _IN_TIME)
+
+
+@kernel
+def send(w: Any, link_index: int, frame_index: int, length: int) -> None:
+    """Put a frame on a link that is free now."""
+    link = link_at(w.links, link_index)
+    frame_at(w.frames, frame_index).length = length
+    address = frame_address(w, frame_index)
+    busy = serialization_ps(link, length)
+    link.free_at = w.now + busy
+    _count(link, address, length, busy)
+    if link.optical != 0:
+        frame_at(w.frames, frame_index).node = busy
     if link.tap_source >= 0:
         record(w, link.tap_source, w.now, address, length)
     if link.faulty != 0:

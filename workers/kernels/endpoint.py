@@ -12,7 +12,7 @@ import numpy as np
 from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
 from p4reduce.workers.kernels.jit import entry
 from p4reduce.workers.kernels.ring import ring_posted, ring_receive, ring_transmit
-from p4reduce.workers.kernels.sender import rewind, time_out
+from p4reduce.workers.kernels.sender import rewind, stand_still, time_out
 from p4reduce.workers.kernels.server import server_receive, server_transmit
 from p4reduce.workers.kernels.worker import worker_receive, worker_transmit
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
@@ -86,6 +86,13 @@ def expire(eps: Any, i: int, now_ps: int) -> None:
         eps[i].wake = NEVER
         if eps[i].timer <= now_ps:
             time_out(eps[i], now_ps)
+
+
+@entry(_EPS, int, int)
+def resume(eps: Any, i: int, paused_ps: int) -> None:
+    """For ``paused_ps`` endpoint i was not asked for frames, as agreed: its timer and clocks go on where they stood."""
+    if eps[i].kind != _SERVER:
+        stand_still(eps[i], paused_ps)
 
 
 @entry(_EPS, int)

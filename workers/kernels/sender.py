@@ -216,6 +216,15 @@ def time_out(e: Any, now: int) -> None:
 
 
 @kernel
+def stand_still(e: Any, paused: int) -> None:
+    """A time in which nothing could be answered is not time that an answer took."""
+    if e.timer != NEVER:
+        e.timer += paused
+    for seq in range(e.low, e.next):
+        entry_at(e, seq).sent_at += paused
+
+
+@kernel
 def rewind(e: Any, seq: int) -> None:
     """Everything from ``seq`` on is to be sent anew, in a new epoch."""
     for again in range(seq, e.next):

@@ -21,7 +21,18 @@ from p4reduce.fabric.real.io.clock import asked, clock_ps, hold, poll_ports, res
 from p4reduce.fabric.real.io.receive import receive_datagrams, receive_ring, take_pending
 from p4reduce.fabric.real.io.records import FULL, MACHINE, MOVE, MOVED, RING, STOP, STOPPED, WRITABLE, port_at
 from p4reduce.fabric.real.io.send import emit, flush_all, unblock
-from p4reduce.fabric.records import ARRIVAL, CORRUPTED, ENTRY, LATE_ARRIVAL, LINK_FREE, NEVER, RETURN, WORLD
+from p4reduce.fabric.records import (
+    ARRIVAL,
+    CORRUPTED,
+    ENTRY,
+    EVENT_BITS,
+    EVENT_KINDS,
+    LATE_ARRIVAL,
+    LINK_FREE,
+    NEVER,
+    RETURN,
+    WORLD,
+)
 
 _NOW: Final = np.int64(0)
 _NEVER: Final = np.int64(NEVER)
@@ -65,8 +76,8 @@ def run_due(w: Any, m: Any) -> bool:
         if not has_space(w):
             return False
         w.now = event.time
-        kind = event.what & 7
-        index = event.what >> 3
+        kind = event.what & (EVENT_KINDS - 1)
+        index = event.what >> EVENT_BITS
         if kind == ARRIVAL:
             _leave(w, m, first_on_wire(w, index))
             continue

@@ -39,7 +39,7 @@ from p4reduce.fabric.real.io.records import (
     STOPPED,
 )
 from p4reduce.fabric.recordings import Recordings
-from p4reduce.fabric.records import CELL, ENTRY, LINK, NODE, NONE, PRIORITIES, QUEUE
+from p4reduce.fabric.records import CELL, ENTRY, EVENT_KINDS, LINK, NODE, NONE, PRIORITIES, QUEUE
 from p4reduce.fabric.shadow import Shadows
 from p4reduce.native.libc import IOVEC, MESSAGE, POLLFD, POLLIN, TIMESPEC
 
@@ -362,7 +362,7 @@ class DataPath:
         place = self._memory.place_frame(frame)
         record = self._memory.frames.records[place]
         record["node"], record["port"] = node, port
-        add_event(self._memory.world, int(self._memory.world[0]["now"]), place * 8 + ENTRY)
+        add_event(self._memory.world, int(self._memory.world[0]["now"]), place * EVENT_KINDS + ENTRY)
 
     def capture(self, port: int, path: Path) -> None:
         """Write what passes a port from now on, in both directions, to a pcap file."""
