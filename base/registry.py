@@ -15,7 +15,10 @@ class Registry(MutableMapping[str, _T], Generic[_T]):
     """
 
     def __init__(self, kind: str, error: type[Exception]) -> None:
-        """``kind``: 'plan' for the group ``p4reduce.plans``. ``error``: what is raised, with what to do about it."""
+        """``kind``: 'plan' for the group ``p4reduce.plans``, 'fast plan' for ``p4reduce.fast_plans``.
+
+        ``error``: what is raised, with what to do about it.
+        """
         self._kind = kind
         self._error = error
         self._own: dict[str, _T] = {}
@@ -36,7 +39,7 @@ class Registry(MutableMapping[str, _T], Generic[_T]):
     @cached_property
     def _others(self) -> dict[str, EntryPoint]:
         plural = self._kind.removesuffix("y") + "ies" if self._kind.endswith("y") else f"{self._kind}s"
-        return {point.name: point for point in entry_points(group=f"p4reduce.{plural}")}
+        return {point.name: point for point in entry_points(group=f"p4reduce.{plural.replace(' ', '_')}")}
 
     def __getitem__(self, name: str) -> _T:
         if name not in self._own:
