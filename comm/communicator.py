@@ -134,8 +134,10 @@ class Communicator:
         """Virtual time, seconds."""
         return self._backend.now()
 
-    def group(self, ranks: Sequence[int]) -> "Communicator":
+    def group(self, ranks: Sequence[int], *, patience_s: float | None = None) -> "Communicator":
         """The group of these ranks of this one, in this order; called by each of them, and by nobody else.
+
+        patience_s: as of ``connect``; None: as long as this one waits.
 
         Raises ``ValueError`` for ranks that are not there, twice there, or without this one.
         """
@@ -146,7 +148,8 @@ class Communicator:
             raise ValueError(f"group: rank {self.rank} is not among ranks {list(chosen)}")
         serial = self._groups[chosen]
         self._groups[chosen] += 1
-        return Communicator(self._backend.group(chosen, serial), patience_s=self._patience_s)
+        patience_s = self._patience_s if patience_s is None else patience_s
+        return Communicator(self._backend.group(chosen, serial), patience_s=patience_s)
 
     @overload
     def all_reduce(self, array: A, *, not_finite: Literal["error", "nan"] = ...) -> A: ...

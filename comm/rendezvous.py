@@ -8,7 +8,7 @@ waits, leave, or end the group.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -108,7 +108,8 @@ Subgroup = Callable[[int, tuple[int, ...], int], "Seat"]
 class Rendezvous:
     """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``).
 
-    ``clocks`` are those of its participants where they belong to other groups too; ``subgroup`` makes such groups.
+    ``ranks`` and ``clocks`` are those of its participants in the group that it is a part of: errors name such ranks;
+    ``subgroup`` makes such groups.
     """
 
     def __init__(
@@ -119,11 +120,13 @@ class Rendezvous:
         carry: Carry,
         start_ps: int,
         patience_s: float = 600.0,
+        ranks: Sequence[int] | None = None,
         clocks: list[Clock] | None = None,
         subgroup: Subgroup | None = None,
     ) -> None:
         self.subgroup = subgroup
         self._size = size
+        self._known_as = range(size) if ranks is None else ranks
         self._server = server
         self._carry = carry
         self._patience_s = patience_s
@@ -148,6 +151,15 @@ class Rendezvous:
         """End the group: everyone who waits, or calls later, gets ``error``; a collective under way is given up."""
         with self._changed:
             self._end(error)
+
+    def lose(self, rank: int) -> None:
+        """``rank`` is gone without having left: everybody is told."""
+        self.fail(CollectiveError(f"{self._name(rank)} ended without leaving the group"))
+
+    @property
+    def failure(self) -> ClusterError | None:
+        """What it ended with."""
+        return self._failure
 
     def close(self) -> None:
         """End the group and wait until the network has nobody's array any more."""
@@ -197,11 +209,13 @@ class Rendezvous:
         summed = operation in {"all_reduce", "push", "push_pull"} and not (options.words or options.poison)
         bad = _first_bad_value(array) if summed else None
         if bad is not None:
-            raise ValueError(f"{operation}: rank {rank} gave {array[bad]} at index {bad}; a sum cannot carry it")
+            raise ValueError(f"{operation}: {self._name(rank)} gave {array[bad]} at index {bad}; a sum cannot carry it")
         with self._changed:
             seat = self._seats[rank]
             if seat.call is not None:
-                raise CollectiveError(f"rank {rank} calls {operation} while its {seat.call.operation} is under way")
+                raise CollectiveError(
+                    f"{self._name(rank)} calls {operation} while its {seat.call.operation} is under way"
+                )
             self._raise_failure()
             begin = max(seat.clock.now_ps if start_ps is None else start_ps, seat.ready_ps)
             seat.call = Call(rank, operation, array, root, learning_rate, begin, seat.iteration, options=options)
@@ -213,6 +227,7 @@ class Rendezvous:
         with self._changed:
             self._changed.wait_for(lambda: seat.under_way or seat.finished or self._failure is not None, patience_s)
             self._changed.wait_for(lambda: not seat.under_way)  # until then the network writes to its array
+            missing = "" if seat.finished else self._missing(operation)
             call, seat.call = seat.call, None
             if seat.finished:
                 seat.ready_ps = call.done_ps
@@ -223,8 +238,8 @@ class Rendezvous:
                 seat.spans.append(Span(rank, name, call.start_ps, call.done_ps, array.size))
                 return call.done_ps
             self._raise_failure()
-            missing = self._missing(operation)
-            error = CollectiveError(f"{operation} #{seat.iteration}: rank {rank} waited {patience_s:g} s for {missing}")
+            waited = f"{self._name(rank)} reached its timeout of {patience_s:g} s waiting for {missing}"
+            error = CollectiveError(f"{operation} #{seat.iteration}: {waited}")
         self.fail(error)
         raise error
 
@@ -270,7 +285,7 @@ class Rendezvous:
             self._check_left()
             return []
         try:
-            _check_agreement(needed)
+            _check_agreement(needed, self._name)
         except CollectiveError as error:
             self._end(error)
             return []
@@ -312,7 +327,7 @@ class Rendezvous:
             call = waiting[0]
             self._end(
                 CollectiveError(
-                    f"{call.operation} #{call.iteration}: rank {call.rank} waits for {self._names(gone)}, "
+                    f"{call.operation} #{call.iteration}: {self._name(call.rank)} waits for {self._names(gone)}, "
                     "which left the group"
                 )
             )
@@ -322,7 +337,10 @@ class Rendezvous:
         return self._names([rank for rank, seat in enumerate(needed) if not seat.waits])
 
     def _names(self, ranks: list[int]) -> str:
-        return ", ".join("the server" if rank == self._size else f"rank {rank}" for rank in ranks)
+        return ", ".join(map(self._name, ranks))
+
+    def _name(self, rank: int) -> str:
+        return "the server" if rank == self._size else f"rank {self._known_as[rank]}"
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -378,7 +396,7 @@ class Seat:
 
     def lost(self) -> None:
         """Its process is gone without having left: everybody is told."""
-        self._rendezvous.fail(CollectiveError(f"rank {self.rank} ended without leaving the group"))
+        self._rendezvous.lose(self.rank)
 
     def record(self, name: str, value: float, at_ps: int | None = None) -> None:
         """Keep a figure."""
@@ -389,13 +407,13 @@ class Seat:
         self._rendezvous.leave(self.rank)
 
 
-def _check_agreement(calls: list[Call]) -> None:
+def _check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
     first = calls[0]
     for call in calls[1:]:
         if _shape(call) != _shape(first):
             raise CollectiveError(
-                f"participants disagree: rank {first.rank} called {_describe(first)}, "
-                f"rank {call.rank} {_describe(call)}"
+                f"participants disagree: {name(first.rank)} called {_describe(first)}, "
+                f"{name(call.rank)} {_describe(call)}"
             )
 
 

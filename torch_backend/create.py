@@ -68,7 +68,7 @@ def create(options: Any, backend_options: Any) -> Any:
     else:
         if remote.SPEC in os.environ:
             return gloo  # in real time there is one group over the switches, of all ranks
-        communicator, on_shutdown = world.communicator.group(ranks), _nothing
+        communicator, on_shutdown = world.communicator.group(ranks, patience_s=patience_s), _nothing
     return SwitchProcessGroup(
         options.store,
         rank,

@@ -154,9 +154,9 @@ def _gloo(report: Report, options: argparse.Namespace) -> None:
             repeat=options.gloo_runs,
             time="real",
         )
-        result, gloo_s = run_session(experiment, gloo=gloo if there else None)
+        result, beside_s = run_session(experiment, beside={"gloo": gloo} if there else {})
     network = result.network
-    theirs = statistics.median(gloo_s) * 1e3 if gloo_s else None
+    theirs = statistics.median(beside_s["gloo"]) * 1e3 if beside_s else None
     ours = network.communication_ps / 1e9
     bound = network.bound_ps / 1e9
     rows = [

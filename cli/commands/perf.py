@@ -64,8 +64,9 @@ def perf(
 ) -> None:
     """Measure a collective over a range of sizes, plan by plan, in the columns of NVIDIA's nccl-tests.
 
-    In virtual time figures are exact, and one collective at each size is enough. In real time gloo is measured on the
-    same links in the same run, where PyTorch is installed. K, M and G are 1024, 1024^2 and 1024^3 bytes, as there.
+    In virtual time figures are exact, and one collective at each size is enough. In real time gloo and MPI are
+    measured on the same links in the same run, where PyTorch, and mpi4py with MPICH, are installed. K, M and G are
+    1024, 1024^2 and 1024^3 bytes, as there.
     """
     from p4reduce.runs.perf import COLLECTIVES, TYPES, Plan, byte_sizes, measure_virtual  # noqa: PLC0415  (slow)
     from p4reduce.runs.real.perf import measure_real  # noqa: PLC0415
@@ -94,7 +95,7 @@ def perf(
         with progress_bar(output) as open_bar:
             bar = open_bar(f"perf {experiment.plan}")
             if experiment.time == "real":
-                mine = measure_real(experiment, plan, bar, gloo=number == 0)
+                mine = measure_real(experiment, plan, bar, others=number == 0)
             else:
                 mine = measure_virtual(experiment, plan, bar)
         rows += mine

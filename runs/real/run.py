@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -49,13 +49,14 @@ def run_session(
     *,
     progress: Progress | None = None,
     capture: Path | None = None,
-    gloo: dict[str, Any] | None = None,
+    beside: Mapping[str, Mapping[str, Any]] | None = None,
     sizes: Sequence[int] = (),
-) -> tuple[RunResult, list[float]]:
-    """Run ``experiment`` on sockets, in a session process of its own; with ``gloo``, then gloo on the same links.
+) -> tuple[RunResult, dict[str, list[float]]]:
+    """Run ``experiment`` on sockets, in a session process of its own; then other libraries' all-reduces on
+    the same links.
 
-    gloo: ``python`` that has it, and ``sizes``; the seconds of its all-reduces come back beside the result. sizes:
-    elements of each tensor, in the place of the experiment's ``elements`` and ``repeat``.
+    beside: for "gloo" and "mpi", ``python`` that has it, and ``sizes``; the seconds of its all-reduces come back beside
+    the result. sizes: elements of each tensor, in the place of the experiment's ``elements`` and ``repeat``.
     The session, and all that it started, is gone when this returns or raises; when this process is killed, the
     kernel ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` when the run
     fails, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
@@ -65,11 +66,11 @@ def run_session(
     request = {
         "experiment": experiment.model_dump(mode="json"),
         "capture": None if capture is None else str(capture.absolute()),
-        "gloo": gloo,
+        "beside": {name: dict(given) for name, given in (beside or {}).items()},
         "sizes": list(sizes),
     }
     found = _session(experiment, request, progress, None)
-    return RunResult.from_json(json.dumps(found["result"])), found["gloo_s"]
+    return RunResult.from_json(json.dumps(found["result"])), found["beside_s"]
 
 
 @dataclass(frozen=True)

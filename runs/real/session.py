@@ -1,9 +1,10 @@
 """The process of one run in real time: ``python -m p4reduce.runs.real.session``.
 
 Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``name`` of the run; ``capture`` (a pcap
-file) and ``gloo`` (bench/gloo.py), or null; ``sizes`` of tensors in the place of the experiment's, or an empty list.
+file), or null; ``beside``: other libraries whose all-reduces are timed on the same links afterwards, with the arguments
+of their functions; ``sizes`` of tensors in the place of the experiment's, or an empty list.
 Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started is gone, ``result``
-and ``gloo_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
+and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
 
 import json
@@ -24,6 +25,7 @@ from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.collect import result
 from p4reduce.runs.real.gloo import gloo_beside
+from p4reduce.runs.real.mpi import mpi_beside
 from p4reduce.runs.real.processor import cpu_seconds
 from p4reduce.runs.real.scripts import ScriptCluster
 from p4reduce.runs.real.work import carry_out
@@ -33,6 +35,7 @@ from p4reduce.workers.training.digits import DataError
 _saying: Final = threading.Lock()
 """lines of scripts come from several threads"""
 REFUSALS: Final = (ExperimentError, TopologyError, PlanError, ProgramError, DataError)
+BESIDE: Final = {"gloo": gloo_beside, "mpi": mpi_beside}
 FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, OSError, MemoryError)
 
 
@@ -58,7 +61,7 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
             "session": cpu_seconds([os.getpid()]),
         }
         found = result(cluster, used)
-    return {"result": found.plain(), "gloo_s": []}
+    return {"result": found.plain(), "beside_s": {}}
 
 
 def _tensors(request: dict[str, Any]) -> dict[str, Any]:
@@ -74,8 +77,9 @@ def _tensors(request: dict[str, Any]) -> dict[str, Any]:
         carry_out(cluster, request["sizes"])
         used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
         found = result(cluster, used)
-        gloo_s = [] if request["gloo"] is None else gloo_beside(cluster, Path(request["folder"]), **request["gloo"])
-    return {"result": found.plain(), "gloo_s": gloo_s}
+        folder = Path(request["folder"])
+        beside_s = {name: BESIDE[name](cluster, folder, **given) for name, given in request["beside"].items()}
+    return {"result": found.plain(), "beside_s": beside_s}
 
 
 def _progress(label: str, done: int, total: int) -> None:

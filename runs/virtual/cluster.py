@@ -97,8 +97,11 @@ class Cluster:
                     server=False,
                     carry=lambda calls, check: self.carrier.carry(calls, check, hosts),
                     start_ps=self.carrier.network.now,
+                    ranks=ranks,
                     clocks=[self._rendezvous.clock(one) for one in ranks],
                 )
+                if self._rendezvous.failure is not None:
+                    found.fail(self._rendezvous.failure)
         return found.backend(ranks.index(rank))
 
     def fail(self, error: ClusterError) -> None:

@@ -32,6 +32,16 @@ class Bmv2:
     origin: str
     """where it was found, for people"""
 
+    def has_thrift(self) -> bool:
+        """Whether it was built with Thrift, which it then has to be told a port for; P4Runtime does not need it."""
+        try:
+            done = subprocess.run(
+                [*self.command, "--help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return "--thrift-port" in done.stdout + done.stderr
+
     def version(self) -> str | None:
         """What it says to ``--version``; None when it does not answer."""
         try:

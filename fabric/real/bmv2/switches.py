@@ -77,6 +77,7 @@ class Bmv2Switches:
         log_level: str = "warn",
     ) -> None:
         self.bmv2 = bmv2 or need_bmv2()
+        self._has_thrift = self.bmv2.has_thrift()
         self._topology = topology
         self._interfaces = interfaces
         self._folder = folder
@@ -144,7 +145,9 @@ class Bmv2Switches:
         address, thrift_port = f"127.0.0.1:{_GRPC_PORT + index}", _THRIFT_PORT + index
         if _THRIFT_PORT + len(self._topology.switches) > _GRPC_PORT:
             raise RealError("too many switches for the ports of one machine")
-        options = ["--no-p4", "--device-id", str(index + 1), "--thrift-port", str(thrift_port)]
+        options = ["--no-p4", "--device-id", str(index + 1)]
+        if self._has_thrift:
+            options += ["--thrift-port", str(thrift_port)]
         for port, interface in sorted(self._interfaces[name].items()):
             options += ["-i", f"{port}@{interface}"]
         options += ["--log-console", "-L", self._log_level, "--", "--grpc-server-addr", address]

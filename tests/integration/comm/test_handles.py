@@ -105,6 +105,23 @@ def test_groups_have_sums_and_broadcasts_of_their_own(plan: str) -> None:
     assert result.network.prediction_differences == []
 
 
+def test_a_group_waits_as_long_as_it_was_told_to_and_the_others_go_on() -> None:
+    def work(comm: Communicator) -> str:
+        row = comm.group([0, 2] if comm.rank in (0, 2) else [1, 3], patience_s=0.05)
+        said = ""
+        if comm.rank == 2:
+            try:
+                row.barrier()
+            except CollectiveError as error:
+                said = str(error)
+        comm.barrier()
+        return said
+
+    with Cluster(Experiment(topology=STAR)) as cluster:
+        found = cluster.run_threads(work)
+    assert found == ["", "", "barrier #0: rank 2 reached its timeout of 0.05 s waiting for rank 0", ""]
+
+
 def test_what_is_not_finite_comes_through_or_is_an_error() -> None:
     def work(comm: Communicator) -> None:
         array = np.ones(1000, np.float32)
