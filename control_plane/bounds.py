@@ -38,8 +38,9 @@ def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_R
     """The least time of a collective with a plan: max over directed links l of C k_l t_l.
 
     C chunks, k_l full frames on the link for each, t_l the time of one on it. A tree has one frame on each of its
-    edges, up and down; a star n on the server's link in each direction; an edge of a ring 2 (n-1)/n. Edges that share
-    a link add up. A barrier, whose frames carry nothing, is bounded by those.
+    edges, up and down; a star n on the server's link in each direction; an edge of a ring 2 (n-1)/n. In an all-to-all
+    C are the chunks of a block, and each pair has one frame for each. Edges that share a link add up. A barrier, whose
+    frames carry nothing, is bounded by those.
 
     Raises
     ------
@@ -51,7 +52,14 @@ def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_R
     count = chunks(elements, plan.lanes)
     length = plan.frame_bytes
     loads: Counter[Hop] = Counter()
-    if plan.ring:
+    if plan.mesh:
+        if operation is not Operation.ALL_TO_ALL or elements % len(plan.workers):
+            raise PlanError(f"plan {plan.name!r} does all_to_all, of equal blocks for {len(plan.workers)} workers")
+        count = chunks(elements // len(plan.workers), plan.lanes)
+        for edge in plan.edges:
+            loads.update(plan.path_hops(*edge))
+        share = Fraction(1)
+    elif plan.ring:
         for edge in plan.edges:
             loads.update(plan.path_hops(*edge))
         n = len(plan.ring)

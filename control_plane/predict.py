@@ -20,6 +20,7 @@ class Operation(StrEnum):
     PULL = "pull"
     PUSH_PULL = "push_pull"
     BARRIER = "barrier"
+    ALL_TO_ALL = "all_to_all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,9 @@ def predict(plan: Plan, operation: Operation | str, elements: int, *, lead: int 
 
     A ring sends 2 (n-1) ceil(C/n) full frames from every worker to the next, and acknowledges
     :data:`~p4reduce.control_plane.plans.window.ACK_EVERY` of them with one empty frame. Trees and stars: see
-    :func:`exchange`, which also explains the parameters. A barrier of a ring is an all-reduce of one element.
+    :func:`exchange`, which also explains the parameters. A barrier of a ring is an all-reduce of one element. In an
+    all-to-all of n workers ``elements`` are n equal blocks; each ordered pair is a stream of one block's frames,
+    acknowledged as in the ring.
 
     Returns
     -------
@@ -107,7 +110,17 @@ def _flows(plan: Plan, operation: Operation, elements: int, lead: int | None) ->
     """Traffic of every overlay hop."""
     flows: Counter[tuple[str, str, int]] = Counter()
     full, empty = frame_bytes(plan.lanes), HEADER_BYTES
-    if plan.ring:
+    if plan.mesh != (operation is Operation.ALL_TO_ALL):
+        raise PlanError(f"plan {plan.name!r} of job {plan.job} cannot do {operation}")
+    if plan.mesh:
+        n = len(plan.workers)
+        if elements % n:
+            raise PlanError(f"elements: {elements} are no equal blocks for {n} workers")
+        frames = _chunks(plan, elements // n)
+        for source, destination in plan.edges:
+            flows[(source, destination, full)] += frames
+            flows[(destination, source, empty)] += -(-frames // ACK_EVERY)
+    elif plan.ring:
         if operation not in (Operation.ALL_REDUCE, Operation.BARRIER):
             raise PlanError(f"a ring does all_reduce, not {operation}; use plan 'ps' or a tree with a server")
         n = len(plan.ring)

@@ -13,6 +13,7 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.settings import Congestion, HostAddress, Timing
 from p4reduce.workers.specs import (
     MAX_RING_WINDOW,
+    AllToAllSpec,
     EndpointSpec,
     PsServerSpec,
     PsWorkerSpec,
@@ -48,6 +49,8 @@ def endpoint_specs(
     common = _Common(job=plan.job, epoch=plan.epoch, lanes=plan.lanes, first_seq=first_seq)
     if plan.ring:
         yield from _of_ring(plan, common, *sends)
+    elif plan.mesh:
+        yield from _of_mesh(plan, common, *sends)
     elif plan.in_network:
         assert numbers is not None  # noqa: S101
         yield from _of_tree(plan, numbers, common, *sends)
@@ -127,6 +130,25 @@ def _of_ring(plan: Plan, common: _Common, timing: Timing, congestion: Congestion
         )
 
 
+def _of_mesh(plan: Plan, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    size = len(plan.workers)
+    for rank, host in enumerate(plan.workers):
+        others = (plan.workers[(rank + step) % size] for step in range(1, size))
+        yield (
+            host,
+            AllToAllSpec(
+                link_address(plan, host),
+                tuple(host_address(plan.address(host, other)) for other in others),
+                rank=rank,
+                window=min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW),
+                ack_every=ACK_EVERY,
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
+        )
+
+
 def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestion: Congestion) -> Made:
     members = len(plan.workers)
     for host in plan.workers:
@@ -161,6 +183,8 @@ def pace_of(plan: Plan) -> int:
     """Time between chunks for workers whose own links are faster than the plan's busiest one, picoseconds; else 0."""
     if plan.ring:
         return 0  # acknowledgements pace it
+    if plan.mesh:
+        return plan.chunk_ps // max(1, len(plan.workers) - 1)
     links = (plan.topology.link_at(worker, plan.up(worker).port) for worker in plan.workers)
     quickest = min(frame_time_ps(plan.frame_bytes, link.rate_bps) for link in links)
     return plan.chunk_ps if plan.chunk_ps > quickest else 0

@@ -1,6 +1,7 @@
 """The endpoints of all hosts of a fabric: made here, posted to here, driven by ``endpoint.py``."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -9,14 +10,22 @@ from numpy.typing import NDArray
 from p4reduce.native.memory import address_of
 from p4reduce.workers import wire
 from p4reduce.workers.kernels import endpoint
-from p4reduce.workers.kernels.congestion import set_up
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Post, check, exponents_of, poison_of
-from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
-from p4reduce.workers.settings import Congestion, HostAddress, Timing
-from p4reduce.workers.specs import EndpointSpec, PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, WorkerSpec
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
+from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.specs import (
+    AllToAllSpec,
+    EndpointSpec,
+    PsServerSpec,
+    PsWorkerSpec,
+    RingSpec,
+    ServerSpec,
+    WorkerSpec,
+)
 from p4reduce.workers.status import EndpointStatus, read_status
 from p4reduce.workers.templates import templates_to
+from p4reduce.workers.windows import post_streams, power_of_two, set_ring, set_streams, set_window, summed
 
 _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
 _KINDS: Final = {
@@ -25,11 +34,8 @@ _KINDS: Final = {
     PsWorkerSpec: Kind.WORKER,
     PsServerSpec: Kind.SERVER,
     RingSpec: Kind.RING,
+    AllToAllSpec: Kind.ALL_TO_ALL,
 }
-
-
-def _power_of_two(at_least: int) -> int:
-    return 1 << max(0, at_least - 1).bit_length()
 
 
 class Endpoints:
@@ -43,6 +49,7 @@ class Endpoints:
         self._room = np.zeros(_FIRST_ROOM, ENDPOINT_DTYPE)
         self._records: NDArray[Any] = self._room[:0]
         self._memory: list[list[NDArray[Any]]] = []
+        self._streams: dict[int, NDArray[Any]] = {}
         self._posted: list[tuple[Post, NDArray[np.uint8], NDArray[np.uint8] | None] | None] = []
         self._numbers: list[Numbers] = []
         self._retired: dict[HostAddress, list[int]] = {}
@@ -67,21 +74,26 @@ class Endpoints:
         return index
 
     def _set_up(self, index: int, spec: EndpointSpec) -> None:
+        keep = partial(self._keep, index)
         match spec:
             case WorkerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
-                self._set_window(index, spec.slots, spec.slots // 2, spec.timing, spec.congestion)
+                set_window(self._records[index], keep, spec.slots, spec.slots // 2, spec.timing, spec.congestion)
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
                 self._set_slots(index, spec.slots)
             case PsWorkerSpec():
                 self._set_numbers(index, RawFloat(), spec.members, 1, None)
-                self._set_window(index, _power_of_two(2 * spec.window), spec.window, spec.timing, spec.congestion)
+                set_window(
+                    self._records[index], keep, power_of_two(2 * spec.window), spec.window, spec.timing, spec.congestion
+                )
             case PsServerSpec():
                 self._set_numbers(index, RawFloat(), len(spec.members), 1, None)
-                self._set_slots(index, _power_of_two(2 * spec.window))
+                self._set_slots(index, power_of_two(2 * spec.window))
             case RingSpec():
                 self._set_ring(index, spec)
+            case AllToAllSpec():
+                self._set_streams(index, spec)
 
     def post(self, index: int, operation: Post) -> None:
         """Gives an endpoint its next operation. The arrays stay in use until its state is DONE or FAILED.
@@ -106,11 +118,13 @@ class Endpoints:
         lanes = int(record["lanes"])
         exponents = np.zeros(0, np.uint8)
         poison: NDArray[np.uint8] | None = None
-        if operation.source is not None and not operation.words:
+        if operation.source is not None and not operation.words and kind is not Kind.ALL_TO_ALL:
             if operation.poison and record["mode"] != NumberMode.FIXED:
                 exponents, poison = poison_of(operation.source, lanes)
             else:
                 exponents = exponents_of(operation.source, lanes)
+        if kind is Kind.ALL_TO_ALL:
+            post_streams(record, self._streams[index], operation)
         self._posted[index] = (operation, exponents, poison)
         self._set_operation(record, kind, operation, exponents)
         # Hosts add what is not finite as float32 does; only lanes of integers cannot hold it.
@@ -122,7 +136,12 @@ class Endpoints:
 
     def status(self, index: int) -> EndpointStatus:
         """What the endpoint says of itself now."""
-        return read_status(self._records[index])
+        record = self._records[index]
+        return read_status(summed(record, self._streams[index]) if record["kind"] == Kind.ALL_TO_ALL else record)
+
+    def streams(self, index: int) -> NDArray[Any]:
+        """The streams of an endpoint of an all-to-all, to the next rank first; ``blocked``: it sends no new chunk."""
+        return self._streams[index]
 
     def oldest_missing(self, index: int) -> int:
         """The oldest seq without a RESULT, unwrapped: counted on from ``first_seq`` past 2**32."""
@@ -136,8 +155,9 @@ class Endpoints:
         """
         _check_field("epoch", epoch, 16)
         record = self._records[index]
-        if record["kind"] == Kind.RING:
-            raise ValueError(f"endpoint {index}: a ring has no epochs; make new endpoints")
+        if record["kind"] in (Kind.RING, Kind.ALL_TO_ALL):
+            kind = "a ring" if record["kind"] == Kind.RING else "an all-to-all"
+            raise ValueError(f"endpoint {index}: {kind} has no epochs; make new endpoints")
         if record["kind"] == Kind.WORKER and restart_seq is None:
             raise ValueError("restart_seq: workers need one")
         oldest = max(int(record["fresh"] - record["ring"]), int(record["first"]))
@@ -179,6 +199,7 @@ class Endpoints:
         for name in ("mac", "ip", "udp", "status", "lingering", "reply_head", "reply_tail"):
             record[name] = 0  # nothing is for it, and it has nothing to send
         self._memory[index], self._posted[index] = [], None
+        self._streams.pop(index, None)
         self._retired.setdefault(link, []).append(index)
 
     def _keep(self, index: int, array: NDArray[Any]) -> int:
@@ -207,7 +228,7 @@ class Endpoints:
             raise ValueError("members: two of them have the same IPv4 address and UDP port")
         index = self._take_index(link)
         record = self._records[index]
-        order = np.argsort(keys) if kind is Kind.SERVER else np.arange(len(keys))
+        order = np.argsort(keys) if kind in (Kind.SERVER, Kind.ALL_TO_ALL) else np.arange(len(keys))
         record["kind"], record["lanes"], record["job"], record["epoch"] = kind, lanes, job, epoch
         record["mac"], record["ip"], record["udp"] = link.mac, link.ip, link.udp
         record["peers"] = len(peers)
@@ -248,24 +269,6 @@ class Endpoints:
         record["scale"], record["limit"], record["max_lead"] = scale.up, scale.limit, lead
         self._numbers[index] = numbers
 
-    def _set_window(
-        self, index: int, ring: int, window: int, timing: Timing, congestion: Congestion, least: int = 1
-    ) -> None:
-        if window < 1:
-            raise ValueError(f"window: {window}, must be at least 1")
-        record = self._records[index]
-        lanes = int(record["lanes"])
-        record["ring"], record["window"] = ring, window
-        record["entries"] = self._keep(index, np.zeros(ring, ENTRY_DTYPE))
-        record["payloads"] = self._keep(index, np.zeros((ring, lanes), np.float32))
-        record["rto"] = record["rto_initial"] = timing.initial_ps
-        record["rto_min"], record["rto_max"] = timing.min_ps, timing.max_ps
-        record["retries"] = timing.retries
-        record["reorder"] = max(1, min(timing.reorder, window // 2))
-        record["top"] = -(1 << 40)
-        record["round_rtt"] = NEVER
-        set_up(record, congestion, least)
-
     def _set_slots(self, index: int, ring: int) -> None:
         record = self._records[index]
         lanes, peers = int(record["lanes"]), int(record["peers"])
@@ -280,14 +283,12 @@ class Endpoints:
 
     def _set_ring(self, index: int, spec: RingSpec) -> None:
         self._set_numbers(index, RawFloat(), spec.size, 1, None)
-        ring = _power_of_two(spec.window)
-        self._set_window(index, ring, spec.window, spec.timing, spec.congestion, least=spec.ack_every + 1)
         record = self._records[index]
-        record["rank"], record["size"], record["ack_every"] = spec.rank, spec.size, spec.ack_every
-        for name in ("rx_low", "rx_high", "reported", "reportable"):
-            record[name] = spec.first_seq
-        record["cells"] = self._keep(index, np.zeros(ring, np.uint8))
-        record["held"] = self._keep(index, np.zeros((ring, spec.lanes), np.int32))
+        record["rank"], record["size"] = spec.rank, spec.size
+        set_ring(record, partial(self._keep, index), spec)
+
+    def _set_streams(self, index: int, spec: AllToAllSpec) -> None:
+        self._streams[index] = set_streams(self._records[index], partial(self._keep, index), spec)
 
     @staticmethod
     def _set_operation(record: Any, kind: Kind, operation: Post, exponents: NDArray[np.uint8]) -> None:
@@ -309,13 +310,15 @@ class Endpoints:
         record["operation"] += 1
         record["failed_seq"] = -1
         record["start"] = record["end"]
+        record["status"] = State.ACTIVE
+        if kind is Kind.ALL_TO_ALL:
+            return
         if kind is Kind.RING:
             size = int(record["size"])
             record["segment"] = -(-chunks // size)
             record["end"] += 2 * (size - 1) * int(record["segment"])
         else:
             record["end"] += chunks + int(record["lead"])
-        record["status"] = State.ACTIVE
 
 
 def _peers(spec: EndpointSpec) -> Sequence[HostAddress]:
@@ -328,6 +331,8 @@ def _peers(spec: EndpointSpec) -> Sequence[HostAddress]:
             return spec.members
         case RingSpec():
             return (spec.next, spec.previous)
+        case AllToAllSpec():
+            return spec.others or (spec.link,)
 
 
 def _check_field(name: str, value: int, bits: int) -> None:

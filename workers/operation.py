@@ -26,6 +26,7 @@ _NEEDED = {
     (Kind.SERVER, Collective.PUSH_PULL): (False, True),
     (Kind.SERVER, Collective.BARRIER): (False, False),
     (Kind.RING, Collective.ALL_REDUCE): (True, True),
+    (Kind.ALL_TO_ALL, Collective.ALL_TO_ALL): (True, True),
 }
 
 
@@ -43,6 +44,7 @@ class Post:
     | PULL | -, the weights | the weights, - |
     | PUSH_PULL | its gradient, the new weights | -, the weights: w -= learning_rate * sum / members |
     | BARRIER | -, - | -, - |
+    | ALL_TO_ALL | a block for each rank, a block of each rank (another array) | - |
 
     iteration: the training iteration, 0..2**32-1, in every frame: switches choose priorities by it. words: the
     arrays hold int32 (``array.view(np.float32)``), which are added as they are, or passed on (PULL). poison: NaN and
@@ -88,7 +90,8 @@ def check(kind: Kind, operation: Post) -> None:
     name = operation.collective.name
     if needed is None:
         raise ValueError(f"collective: a {kind.name.lower()} endpoint cannot do {name}")
-    if operation.words and operation.collective not in (Collective.ALL_REDUCE, Collective.PULL):
+    passes = (Collective.ALL_REDUCE, Collective.PULL, Collective.ALL_TO_ALL)
+    if operation.words and operation.collective not in passes:
         raise ValueError(f"words: {name} takes float32; ALL_REDUCE adds words, PULL passes them on")
     if not 0 <= operation.iteration < 1 << 32:
         raise ValueError(f"iteration: {operation.iteration}, must be 0..2**32-1")
@@ -107,6 +110,8 @@ def check(kind: Kind, operation: Post) -> None:
     if len(operation.source) != len(operation.target):
         raise ValueError(f"source has {len(operation.source)} elements, target {len(operation.target)}")
     same = address_of(operation.source) == address_of(operation.target)
+    if same and operation.collective is Collective.ALL_TO_ALL:
+        raise ValueError("target: ALL_TO_ALL needs an array of its own, blocks come while others still leave")
     if not same and np.may_share_memory(operation.source, operation.target):
         raise ValueError("source and target overlap: they must be one array, or lie apart")
 

@@ -23,6 +23,7 @@ class Kind(IntEnum):
     WORKER = 1
     SERVER = 2
     RING = 3
+    ALL_TO_ALL = 4
 
 
 class Collective(IntEnum):
@@ -33,6 +34,7 @@ class Collective(IntEnum):
     PULL = 3
     PUSH_PULL = 4
     BARRIER = 5
+    ALL_TO_ALL = 6
 
 
 class State(IntEnum):
@@ -119,6 +121,9 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # Ring: this worker's rank, segment length in chunks, what came in (cells: one byte a seq, held: early frames).
         *_integers("rank", "size", "segment", "rx_low", "rx_start", "rx_end", "rx_high", "reported", "reportable"),
         *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),
+        # All-to-all: its streams (records of this type, all of the kind ALL_TO_ALL), whose turn it is; of a stream:
+        # blocked, it sends nothing new.
+        *_integers("streams", "turn", "blocked"),
         # Server: slots (a ring of SLOT_DTYPE), contributions, results, who has come and been answered, replies to send.
         *_integers("slots", "contributions", "results", "marks", "replies", "reply_head", "reply_tail", "completed"),
         # What happened. frames_sent counts resends too, resends separately; bytes without FCS.

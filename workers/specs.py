@@ -121,4 +121,32 @@ class RingSpec(_Spec):
             raise ValueError(f"ack_every: {self.ack_every}, must be 1..window-1 ({self.window - 1})")
 
 
-EndpointSpec = WorkerSpec | ServerSpec | PsWorkerSpec | PsServerSpec | RingSpec
+@dataclass(frozen=True)
+class AllToAllSpec(_Spec):
+    """A worker of an all-to-all.
+
+    others: the other workers, the next rank first; empty for one that is alone. rank: its place, 0..len(others).
+    window: unacknowledged frames of each stream. ack_every: frames of a stream for each acknowledgement.
+    """
+
+    others: tuple[HostAddress, ...]
+    _: KW_ONLY
+    rank: int
+    window: int
+    ack_every: int = 16
+    timing: Timing = Timing()  # noqa: RUF009  (immutable)
+    congestion: Congestion = FIXED
+    kind: Literal["all-to-all"] = "all-to-all"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank <= len(self.others):
+            raise ValueError(f"rank: {self.rank}, must be 0..{len(self.others)}")
+        if len({other.key for other in (self.link, *self.others)}) <= len(self.others):
+            raise ValueError("others: two workers have the same IPv4 address and UDP port")
+        if self.window > MAX_RING_WINDOW:
+            raise ValueError(f"window: {self.window}, must be at most {MAX_RING_WINDOW}")
+        if not 1 <= self.ack_every < max(self.window, 2):
+            raise ValueError(f"ack_every: {self.ack_every}, must be 1..window-1 ({self.window - 1})")
+
+
+EndpointSpec = WorkerSpec | ServerSpec | PsWorkerSpec | PsServerSpec | RingSpec | AllToAllSpec

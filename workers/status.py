@@ -71,7 +71,9 @@ class EndpointStatus:
 def _error(record: Any) -> str | None:
     if record["failed_seq"] < 0:
         return None
-    who = {Kind.WORKER: "RESULT", Kind.RING: "acknowledgement"}.get(Kind(int(record["kind"])), "answer")
+    kind = Kind(int(record["kind"]))
+    told = {Kind.WORKER: "RESULT", Kind.RING: "acknowledgement", Kind.ALL_TO_ALL: "acknowledgement"}
+    who = told.get(kind, "answer")
     text = (
         f"job {record['job']} epoch {record['epoch']}: no {who} for seq {record['failed_seq']} after "
         f"{record['retries']} retries (last time-out {int(record['rto']) // PS_PER_US} us)"

@@ -22,8 +22,9 @@ _PLAIN = (
     "chunk_ps",
     "window_needed",
     "window_wanted",
+    "mesh",
 )
-"""fields of a plan that are numbers or texts"""
+"""fields of a plan that are numbers, texts or flags"""
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -42,7 +43,7 @@ def plan_from_json(topology: Topology, text: str) -> Plan:
     data = json.loads(text)
     grant = data["grant"]
     return Plan(
-        **{name: data[name] for name in _PLAIN},
+        **{name: data[name] for name in _PLAIN if name in data},
         topology=topology,
         workers=tuple(data["workers"]),
         ring=tuple(data["ring"]),

@@ -1,11 +1,12 @@
 """Plans: who adds up where, and which way frames go. Importing this package registers the built-in ones."""
 
-from p4reduce.control_plane.plans import exact, mst, ps, ring, spt, steiner
+from p4reduce.control_plane.plans import all_to_all, exact, mst, ps, ring, spt, steiner
 from p4reduce.control_plane.plans.make import PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Parent, Plan
 from p4reduce.control_plane.plans.problem import (
     MAX_CHILDREN,
     Layout,
+    MeshLayout,
     Problem,
     RingLayout,
     StarLayout,
@@ -19,6 +20,7 @@ __all__ = [
     "Aggregator",
     "Child",
     "Layout",
+    "MeshLayout",
     "Parent",
     "Plan",
     "PlanRequest",
@@ -27,6 +29,7 @@ __all__ = [
     "RingLayout",
     "StarLayout",
     "TreeLayout",
+    "all_to_all",
     "exact",
     "make_plan",
     "mst",

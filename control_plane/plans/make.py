@@ -7,7 +7,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import DEFAULT_LANES
 from p4reduce.control_plane.plans.paths import Cost
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
-from p4reduce.control_plane.plans.problem import Layout, Problem, RingLayout, TreeLayout
+from p4reduce.control_plane.plans.problem import Layout, MeshLayout, Problem, RingLayout, TreeLayout
 from p4reduce.control_plane.plans.registry import planner
 from p4reduce.control_plane.plans.verify import check_forwarding, check_layout
 from p4reduce.control_plane.plans.window import (
@@ -123,6 +123,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         window_needed=times.window,
         window_wanted=wanted,
         grant=grant,
+        mesh=isinstance(layout, MeshLayout),
     )
 
 
@@ -148,7 +149,7 @@ def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
         return request.window
     if isinstance(layout, TreeLayout):
         return choose_window(times.window)
-    choose = ring_window if isinstance(layout, RingLayout) else choose_window
+    choose = ring_window if isinstance(layout, RingLayout | MeshLayout) else choose_window
     return min(choose(times.window), HOST_WINDOW)
 
 

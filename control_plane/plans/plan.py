@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 from p4reduce.base.html import table
@@ -93,6 +94,8 @@ class Plan:
         (source, destination) -> nodes, for every overlay hop in both directions.
     ring : tuple of str
         Workers in ring order; empty unless the plan is a ring.
+    mesh : bool
+        Whether it is an all-to-all: every worker sends to every other one.
     window, slots : int
         Chunks in flight, and slots in each aggregator; window <= slots / 2.
     rtt_ps : int
@@ -128,6 +131,7 @@ class Plan:
     window_needed: int
     window_wanted: int
     grant: Grant = field(repr=False)
+    mesh: bool = False
 
     @property
     def in_network(self) -> bool:
@@ -171,7 +175,12 @@ class Plan:
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
-        """Overlay edges in the direction of contributions: child to parent, worker to server, host to next host."""
+        """Overlay edges in the direction of contributions: child to parent, worker to server, host to next host.
+
+        Of an all-to-all every ordered pair of workers.
+        """
+        if self.mesh:
+            return tuple(permutations(self.workers, 2))
         if self.aggregators:
             return tuple(self.parents.items())
         if self.ring:
@@ -242,6 +251,7 @@ class Plan:
             "slots_limited": self.slots_limited,
             "slots_rate_bps": self.slots_rate_bps,
             "ring": list(self.ring),
+            "mesh": self.mesh,
             "aggregators": [
                 {
                     "switch": aggregator.name,

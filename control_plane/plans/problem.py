@@ -171,4 +171,11 @@ class StarLayout:
     paths: Mapping[tuple[str, str], tuple[str, ...]]
 
 
-Layout = TreeLayout | RingLayout | StarLayout
+@dataclass(frozen=True)
+class MeshLayout:
+    """Every ordered pair of workers, and the path of what the first sends to the second."""
+
+    paths: Mapping[tuple[str, str], tuple[str, ...]]
+
+
+Layout = TreeLayout | RingLayout | StarLayout | MeshLayout

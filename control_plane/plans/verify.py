@@ -1,10 +1,10 @@
 """What a planner's answer must hold. A failure here is the planner's mistake, not the user's."""
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Layout, Problem, RingLayout, TreeLayout
+from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Layout, MeshLayout, Problem, RingLayout, TreeLayout
 from p4reduce.control_plane.plans.window import Pair, Path
 
 
@@ -15,6 +15,10 @@ def check_layout(problem: Problem, layout: Layout) -> None:
     elif isinstance(layout, RingLayout):
         if sorted(layout.order) != sorted(problem.workers):
             raise PlanError("the planner's ring is not one of the workers, each once")
+    elif isinstance(layout, MeshLayout):
+        if set(layout.paths) != set(permutations(problem.workers, 2)):
+            raise PlanError("the planner's all-to-all has not one path for every ordered pair of workers")
+        _check_paths(problem, layout.paths)
     else:
         if missing := [worker for worker in problem.workers if (worker, problem.server) not in layout.paths]:
             raise PlanError(f"the planner has no path from {missing[0]} to the server")

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
 from p4reduce.control_plane.plans.paths import hops
-from p4reduce.control_plane.plans.problem import Layout, Problem, RingLayout, StarLayout, TreeLayout
+from p4reduce.control_plane.plans.problem import Layout, MeshLayout, Problem, RingLayout, StarLayout, TreeLayout
 
 Pair = tuple[str, str]
 Path = tuple[str, ...]
@@ -51,6 +51,8 @@ def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path]) -> Plan
     """
     if isinstance(layout, RingLayout):
         return _ring_timing(problem, layout, paths)
+    if isinstance(layout, MeshLayout):
+        return _mesh_timing(problem, layout)
     if isinstance(layout, StarLayout):
         up = [pair for pair in paths if pair[1] == problem.server]
     else:
@@ -98,6 +100,22 @@ def _ring_timing(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path
     there = {pair: _walk(problem, paths[pair], times) for pair in data}
     back = {pair: problem.paths.latency_ps(pair[1], pair[0], problem.frame_bytes) for pair in data}
     return PlanTimes(max(there[pair] + back[pair] for pair in data), max(times.values()))
+
+
+def _mesh_timing(problem: Problem, layout: MeshLayout) -> PlanTimes:
+    """A chunk of every pair: how long the busiest link needs for them, their acknowledgements included."""
+    if not layout.paths:
+        return PlanTimes(1, 1)
+    topology, length = problem.topology, problem.frame_bytes
+    streams = Counter(hop for path in layout.paths.values() for hop in hops(topology, path))
+    answers = Counter(hop for a, b in layout.paths for hop in hops(topology, layout.paths[b, a]))
+    chunk = max(
+        count * frame_time_ps(length, rate) + -(-answers[hop] * frame_time_ps(frame_bytes(0), rate) // ACK_EVERY)
+        for hop, count in streams.items()
+        for rate in (topology.link_at(*hop).rate_bps,)
+    )
+    there = max(problem.paths.latency_ps(*pair, length) for pair in layout.paths)
+    return PlanTimes(2 * there, chunk)
 
 
 def _link_times(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair]) -> dict[tuple[str, int], int]:

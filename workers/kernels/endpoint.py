@@ -9,6 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.workers.kernels.all_to_all import (
+    all_to_all_posted,
+    all_to_all_receive,
+    all_to_all_stand_still,
+    all_to_all_time_out,
+    all_to_all_transmit,
+)
 from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
 from p4reduce.workers.kernels.jit import entry
 from p4reduce.workers.kernels.ring import ring_posted, ring_receive, ring_transmit
@@ -20,6 +27,7 @@ from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
 _WORKER: Final = int(Kind.WORKER)
 _SERVER: Final = int(Kind.SERVER)
 _RING: Final = int(Kind.RING)
+_ALL_TO_ALL: Final = int(Kind.ALL_TO_ALL)
 _ACTIVE: Final = int(State.ACTIVE)
 _FAILED: Final = int(State.FAILED)
 _DONE: Final = int(State.DONE)
@@ -47,6 +55,8 @@ def receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
             reason = worker_receive(e, frame, now_ps)
         elif e.kind == _SERVER:
             reason = server_receive(e, frame, now_ps)
+        elif e.kind == _ALL_TO_ALL:
+            reason = all_to_all_receive(e, frame, now_ps)
         else:
             reason = ring_receive(e, frame, now_ps)
     if reason != 0:
@@ -64,6 +74,8 @@ def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
         return worker_transmit(e, now_ps, out)
     if e.kind == _SERVER:
         return server_transmit(e, out)
+    if e.kind == _ALL_TO_ALL:
+        return all_to_all_transmit(e, now_ps, out)
     return ring_transmit(e, now_ps, out)
 
 
@@ -84,14 +96,20 @@ def expire(eps: Any, i: int, now_ps: int) -> None:
     """
     if deadline(eps, i) <= now_ps:
         eps[i].wake = NEVER
-        if eps[i].timer <= now_ps:
+        if eps[i].timer > now_ps:
+            return
+        if eps[i].kind == _ALL_TO_ALL:
+            all_to_all_time_out(eps[i], now_ps)
+        else:
             time_out(eps[i], now_ps)
 
 
 @entry(_EPS, int, int)
 def resume(eps: Any, i: int, paused_ps: int) -> None:
     """For ``paused_ps`` endpoint i was not asked for frames, as agreed: its timer and clocks go on where they stood."""
-    if eps[i].kind != _SERVER:
+    if eps[i].kind == _ALL_TO_ALL:
+        all_to_all_stand_still(eps[i], paused_ps)
+    elif eps[i].kind != _SERVER:
         stand_still(eps[i], paused_ps)
 
 
@@ -100,6 +118,8 @@ def posted(eps: Any, i: int) -> None:
     """An operation was written into the record: frames of it that came early are taken in."""
     if eps[i].kind == _RING:
         ring_posted(eps[i])
+    elif eps[i].kind == _ALL_TO_ALL:
+        all_to_all_posted(eps[i])
 
 
 @entry(_EPS, int)

@@ -16,6 +16,8 @@ Frames are PUSHes with lanes; they are reliable by themselves. The receiver send
   gaps, and ``count`` 65535 for what lies behind the last frame seen; all with RESEND.
 
 A frame of an operation that is not posted here yet is held and taken in when it is.
+
+A stream of an all-to-all (`all_to_all.py`) is the same without sums: its frames are those of one block.
 """
 
 from typing import Any, Final
@@ -51,8 +53,9 @@ from p4reduce.workers.kernels.sender import (
     payload_at,
     settle,
 )
-from p4reduce.workers.records import EntryState, Refusal, State
+from p4reduce.workers.records import EntryState, Kind, Refusal, State
 
+_ALL_TO_ALL: Final = int(Kind.ALL_TO_ALL)
 _ACTIVE: Final = int(State.ACTIVE)
 _DONE: Final = int(State.DONE)
 _WAITING: Final = int(EntryState.WAITING)
@@ -103,6 +106,11 @@ def _begin_of(e: Any, segment: int, frame: int) -> Any:
 @kernel
 def _take(e: Any, seq: int, lanes: int) -> None:
     """An incoming frame's lanes go into the caller's array."""
+    if e.kind == _ALL_TO_ALL:
+        first = (seq - e.start) * e.lanes
+        take_raw(lanes, min(e.lanes, e.length - first), e.target + 4 * first)
+        _set_cell(e, seq, _TAKEN)
+        return
     frame = seq - e.start
     step = frame // e.segment
     begin = _begin_of(e, e.rank - 1 - step, frame)
@@ -225,22 +233,31 @@ def ring_receive(e: Any, frame: Any, now: int) -> Any:
 
 
 @kernel
-def _open(e: Any, seq: int) -> None:
-    entry = entry_at(e, seq)
+def _copy_input(e: Any, seq: int) -> Any:
+    """Keeps what a frame carries; how many workers' numbers that is the sum of."""
     frame = seq - e.start
-    step = frame // e.segment
-    begin = _begin_of(e, e.rank - step, frame)
+    step: Any = 0
+    begin: Any = frame * e.lanes
+    if e.kind != _ALL_TO_ALL:
+        step = frame // e.segment
+        begin = _begin_of(e, e.rank - step, frame)
     count = max(0, min(e.lanes, e.length - begin))
     origin = e.source if step == 0 else e.target
     payload = payload_at(e, seq)
     copy_bytes(payload, origin + 4 * begin, 4 * count)
     clear_tail(payload, count, e.lanes)
+    return min(step + 1, e.size)
+
+
+@kernel
+def _open(e: Any, seq: int) -> None:
+    entry = entry_at(e, seq)
+    entry.contributions = _copy_input(e, seq)
     entry.seq = seq
     entry.iteration = e.iteration
     entry.attempts = 0
     entry.state = _WAITING
     entry.lost = 0
-    entry.contributions = min(step + 1, e.size)
 
 
 @kernel
@@ -291,25 +308,40 @@ def _next_report(e: Any, out: Any) -> Any:
 
 
 @kernel
-def _may_send(e: Any, seq: int) -> Any:
+def may_send(e: Any, seq: int) -> Any:
     """Whether the next new frame is inside the window, and what it passes on has come in."""
     if e.status != _ACTIVE or seq >= e.end or seq - e.low >= e.window:
         return False
-    return seq - e.start < e.segment or _is_in(e, seq - e.segment)
+    return e.kind == _ALL_TO_ALL or seq - e.start < e.segment or _is_in(e, seq - e.segment)
+
+
+@kernel
+def send_new(e: Any, now: int, out: Any) -> Any:
+    """The next frame that was never sent."""
+    seq = e.next
+    _open(e, seq)
+    e.next = seq + 1
+    length = _send(e, seq, now, out)
+    _settle_status(e, now)
+    return length
+
+
+@kernel
+def send_old(e: Any, now: int, out: Any) -> Any:
+    """An answer, or else a frame that was lost; 0 when there is none to send."""
+    length = _next_report(e, out)
+    if length == 0:
+        lost = next_lost(e)
+        if lost >= 0 and may_resend(e, lost):
+            length = _send(e, lost, now, out)
+    _settle_status(e, now)
+    return length
 
 
 @kernel
 def ring_transmit(e: Any, now: int, out: Any) -> Any:
     """The next frame: answers first, then what was lost, then what is new; 0 when there is nothing to send."""
-    length = _next_report(e, out)
-    if length == 0:
-        lost = next_lost(e)
-        seq = e.next
-        if lost >= 0:
-            length = _send(e, lost, now, out) if may_resend(e, lost) else 0
-        elif _may_send(e, seq) and has_room(e):
-            _open(e, seq)
-            e.next = seq + 1
-            length = _send(e, seq, now, out)
-    _settle_status(e, now)
+    length = send_old(e, now, out)
+    if length == 0 and e.lost == 0 and may_send(e, e.next) and has_room(e):
+        length = send_new(e, now, out)
     return length

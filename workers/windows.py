@@ -1,0 +1,127 @@
+"""A sender's window, and the streams of an all-to-all, in endpoints' records."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.native.memory import address_of
+from p4reduce.workers.kernels.congestion import set_up
+from p4reduce.workers.numbers import NumberMode
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, State
+from p4reduce.workers.settings import Congestion, Timing
+from p4reduce.workers.specs import AllToAllSpec, RingSpec
+from p4reduce.workers.templates import templates_to
+
+Keep = Callable[[NDArray[Any]], int]
+"""keeps an array alive, and gives its address"""
+SUMMED: Final = (
+    "frames_sent",
+    "bytes_sent",
+    "resends",
+    "resend_bytes",
+    "results_received",
+    "rtt_samples",
+    "spurious",
+    "cuts",
+    "braked",
+    "lost_by_order",
+    "lost_by_time",
+    "answers",
+    "cwnd_sum",
+)
+"""counts of streams that make those of their endpoint"""
+
+
+def power_of_two(at_least: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << max(0, at_least - 1).bit_length()
+
+
+def set_window(
+    record: Any, keep: Keep, ring: int, window: int, timing: Timing, congestion: Congestion, least: int = 1
+) -> None:
+    """What a sender keeps of its chunks, and its timer. ``ValueError`` for a window of none."""
+    if window < 1:
+        raise ValueError(f"window: {window}, must be at least 1")
+    lanes = int(record["lanes"])
+    record["ring"], record["window"] = ring, window
+    record["entries"] = keep(np.zeros(ring, ENTRY_DTYPE))
+    record["payloads"] = keep(np.zeros((ring, lanes), np.float32))
+    record["rto"] = record["rto_initial"] = timing.initial_ps
+    record["rto_min"], record["rto_max"] = timing.min_ps, timing.max_ps
+    record["retries"] = timing.retries
+    record["reorder"] = max(1, min(timing.reorder, window // 2))
+    record["top"] = -(1 << 40)
+    record["round_rtt"] = NEVER
+    set_up(record, congestion, least)
+
+
+def set_ring(record: Any, keep: Keep, spec: RingSpec | AllToAllSpec) -> None:
+    """Both ends of a stream: what it sends, and what it has received."""
+    ring = power_of_two(spec.window)
+    set_window(record, keep, ring, spec.window, spec.timing, spec.congestion, least=spec.ack_every + 1)
+    record["ack_every"] = spec.ack_every
+    for name in ("rx_low", "rx_high", "reported", "reportable"):
+        record[name] = spec.first_seq
+    record["cells"] = keep(np.zeros(ring, np.uint8))
+    record["held"] = keep(np.zeros((ring, spec.lanes), np.int32))
+
+
+def set_streams(record: Any, keep: Keep, spec: AllToAllSpec) -> NDArray[Any]:
+    """The streams of an endpoint whose own fields are set: shape (others,), to the next rank first."""
+    size = len(spec.others) + 1
+    record["rank"], record["size"], record["members"], record["mode"] = spec.rank, size, size, NumberMode.RAW
+    record["window"], record["pace"] = spec.window, spec.congestion.pace_ps
+    streams = np.zeros(size - 1, ENDPOINT_DTYPE)
+    for place, stream in enumerate(streams):
+        for name in ("kind", "lanes", "job", "epoch", "mac", "ip", "udp", "rank", "size", "members", "mode"):
+            stream[name] = record[name]
+        peers = (spec.others[place], spec.others[size - 2 - place])
+        stream["peers"] = 2
+        stream["templates"] = keep(templates_to(spec.link, peers, spec.lanes))
+        stream["senders"] = keep(np.array([peer.key for peer in peers], np.int64))
+        for name in ("first", "start", "end", "low", "next", "fresh", "epoch_base"):
+            stream[name] = spec.first_seq
+        stream["failed_seq"], stream["done_at"], stream["timer"], stream["wake"] = -1, -1, NEVER, NEVER
+        set_ring(stream, keep, spec)
+    record["streams"] = keep(streams)
+    record["timer"] = NEVER
+    return streams
+
+
+def post_streams(record: Any, streams: NDArray[Any], operation: Post) -> None:
+    """Give every stream its block. ``ValueError`` when an array is no equal blocks for all ranks."""
+    size, rank = int(record["size"]), int(record["rank"])
+    if operation.length % size:
+        raise ValueError(f"source has {operation.length} elements, no equal blocks for {size} ranks")
+    assert operation.source is not None  # noqa: S101
+    assert operation.target is not None  # noqa: S101
+    block = operation.length // size
+    source, target = address_of(operation.source), address_of(operation.target)
+    own = slice(rank * block, (rank + 1) * block)
+    np.copyto(operation.target[own], operation.source[own])
+    for place, stream in enumerate(streams, start=1):
+        stream["source"] = source + 4 * block * ((rank + place) % size)
+        stream["target"] = target + 4 * block * ((rank - place) % size)
+        stream["length"], stream["iteration"] = block, operation.iteration
+        stream["collective"], stream["failed_seq"] = operation.collective, -1
+        stream["start"] = stream["end"]
+        stream["end"] += -(-block // int(record["lanes"]))
+        stream["operation"] += 1
+        stream["status"] = State.ACTIVE
+
+
+def summed(record: Any, streams: NDArray[Any]) -> Any:
+    """An endpoint's record with what its streams have counted."""
+    found = record.copy()
+    for name in SUMMED:
+        found[name] += streams[name].sum()
+    if len(streams):
+        found["srtt"], found["rto"] = streams["srtt"].max(), streams["rto"].max()
+        found["rtt_min"] = streams["rtt_min"].min()
+        found["start"], found["end"] = streams["start"].sum(), streams["end"].sum()
+        found["low"] = streams["low"].sum()
+    return found
