@@ -18,12 +18,11 @@ from p4reduce.bench.dataplane.client import DEVICE_ID, Client, entities_of
 from p4reduce.bench.dataplane.switch import (
     CHILDREN,
     join_digests,
-    p4info,
-    program_json,
     push_frame,
     root_switch,
     sha256_of_results,
 )
+from p4reduce.bench.switch import p4info, program_json
 
 ETH_P_ALL: Final = 3
 PACKET_OUTGOING: Final = 4

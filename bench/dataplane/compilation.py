@@ -37,7 +37,7 @@ def _child(what: str, lanes: int, slots: int, cache: str | None) -> dict[str, An
 
 
 def _compile(lanes: int, slots: int) -> dict[str, Any]:
-    from p4reduce.bench.dataplane.switch import program_json  # noqa: PLC0415 - imports are not what is timed
+    from p4reduce.bench.switch import program_json  # noqa: PLC0415 - imports are not what is timed
     from p4reduce.dataplane.compiler import compile_program  # noqa: PLC0415
     from p4reduce.dataplane.model import load_program  # noqa: PLC0415
 

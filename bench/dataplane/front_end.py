@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from p4reduce.bench.clock import timed
 from p4reduce.bench.dataplane.packets import ALL_REDUCE, Driver
-from p4reduce.bench.dataplane.switch import CHILDREN, install, program
+from p4reduce.bench.dataplane.switch import CHILDREN, install
+from p4reduce.bench.switch import program
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import load_program
 from p4reduce.dataplane.model.program import Program

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from p4reduce.bench.fabric.tree import Tree
+from p4reduce.bench.racks import Racks
 from p4reduce.fabric.network import VirtualNetwork
-from p4reduce.fabric.racks import Racks
 from p4reduce.fabric.synthetic import route_all, senders
 from p4reduce.topologies import leaf_spine
 

@@ -1,32 +1,24 @@
-"""A two-level tree that sums: leaves add their workers' chunks, a spine adds the leaves', the whole P4 program at each.
+"""A two-level tree that sums: leaves add up their workers, a spine the leaves, the whole P4 program at each."""
 
-Entries are those that a plan would install, written directly: `control_plane/` and gRPC are not what is measured.
-"""
-
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.bench.switch import EPOCH, JOB, Neighbour, aggregate, program
 from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.tables import Exact, TableEntry
 from p4reduce.fabric.endpoint_calls import HostEndpoints, worker_endpoints
 from p4reduce.fabric.network import Stop, VirtualNetwork, Watcher
-from p4reduce.fabric.racks import program
-from p4reduce.topologies import Node, Topology, leaf_spine
+from p4reduce.topologies import Node, leaf_spine
 from p4reduce.workers.endpoints import Endpoints as WorkerTable
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
 from p4reduce.workers.specs import WorkerSpec
-from p4reduce.workers.wire import INC_UDP_PORT
 
 LEAVES: Final = 4
 WORKERS_EACH: Final = 4
-JOB, EPOCH, GENERATION, GROUP = 1, 1, 1, 1
-_AGGREGATE: Final = "IncIngress.aggregate."
 
 
 class Tree:
@@ -88,53 +80,18 @@ class Tree:
         counters = [self.network.switch_counters(name) for name in self.devices]
         return sum(one.passes for one in counters), sum(one.copies for one in counters)
 
-    def _parent(self, node: Node) -> Node:
-        return self._above(self.topology, node)
-
-    @staticmethod
-    def _above(topology: Topology, node: Node) -> Node:
-        spine = next(one for one in topology.switches if not _hosts_at(topology, one))
-        if node.is_switch:
-            return spine
-        return next(one for one in topology.switches if node.name in topology.neighbours(one.name))
+    def _parent(self, host: Node) -> Node:
+        return next(one for one in self.topology.switches if host.name in self.topology.neighbours(one.name))
 
     def _device(self, own: Node, lanes: int, slots: int) -> Device:
-        topology = self.topology
-        device = Device(program(lanes), name=own.name)
-        write = _writer(device)
-        children = _hosts_at(topology, own)
-        is_root = not children
-        if is_root:
-            children = [node for node in topology.switches if node.name != own.name]
-        settings = (GENERATION, 0, slots, (1 << len(children)) - 1, GROUP, 0)
-        write("IncIngress.local_address", (own.ip,), "IncIngress.is_local")
-        if is_root:
-            write(f"{_AGGREGATE}job", (JOB, EPOCH), f"{_AGGREGATE}root", *settings)
-        else:
-            above = self._parent(own)
-            port = topology.port(own.name, above.name)
-            parent = (port, above.mac, above.ip, INC_UDP_PORT)
-            write(f"{_AGGREGATE}job", (JOB, EPOCH), f"{_AGGREGATE}inner", *settings, *parent)
-            write(f"{_AGGREGATE}peer", (port, above.ip, JOB, EPOCH), f"{_AGGREGATE}parent")
-        replicas = []
-        for rank, child in enumerate(children):
-            port = topology.port(own.name, child.name)
-            key = (port, child.ip, JOB, EPOCH)
-            write(f"{_AGGREGATE}peer", key, f"{_AGGREGATE}child", 1 << rank, int(rank == 0))
-            address = (child.mac, child.ip, INC_UDP_PORT)
-            write("IncEgress.depart.replica", (rank + 1,), "IncEgress.depart.address", *address)
-            replicas.append((port, rank + 1))
-        device.multicast.set(GROUP, replicas)
+        """A switch with its entries: its hosts are a leaf's children, all leaves are the spine's."""
+        topology, device = self.topology, Device(program(lanes), name=own.name)
+
+        def neighbour(other: Node) -> Neighbour:
+            return Neighbour(topology.port(own.name, other.name), other.mac, other.ip)
+
+        around = [topology.node(name) for name in topology.neighbours(own.name)]
+        hosts = [neighbour(node) for node in around if node.is_host]
+        switches = [neighbour(node) for node in around if node.is_switch]
+        aggregate(device, own.ip, hosts or switches, slots, switches[0] if hosts else None)
         return device
-
-
-def _hosts_at(topology: Topology, switch: Node) -> list[Node]:
-    around = set(topology.neighbours(switch.name))
-    return [host for host in topology.hosts if host.name in around]
-
-
-def _writer(device: Device) -> Callable[..., None]:
-    def write(table: str, key: tuple[int, ...], action: str, *arguments: Any) -> None:
-        device.tables[table].insert(TableEntry(tuple(Exact(value) for value in key), action, arguments))
-
-    return write

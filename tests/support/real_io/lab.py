@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.bench.racks import EPOCH, JOB, racks, root_switch
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.tables import Exact, Lpm, TableEntry
-from p4reduce.fabric.racks import EPOCH, JOB, racks, root_switch
 from p4reduce.fabric.real.io.ports import Udp
 from p4reduce.fabric.real.switches import RealSwitches
 from p4reduce.workers import wire

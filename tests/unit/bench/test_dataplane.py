@@ -7,7 +7,8 @@ import pytest
 from p4reduce.bench.dataplane import __main__ as bench
 from p4reduce.bench.dataplane import bmv2, packets, tables
 from p4reduce.bench.dataplane.bmv2_run import roles
-from p4reduce.bench.dataplane.switch import CHILDREN, program, push_frame, root_switch, sha256_of_results
+from p4reduce.bench.dataplane.switch import CHILDREN, push_frame, root_switch, sha256_of_results
+from p4reduce.bench.switch import program
 from p4reduce.dataplane.tables import Exact, Lpm, Ternary
 
 TINY = ["--json", "--lanes", "64", "--slots", "16", "--rounds", "2", "--interpreted-chunks", "1"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.paths import ROOT
 
-from p4reduce.bench.dataplane.switch import p4info, program_json
 from p4reduce.bench.dataplane.tables import file
+from p4reduce.bench.switch import p4info, program_json
 
 P4C = os.environ.get("P4C") or shutil.which("p4c-bm2-ss")
 

@@ -1,22 +1,17 @@
 """Racks that each sum among their own workers: the real P4 program and workers, without a control plane.
 
 One switch for each rack is the root of a job of its own, so that any number of switches can be kept equally busy.
-For the fabric's benchmark and tests; everything else installs plans over P4Runtime (`control_plane/`).
+For benchmarks and tests; everything else installs plans over P4Runtime (`control_plane/`).
 """
 
-import importlib.resources
-import json
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.bench.switch import EPOCH, JOB, Neighbour, aggregate, program
 from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.model import load_program
-from p4reduce.dataplane.model.program import Program
-from p4reduce.dataplane.tables import Exact, TableEntry
 from p4reduce.fabric.endpoint_calls import HostEndpoints, worker_endpoints
 from p4reduce.fabric.network import Stop, VirtualNetwork
 from p4reduce.topologies import Node, Topology, TopologyBuilder
@@ -26,17 +21,6 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.settings import HostAddress
 from p4reduce.workers.specs import WorkerSpec
-from p4reduce.workers.wire import INC_UDP_PORT
-
-JOB, EPOCH, GENERATION, GROUP = 1, 1, 1, 1
-
-
-@cache
-def program(lanes: int) -> Program:
-    """The bundled P4 program for 64 or 256 lanes."""
-    folder = importlib.resources.files("p4reduce.p4src").joinpath("compiled")
-    text = folder.joinpath(f"p4reduce-{lanes}.json").read_text()
-    return load_program(json.loads(text))
 
 
 def racks(count: int, workers: int, *, rate: str = "100G", delay: str = "1us") -> Topology:
@@ -55,21 +39,9 @@ def racks(count: int, workers: int, *, rate: str = "100G", delay: str = "1us") -
 def root_switch(lanes: int, own: Node, workers: Sequence[Node], slots: int) -> Device:
     """A device that sums what ``workers``, at its ports 1, 2, ..., push, and gives it back to them."""
     device = Device(program(lanes), name=own.name)
-    aggregate = "IncIngress.aggregate."
-    _insert(device, "IncIngress.local_address", (own.ip,), "IncIngress.is_local")
-    full = (1 << len(workers)) - 1
-    _insert(device, f"{aggregate}job", (JOB, EPOCH), f"{aggregate}root", GENERATION, 0, slots, full, GROUP, 0)
-    for rank, worker in enumerate(workers):
-        key = (rank + 1, worker.ip, JOB, EPOCH)
-        _insert(device, f"{aggregate}peer", key, f"{aggregate}child", 1 << rank, int(rank == 0))
-        address = (worker.mac, worker.ip, INC_UDP_PORT)
-        _insert(device, "IncEgress.depart.replica", (rank + 1,), "IncEgress.depart.address", *address)
-    device.multicast.set(GROUP, [(rank + 1, rank + 1) for rank in range(len(workers))])
+    children = [Neighbour(port, worker.mac, worker.ip) for port, worker in enumerate(workers, start=1)]
+    aggregate(device, own.ip, children, slots)
     return device
-
-
-def _insert(device: Device, table: str, key: tuple[int, ...], action: str, *arguments: int) -> None:
-    device.tables[table].insert(TableEntry(tuple(Exact(value) for value in key), action, arguments))
 
 
 class Racks:

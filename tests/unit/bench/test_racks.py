@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from p4reduce.bench.racks import Racks
 from p4reduce.fabric import FabricError, Faults, Stop
-from p4reduce.fabric.racks import Racks
 
 LANES, CHUNKS, WORKERS = 64, 40, 3
 
