@@ -12,32 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from p4reduce.base.units import PS_PER_S
+from p4reduce.comm.calls import OPERATIONS, SERVED, Call, check_agreement, first_bad_value
 from p4reduce.comm.clock import Clock
 from p4reduce.comm.communicator import PLAIN, FloatArray, Options, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError
 
 COMPUTE = "compute"
-SERVED = frozenset({"push", "pull", "push_pull"})
-"""Operations in which the server takes part."""
-OPERATIONS = frozenset({"all_reduce", "broadcast", "barrier"}) | SERVED
-
-
-@dataclass
-class Call:
-    """One participant's part of a collective."""
-
-    rank: int
-    operation: str
-    array: FloatArray
-    root: int
-    learning_rate: float
-    start_ps: int
-    iteration: int
-    done_ps: int = -1
-    options: Options = PLAIN
 
 
 @dataclass
@@ -207,7 +188,7 @@ class Rendezvous:
         if not 0 <= root < self._size:
             raise ValueError(f"root {root}: this group has workers 0 to {self._size - 1}")
         summed = operation in {"all_reduce", "push", "push_pull"} and not (options.words or options.poison)
-        bad = _first_bad_value(array) if summed else None
+        bad = first_bad_value(array) if summed else None
         if bad is not None:
             raise ValueError(f"{operation}: {self._name(rank)} gave {array[bad]} at index {bad}; a sum cannot carry it")
         with self._changed:
@@ -285,7 +266,7 @@ class Rendezvous:
             self._check_left()
             return []
         try:
-            _check_agreement(needed, self._name)
+            check_agreement(needed, self._name)
         except CollectiveError as error:
             self._end(error)
             return []
@@ -405,43 +386,3 @@ class Seat:
     def close(self) -> None:
         """Leave."""
         self._rendezvous.leave(self.rank)
-
-
-def _check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
-    first = calls[0]
-    for call in calls[1:]:
-        if _shape(call) != _shape(first):
-            raise CollectiveError(
-                f"participants disagree: {name(first.rank)} called {_describe(first)}, "
-                f"{name(call.rank)} {_describe(call)}"
-            )
-
-
-def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str]:
-    chosen = call.options
-    return (
-        call.operation,
-        call.array.size,
-        call.root,
-        call.learning_rate,
-        chosen.words,
-        chosen.poison,
-        chosen.name,
-    )
-
-
-def _describe(call: Call) -> str:
-    extra = f", root={call.root}" if call.operation == "broadcast" else ""
-    if call.operation == "push_pull":
-        extra = f", learning_rate={call.learning_rate:g}"
-    kind = " of int32" if call.options.words and not call.options.name else ""
-    return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
-
-
-def _first_bad_value(array: FloatArray) -> int | None:
-    # A dot product is finite only if all is, and costs a tenth of isfinite; overflow alone may lie.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.dot(array, array)):
-            return None
-    bad = np.flatnonzero(~np.isfinite(array))
-    return int(bad[0]) if bad.size else None

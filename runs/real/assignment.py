@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from p4reduce.comm.rendezvous import SERVED
+from p4reduce.comm.calls import SERVED
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.jobs.job import Job

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from p4reduce.comm.calls import Call
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
-from p4reduce.comm.rendezvous import Call
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import Operation

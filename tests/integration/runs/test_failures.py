@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from p4reduce.comm.calls import Call
 from p4reduce.comm.errors import ClusterError, CollectiveError
-from p4reduce.comm.rendezvous import Call
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.fabric import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError, FaultOptions
