@@ -10,8 +10,9 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.bench.racks import EPOCH, JOB, racks, root_switch
+from p4reduce.bench.racks import racks, root_switch
 from p4reduce.bench.real.generator import load
+from p4reduce.bench.switch import EPOCH, JOB
 from p4reduce.dataplane.tables import Lpm, TableEntry
 from p4reduce.fabric.real.io.ports import Veth
 from p4reduce.fabric.real.io.records import BATCH, PORT

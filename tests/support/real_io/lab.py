@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.bench.racks import EPOCH, JOB, racks, root_switch
+from p4reduce.bench.racks import racks, root_switch
+from p4reduce.bench.switch import EPOCH, JOB
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.tables import Exact, Lpm, TableEntry
 from p4reduce.fabric.real.io.ports import Udp

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.support.real_io.lab import DEADLINE_S, LANES, SWITCH, Lab, device, eventually, lab, set_route
 
-from p4reduce.bench.racks import JOB
+from p4reduce.bench.switch import JOB
 from p4reduce.fabric import FabricError
 from p4reduce.fabric.real.io.ports import Udp
 from p4reduce.fabric.real.switch_lock import PausingLock
