@@ -1,6 +1,6 @@
 """Errors and warnings as values: several in one go, each with its place, what is wrong and how to mend it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from p4reduce.frontend.source import COLUMN_BITS, Sources
@@ -9,6 +9,9 @@ Severity = Literal["error", "warning"]
 
 MOST: Final = 20
 """Errors after which the rest is only counted: they mostly follow from the first ones."""
+LONGEST: Final = 240
+"""Characters of a line that are shown at most, around the place."""
+LONGEST_MESSAGE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,12 @@ class Diagnostic:
     def render(self, sources: Sources) -> str:
         """``file:line:column: error: …``, the line itself with a mark, and the hint."""
         place = sources.place(self.position)
-        text = sources.line(self.position)
         head = f"{place}: {self.severity}: {self.message}"
+        text = sources.line(self.position)
         if text:
-            mark = "".join("\t" if c == "\t" else " " for c in text[: place.column])
-            head += f"\n    {text}\n    {mark}^"
+            before, after = _around(text, place.column)
+            mark = "".join("\t" if c == "\t" else " " for c in before)
+            head += f"\n    {before}{after}\n    {mark}^"
         return head + (f"\n  {self.hint}" if self.hint else "")
 
     def as_json(self, sources: Sources) -> dict[str, object]:
@@ -48,6 +52,18 @@ class Diagnostic:
             "message": self.message,
             "hint": self.hint,
         }
+
+
+def _around(text: str, column: int) -> tuple[str, str]:
+    """A line before and from a column, cut where it is too long to read, without what would steer a terminal."""
+    begin, end = max(column - LONGEST // 2, 0), column + LONGEST // 2
+    if len(text) <= LONGEST:
+        begin, end = 0, len(text)
+    before, after = (
+        "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in part)
+        for part in (text[begin:column], text[column:end])
+    )
+    return "… " * (begin > 0) + before, after + " …" * (end < len(text))
 
 
 @dataclass(slots=True)
@@ -66,6 +82,8 @@ class Diagnostics:
         self._add(Diagnostic("warning", position, message, hint))
 
     def _add(self, item: Diagnostic) -> None:
+        if len(item.message) > LONGEST_MESSAGE:  # it quotes what no person wrote
+            item = replace(item, message=f"{item.message[: LONGEST_MESSAGE - 2]} …")
         key = (item.position >> COLUMN_BITS, item.message)
         if key not in self._seen:
             self._seen.add(key)

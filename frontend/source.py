@@ -30,7 +30,7 @@ class Sources:
     """The files of one compilation, in the order in which they were first read.
 
     Attributes:
-        names: as they are shown; file 0 is no file.
+        names: as they are shown; file 0 is no file, but stands for the program as a whole and has its name.
         texts: of each file.
         builtin: numbers of the files that are part of this package.
     """
@@ -50,7 +50,7 @@ class Sources:
     def place(self, position: int) -> Place:
         """What a position says."""
         column = position & ((1 << COLUMN_BITS) - 1)
-        line = (position >> COLUMN_BITS) & ((1 << LINE_BITS) - 1)
+        line = (position >> COLUMN_BITS) & ((1 << LINE_BITS) - 1) or 1
         return Place(self.names[position >> (COLUMN_BITS + LINE_BITS)], line, column)
 
     def is_builtin(self, position: int) -> bool:

@@ -132,6 +132,10 @@ class Emitter(ChecksumLowering):
         self.tables, self.profiles = [], []
         codes = self._run(block, list(places))
         layout = PipelineLayout(self.info, self.add_action, self.names)
+        for table in self.tables:
+            if table.name in self.names:
+                hint = "Give egress a control and tables of its own."
+                raise SourceFault(table.declaration.at, f"the table {table.name!r} is in ingress and in egress", hint)
         self.names |= {table.name for table in self.tables}
         made = [table.json for table in self.tables if table.json is not None]
         first, tables, conditionals = layout.run(codes, made)

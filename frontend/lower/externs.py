@@ -20,7 +20,7 @@ from p4reduce.frontend.lower.places import (
     Value,
     data_of,
 )
-from p4reduce.frontend.lower.storage import storage_width
+from p4reduce.frontend.lower.storage import is_scalar, storage_width
 from p4reduce.frontend.lower.values import Json, as_parameter, constant, is_constant
 from p4reduce.frontend.syntax.declarations import EnumMember, Function
 from p4reduce.frontend.syntax.tree import Call, Expression, Member
@@ -124,12 +124,15 @@ class ExternLowering(PacketLowering, Inlining):
         return [(data_of(place), storage_width(place.type), place.type)]
 
     def calculation(self, algorithm: str, data: Place, at: Any, payload: bool = False, copy: bool = True) -> str:
-        """A hash over data; its name. What is no field or number is copied into one first."""
+        """A hash over data; its name. With ``copy``, what is in headers or no field is copied into variables first.
+
+        The target leaves fields of invalid headers out of a hash, so that the others would move up.
+        """
         inputs: list[Json] = []
         for json, width, kind in self.leaf_values(data, at):
             if is_constant(json):
                 inputs.append({**as_parameter(json), "bitwidth": width})
-            elif json["type"] == "field":
+            elif json["type"] == "field" and not (copy and self.storage.in_header(json) and is_scalar(kind)):
                 inputs.append(json)
             elif copy:
                 held = self.temporary(kind)

@@ -15,6 +15,8 @@ from p4reduce.frontend.syntax.declarations import Action, Function, Parameter, P
 from p4reduce.frontend.syntax.tree import Call, Expression, Index, Member, Name, Slice
 from p4reduce.frontend.types.kinds import VOID, DeclaredType, is_header, plain
 
+MOST_CALLS = 20_000
+"""A few lines, each of which calls what the line before declares twice, make billions."""
 Leaves = set[tuple[str, str]]
 
 
@@ -27,6 +29,7 @@ class Inlining(ExpressionLowering):
     action_locals: dict[tuple[Environment, Variable], Place]
     """Places of the local variables of actions, by where the action is declared."""
     _within = 0
+    _put = 0
 
     def call_function(self, node: Call, function: Function) -> Place | None:
         """A function of the program; where its result is."""
@@ -89,6 +92,10 @@ class Inlining(ExpressionLowering):
     ) -> None:
         if len(self.callees) > 100:
             raise SourceFault(node.at, "calls are nested more than 100 deep")
+        self._put += 1
+        if self._put > MOST_CALLS:
+            hint = "The code is put in wherever it is called: let fewer calls stand in what is called often itself."
+            raise SourceFault(node.at, f"the program makes more than {MOST_CALLS:,} calls, each in its own place", hint)
         places = self._arguments(parameters, arguments, node)
         self._bind(node, callee, parameters, places, inner, code, closed)
         outer = (self.environment, self.path, self.out)

@@ -55,8 +55,9 @@ class ParserLayout:
 
     def _graph(self, graph: Graph, accept: str | None) -> str:
         states = {name: self._state(graph.prefix + name) for name in graph.steps}
+        names = {name: str(state["name"]) for name, state in states.items()}
         for name, step in graph.steps.items():
-            self._step(step, states[name], {n: s["name"] for n, s in states.items()}, accept)
+            self._step(step, states[name], names, accept)
         return str(states[graph.first]["name"])
 
     def _step(self, step: Step, state: Json, names: dict[str, str], accept: str | None) -> None:

@@ -20,6 +20,9 @@ from p4reduce.frontend.types.kinds import (
 )
 
 SCALARS: Final = "scalars"
+STANDARD: Final = "standard_metadata"
+MOST_PLACES: Final = 100_000
+"""A few lines of structs, each with two of the one before, make billions."""
 NAMED: Final = 32
 """Bits of an error, and of an enum without a representation."""
 
@@ -61,10 +64,10 @@ class Storage:
         self.unions: list[Json] = []
         self.union_stacks: list[Json] = []
         self.aliases: list[Any] = []
-        self._taken: set[str] = set()
-        self._fields: set[str] = set()
+        self._taken: dict[str, int] = {}
+        self._fields: dict[str, int] = {}
         self._types: dict[object, tuple[str, dict[str, Any]]] = {}
-        self._type_names: set[str] = {"scalars_0"}
+        self._type_names: dict[str, int] = {"scalars_0": 0}
         self.scalars: list[list[Any]] = []
         self._header_type("scalars_0", self.scalars)
         self.add_header(SCALARS, "scalars_0", True)
@@ -85,19 +88,22 @@ class Storage:
             self.scalars.append([self.unique("_padding", self._fields), 8 - total % 8, False])
 
     @staticmethod
-    def unique(name: str, taken: set[str]) -> str:
-        """A name that is not taken yet; it is afterwards."""
-        found, count = name, 0
+    def unique(name: str, taken: dict[str, int]) -> str:
+        """A name that is not taken yet; it is afterwards. ``taken``: with the first number that may be free behind."""
+        found, count = name, taken.get(name, 0)
         while found in taken:
             found = f"{name}_{count}"
             count += 1
-        taken.add(found)
+        taken[name] = count
+        taken.setdefault(found, 0)
         return found
 
     # --- anything
 
     def allocate(self, name: str, kind: Type, at: int) -> Place:
         """A place for a value of any type."""
+        if len(self.scalars) + len(self.headers) > MOST_PLACES:
+            raise SourceFault(at, f"the program has more than {MOST_PLACES:,} variables, counted as fields and headers")
         bare = plain(kind)
         match bare:
             case CompositeType(kind="struct", fields=fields):
@@ -117,6 +123,8 @@ class Storage:
                 return self._varbit(name, bare)
         if not is_scalar(kind):
             raise SourceFault(at, f"{kind} cannot be held in a variable")
+        if not storage_width(kind):
+            raise SourceFault(at, f"a variable of the type {kind} has no bits: the target has none", "Leave it out.")
         return self.scalar(name, kind)
 
     def header(self, name: str, kind: CompositeType, at: int) -> HeaderPlace:
@@ -128,10 +136,15 @@ class Storage:
 
     def add_header(self, name: str, type_name: str, metadata: bool) -> int:
         """An instance; its number."""
-        self._taken.add(name)
+        self._taken.setdefault(name, 0)
         item = {"name": name, "id": len(self.headers), "header_type": type_name, "metadata": metadata, "pi_omit": True}
         self.headers.append(item)
         return len(self.headers) - 1
+
+    @staticmethod
+    def in_header(field: Json) -> bool:
+        """Whether a field is one of a header of packets, so that it may be invalid."""
+        return field["value"][0] not in (SCALARS, STANDARD)
 
     def union(self, name: str, kind: CompositeType, at: int) -> UnionPlace:
         """A header union and its headers."""
@@ -234,7 +247,7 @@ class Storage:
         return layout
 
     def _header_type(self, name: str, fields: list[list[Any]], varying: int | None = None) -> None:
-        self._type_names.add(name)
+        self._type_names.setdefault(name, 0)
         item: Json = {"name": name, "id": len(self.header_types), "fields": fields}
         if varying is not None:
             item["max_length"] = -(-varying // 8)
@@ -247,15 +260,15 @@ class Storage:
         for declared in kind.declaration.fields:
             inner = kind.fields[declared.name]
             fields.append([declared.name, storage_width(inner), False])
-            members[declared.name] = FieldPlace(inner, "standard_metadata", declared.name)
+            members[declared.name] = FieldPlace(inner, STANDARD, declared.name)
             alias = declared.annotation("alias")
             if alias is not None and alias.string:
-                self.aliases.append([alias.string, ["standard_metadata", declared.name]])
+                self.aliases.append([alias.string, [STANDARD, declared.name]])
         total = sum(item[1] for item in fields)
         if total % 8:
             fields.append(["_padding", 8 - total % 8, False])
-        self._header_type("standard_metadata", fields)
-        self.add_header("standard_metadata", "standard_metadata", True)
+        self._header_type(STANDARD, fields)
+        self.add_header(STANDARD, STANDARD, True)
         return StructPlace(kind, members)
 
 

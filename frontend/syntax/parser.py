@@ -1,5 +1,6 @@
 """Whole programs: the declarations at the top level (P4_16 specification, section 7.2)."""
 
+import unicodedata
 from difflib import get_close_matches
 from typing import Final
 
@@ -15,7 +16,7 @@ from p4reduce.frontend.syntax.declarations import (
     Function,
 )
 from p4reduce.frontend.syntax.parse_programs import ProgramParser
-from p4reduce.frontend.syntax.tokens import END, NAME, Token
+from p4reduce.frontend.syntax.tokens import END, NAME, OTHER, Token
 from p4reduce.frontend.syntax.tree import Annotation, TypeRef
 
 _WORDS: Final = (
@@ -26,7 +27,13 @@ _WORDS: Final = (
 
 def parse(tokens: list[Token], diagnostics: Diagnostics) -> list[Declaration]:
     """The declarations of a program; what cannot be read is in the diagnostics."""
-    return Parser(tokens, diagnostics).declarations()
+    strays = [(text, at) for kind, text, at in tokens if kind == OTHER and not text.isascii()]
+    for text, at in strays:
+        hint = (
+            "Only comments and strings may hold it. Blanks, quotes and dashes that were copied from a page: type them."
+        )
+        diagnostics.error(at, f"{text!r} ({unicodedata.name(text, 'no name').lower()}) is no character of P4", hint)
+    return [] if strays else Parser(tokens, diagnostics).declarations()
 
 
 class Parser(ProgramParser):

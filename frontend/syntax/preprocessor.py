@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Final
 
 from p4reduce.frontend.diagnostics import SourceFault
-from p4reduce.frontend.source import Sources
+from p4reduce.frontend.source import NOWHERE, Sources
 from p4reduce.frontend.syntax.conditions import holds
 from p4reduce.frontend.syntax.macros import Expander, Macro, define
 from p4reduce.frontend.syntax.tokens import HASH, NAME, NUMBER, SIGN, STRING, Token, lines_of
 
 DEEPEST_INCLUDE: Final = 100
+MOST_INCLUDES: Final = 10_000
 LIBRARY: Final = Path(__file__).resolve().parent.parent / "library"
 """Our declarations of core.p4 and v1model.p4."""
 
@@ -36,15 +37,18 @@ class Preprocessor:
         self.expander = Expander(self.macros)
         self._out: list[Token] = []
         self._once: set[Path] = set()
+        self._included = 0
         self._read: dict[tuple[Path, str], list[list[Token]]] = {}
 
     def run(self, path: Path, name: str | None = None) -> list[Token]:
         """All tokens of a program. Raises SourceFault."""
-        self._file(path, name or str(path), 0, 0)
+        self.sources.names[NOWHERE] = name or str(path)
+        self._file(path, name or str(path), NOWHERE, 0)
         return self._out
 
     def run_text(self, text: str, name: str) -> list[Token]:
         """The same of a text that is no file."""
+        self.sources.names[NOWHERE] = name
         self._run(self._lines(text, name, Path(name)), Path(name), 0)
         return self._out
 
@@ -56,13 +60,12 @@ class Preprocessor:
                 included_from, f"{name} is included more than {DEEPEST_INCLUDE} deep", "Guard it: #ifndef."
             )
         # Headers with a guard are included time and again.
+        self._included += 1
+        if self._included > MOST_INCLUDES:
+            raise SourceFault(included_from, f"more than {MOST_INCLUDES:,} files are included", "Guard them: #ifndef.")
         lines = self._read.get((path, name))
         if lines is None:
-            try:
-                text = path.read_text(encoding="utf-8", errors="replace")
-            except OSError as error:
-                raise SourceFault(included_from, f"cannot read {name}: {error.strerror}") from None
-            lines = self._read[path, name] = self._lines(text, name, path)
+            lines = self._read[path, name] = self._lines(_text_of(path, name, included_from), name, path)
         self._run(lines, path, depth)
 
     def _lines(self, text: str, name: str, path: Path) -> list[list[Token]]:
@@ -159,21 +162,39 @@ class Preprocessor:
     def _find(self, name: str, quoted: bool, path: Path, where: int) -> tuple[Path, str]:
         if quoted:
             near = path.parent / name
-            if near.is_file():
+            if _is_file(near):
                 shown = self.sources.names[where >> 44]
                 return near, str(Path(shown).parent / name)
         own = LIBRARY / Path(name).name
         if name in OWN and own.is_file():
             return own, f"<{name}>"
         for folder in self.folders:
-            if (folder / name).is_file():
+            if _is_file(folder / name):
                 return folder / name, str(folder / name)
-        if not quoted and (path.parent / name).is_file():
+        if not quoted and _is_file(path.parent / name):
             return path.parent / name, str(path.parent / name)
         hint = f"Only v1model is compiled here: {', '.join(sorted(OWN))}." if name in OTHERS else ""
         raise SourceFault(
-            where, f"cannot find {name}", hint or "Is the path relative to this file, or to a folder of -I?"
+            where, f"cannot find {name[:200]}", hint or "Is the path relative to this file, or to a folder of -I?"
         )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # its name is too long
+        return False
+
+
+def _text_of(path: Path, name: str, included_from: int) -> str:
+    """A file as text: with the mark that some editors put in front, and with whichever ends of lines."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SourceFault(included_from, f"cannot read {name}: {error.strerror}") from None
+    if b"\0" in data:
+        raise SourceFault(included_from, f"{name} is no text in UTF-8", "Save it as UTF-8; or is it another file?")
+    return data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 OWN: Final = frozenset({"core.p4", "v1model.p4"})

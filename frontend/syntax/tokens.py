@@ -42,7 +42,7 @@ _MASTER: Final = re.compile(
     | (.)
     )
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 

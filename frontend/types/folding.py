@@ -8,7 +8,8 @@ from typing import Any
 
 from p4reduce.frontend.types.kinds import BOOL, INTEGER, Bits, Type
 
-MOST_SHIFT = 1 << 20
+MOST_BITS = 1 << 20
+"""Of a number without a width, so that a few lines do not ask for more memory than there is."""
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 LOGIC = frozenset({"&&", "||"})
 
@@ -55,7 +56,7 @@ def _arithmetic(operator: str, left: int, right: int, left_type: Type, kind: Typ
         case "-" | "|-|":
             return left - right
         case "*":
-            return left * right
+            return None if too_large(operator, left, right) else left * right
         case "/":
             return None if right == 0 else abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         case "%":
@@ -63,7 +64,7 @@ def _arithmetic(operator: str, left: int, right: int, left_type: Type, kind: Typ
         case "<<":
             if isinstance(kind, Bits) and right >= kind.width:
                 return 0
-            return left << right if 0 <= right <= MOST_SHIFT else None
+            return None if right < 0 or too_large(operator, left, right) else left << right
         case ">>":
             return left >> right if right >= 0 else None
         case "&":
@@ -76,6 +77,12 @@ def _arithmetic(operator: str, left: int, right: int, left_type: Type, kind: Typ
             low = kind.width - left_type.width
             return (left << low) | (right & ((1 << low) - 1))
     return None
+
+
+def too_large(operator: str, left: int, right: int) -> bool:
+    """Whether a product or a shift to the left has more bits than a number may have."""
+    more = {"*": right.bit_length(), "<<": right}.get(operator)
+    return more is not None and bool(left) and left.bit_length() + more > MOST_BITS
 
 
 def saturate(number: int, kind: Bits) -> int:

@@ -3,7 +3,7 @@
 from p4reduce.frontend.diagnostics import Unexpected
 from p4reduce.frontend.syntax.tree import Binary, Expression, Unary
 from p4reduce.frontend.types.coercion import Coercion, mend
-from p4reduce.frontend.types.folding import binary, unary
+from p4reduce.frontend.types.folding import MOST_BITS, binary, too_large, unary
 from p4reduce.frontend.types.kinds import (
     BOOL,
     ERROR,
@@ -74,21 +74,29 @@ class OperatorChecker(Coercion):
             return BOOL if node.operator in _GIVES_BOOL else UNKNOWN
         kind = self._binary_type(node, left, right)
         if kind is not UNKNOWN and node.left.value is not None and node.right.value is not None and kind is not VOID:
-            node.value = self._fold(node, kind)
+            return self._fold(node, kind)
         return kind
 
-    def _fold(self, node: Binary, kind: Type) -> object:
-        if node.operator in ("&&&", ".."):
-            return None
-        known = {"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "++", "|+|", "|-|", "<", "<=", ">", ">="}
-        if node.operator in known and not (isinstance(node.left.value, int) and isinstance(node.right.value, int)):
-            return None
-        right_type = node.right.type or UNKNOWN
-        found: object = binary(node.operator, node.left.value, node.right.value, node.left.type or UNKNOWN, kind)
-        if found is None and node.operator in ("/", "%") and node.right.value == 0:
-            self.error(node.at, "a division by zero")
-        del right_type
-        return found
+    def _fold(self, node: Binary, kind: Type) -> Type:
+        """Works out the value of an operator of known operands; its type, UNKNOWN where there is no value."""
+        operator, left, right = node.operator, node.left.value, node.right.value
+        if operator in ("&&&", ".."):
+            return kind
+        if operator not in _OF_ANYTHING:
+            if not (isinstance(left, int) and isinstance(right, int)):
+                return kind
+            if operator in ("/", "%") and right == 0:
+                self.error(node.at, "a division by zero")
+                return UNKNOWN
+            if operator in ("/", "%") and kind is INTEGER and (left < 0 or right < 0):
+                hint = "Work with the numbers without their signs, and put the sign in front of the result."
+                self.error(node.at, f"{operator!r} is not defined for negative numbers", hint)
+                return UNKNOWN
+            if kind is INTEGER and too_large(operator, left, right):
+                self.error(node.at, f"a number may have {MOST_BITS:,} bits, and this has more")
+                return UNKNOWN
+        node.value = binary(operator, left, right, node.left.type or UNKNOWN, kind)
+        return kind
 
     def _binary_type(self, node: Binary, left: Type, right: Type) -> Type:
         operator = node.operator
@@ -220,4 +228,5 @@ class OperatorChecker(Coercion):
         return kind.element if isinstance(kind, SetType) else kind
 
 
+_OF_ANYTHING = frozenset({"==", "!=", "&&", "||"})
 _GIVES_BOOL = frozenset({"==", "!=", "<", "<=", ">", ">=", "&&", "||"})

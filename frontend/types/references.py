@@ -28,6 +28,7 @@ from p4reduce.frontend.types.kinds import (
 )
 
 WIDEST = 2048
+WIDEST_VARBIT = 1 << 16
 """Bits of the widest field that p4c's back end for BMv2 takes."""
 LARGEST_STACK = 4096
 
@@ -69,6 +70,9 @@ class TypeResolver(CheckerBase):
                 f"{ref.kind}<{width}> is too wide: the target takes at most {WIDEST} bits",
                 "Use several fields.",
             )
+            return UNKNOWN
+        if width > WIDEST_VARBIT:
+            self.error(ref.at, f"varbit<{width}> is too wide: the target takes at most {WIDEST_VARBIT} bits")
             return UNKNOWN
         return varbits(width) if ref.kind == "varbit" else bits(width, ref.kind == "int")
 

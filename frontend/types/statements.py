@@ -28,6 +28,7 @@ from p4reduce.frontend.types.kinds import (
     VOID,
     ActionRun,
     ApplyResult,
+    Basic,
     Bits,
     DeclaredType,
     EnumType,
@@ -191,8 +192,8 @@ class StatementChecker(CallChecker):
             hint = f"Write {kind}(…) {declaration.name};"
             self.error(declaration.at, f"{kind} is not the type of a variable, but of an instance", hint)
             kind = UNKNOWN
-        elif kind is VOID or str(kind) in ("match_kind", "string", "int"):
-            hint = "Give it a width: bit<32> or int<32>." if str(kind) == "int" else ""
+        elif isinstance(kind, Basic) and kind.name in ("void", "match_kind", "string", "int"):
+            hint = "Give it a width: bit<32> or int<32>." if kind is INTEGER else ""
             self.error(declaration.at, f"there are no variables of the type {kind}", hint)
             kind = UNKNOWN
         declaration.type = kind

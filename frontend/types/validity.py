@@ -7,7 +7,7 @@ header is known to be valid where it is so on every way; said is only what is in
 from typing import Any
 
 from p4reduce.frontend.diagnostics import Diagnostics
-from p4reduce.frontend.syntax.declarations import Action, Program, State, Variable
+from p4reduce.frontend.syntax.declarations import Action, Program, State, Table, Variable
 from p4reduce.frontend.syntax.tree import (
     Assign,
     Binary,
@@ -119,6 +119,7 @@ class Validity:
             case Return() | Exit():
                 return None
             case Switch():
+                self._reads(item.subject, valid)
                 return self._unknown(item, valid)
             case Variable():
                 if item.initial is not None:
@@ -182,6 +183,8 @@ class Validity:
             return
         if isinstance(node, Call) and isinstance(node.target, str):
             return  # isValid, setValid and their kin
+        if isinstance(node, Call) and isinstance(node.target, Table):
+            self._keys(node.target, valid)
         if isinstance(node, Member):
             header = self._header(node.base)
             if header is not None and header not in valid and header not in self.said:
@@ -200,6 +203,14 @@ class Validity:
                     self._reads(value, valid)
                 elif isinstance(value, Slice):
                     self._reads(value.base, valid)
+
+    def _keys(self, table: Table, valid: Valid) -> None:
+        """Warns of keys that must match, unless the table looks up, too, whether their header is valid."""
+        for key in table.keys:
+            valid |= self._told(key.expression, True)
+        for key in table.keys:
+            if key.match in ("exact", "lpm", "range"):
+                self._reads(key.expression, valid)
 
 
 def warn_of_invalid(blocks: list[Program], diagnostics: Diagnostics) -> None:

@@ -21,3 +21,12 @@ def test_what_an_action_names_is_copied_in_and_out():
 def test_an_element_is_not_copied_for_an_action_that_never_names_it():
     """It may lie beyond its stack, which ends BMv2."""
     assert primitives("").count("dereference_header_stack") == 0
+
+
+def test_what_is_hashed_is_copied_out_of_headers():
+    """The target leaves fields of invalid headers out of a hash, and what comes behind them moves up."""
+    call = "hash(previous, HashAlgorithm.crc32, 32w0, { hdr.ipv4.ttl, meta.hops, hdr.ethernet.src }, 32w99);"
+    json = compile_text(PROGRAM.replace("route.apply();", f"{call} route.apply();")).require().json
+    inputs = [item["value"] for item in json["calculations"][0]["input"]]
+    assert [header for header, _ in inputs] == ["scalars"] * 3
+    assert inputs[1] == ["scalars", "meta.hops"]

@@ -104,3 +104,28 @@ def test_a_value_set_of_other_widths_than_the_keys():
     message, line = refused(text.replace("select(hdr.ethernet.type) {\n            0x0800: parse_ipv4;", select))
     assert message == "this value set has keys of 1, 16 bits, but 'select' has keys of 16, 9"
     assert "pairs: accept" in line
+
+
+def test_one_control_with_tables_for_both_pipelines():
+    """BMv2 has each table in one pipeline."""
+    message, _ = refused(PROGRAM.replace("MyEgress(),", "MyIngress(),"))
+    assert message == "the table 'MyIngress.route' is in ingress and in egress"
+
+
+def test_a_variable_of_width_0():
+    message, line = refused(PROGRAM.replace("bit<32> previous;", "bit<32> previous; bit<0> none;"))
+    assert "a variable of the type bit<0> has no bits" in message
+    assert "bit<0> none" in line
+
+
+def test_a_varbit_wider_than_the_target_s():
+    message, _ = refused(PROGRAM.replace("struct headers_t", "header v_t { varbit<100000> v; }\nstruct headers_t"))
+    assert message == "varbit<100000> is too wide: the target takes at most 65536 bits"
+
+
+@pytest.mark.parametrize("operator", ["/", "%"])
+def test_negative_numbers_are_not_divided(operator):
+    """As with p4c: other languages do not agree on what comes out."""
+    message, line = refused(PROGRAM.replace("struct headers_t", f"const int K = -5 {operator} 2;\nstruct headers_t"))
+    assert message == f"{operator!r} is not defined for negative numbers"
+    assert "const int K" in line

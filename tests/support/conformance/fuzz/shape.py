@@ -1,9 +1,14 @@
 """What can be set in a program, read from p4c's JSON and from nothing else: not from the switch under test."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+
+_SWITCH: Final = re.compile(r"switch_\d+_table")
+"""What p4c calls the tables that it makes of ``switch`` over a number; no control plane sees them."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ def shape_of(root: Any) -> Shape:
             for table in tables
             if not table["key"] and not table.get("default_entry", {}).get("action_const", False)
         },
-        fixed=any(table.get("entries") is not None for table in tables),
+        fixed=any(table.get("entries") is not None and not _SWITCH.fullmatch(table["name"]) for table in tables),
         clones=any(p["op"].startswith("clone_") for action in root["actions"] for p in action["primitives"]),
     )
 
