@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-
 _SWITCH: Final = re.compile(r"switch_\d+_table")
 """What p4c calls the tables that it makes of ``switch`` over a number; no control plane sees them."""
 
