@@ -12,7 +12,7 @@ from finsy.p4entity import P4Entity
 from p4reduce.base.event_loop import EventLoopThread
 from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
 from p4reduce.control_plane.counters import SwitchCounters
-from p4reduce.control_plane.entries import Entity, SwitchSettings
+from p4reduce.control_plane.entries import PRIORITIES, Entity, SwitchSettings
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
@@ -202,6 +202,20 @@ class Controller:
             loop.run(fleet.uninstall(plan))
             del self._installed[(plan.job, plan.epoch)]
             release_plan(plan, self.resources)
+
+    def change_priority(self, plan: Plan, priority: int) -> int:
+        """Put the packets of an installed plan's job, of all its epochs, into another queue (0..7) from now on.
+
+        Returns how many entries were written, one in each switch on its paths. The plan must have been installed with a
+        priority.
+        """
+        if not 0 <= priority < PRIORITIES:
+            raise ControllerError(f"priority: {priority}, must be 0..{PRIORITIES - 1}")
+        with self._lock:
+            if self._installed.get((plan.job, plan.epoch)) is not plan or plan.priority is None:
+                raise ControllerError(f"job {plan.job} epoch {plan.epoch} is not installed with a priority")
+            loop, fleet = self._run_fleet()
+            return loop.run(fleet.change_priority(plan, priority))
 
     def install_idle(self, plans: Sequence[Plan]) -> None:
         """Install several plans at once, of jobs that send nothing yet: far fewer writes than one after the other.

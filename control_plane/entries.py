@@ -1,18 +1,22 @@
 """A plan as entries of the P4 program: tables, multicast groups (names as in p4src/)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
 import finsy as fy
 from finsy.p4entity import P4Entity
 
+from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans.plan import Aggregator, Plan
 from p4reduce.topologies import Topology
 
 Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry | fy.P4CloneSessionEntry
 
+CODE_POINTS = 64
+PRIORITIES = 8
+"""queues of a port"""
 BASE_TABLES = ("local_address", "edge", "route")
 """tables of :func:`base_entries`"""
 PLAN_TABLES = ("job", "peer", "replica", "path", "traffic_class")
@@ -26,11 +30,21 @@ class SwitchSettings:
     """The program's settings.
 
     ``ecn_threshold`` is the queue depth (frames) from which packets are marked. The controller sees refused packets
-    whose running number has none of the bits of ``sample_mask``.
+    whose running number has none of the bits of ``sample_mask``. ``dscp_classes`` gives plain IPv4 packets their queue
+    (0..7, 7 leaves first) by their code point (0..63, RFC 2474); those of others wait in queue 0.
     """
 
     ecn_threshold: int = 64
     sample_mask: int = 0xFF
+    dscp_classes: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for point, priority in self.dscp_classes.items():
+            if not 0 <= point < CODE_POINTS or not 0 <= priority < PRIORITIES:
+                raise ControllerError(
+                    f"dscp_classes: {point}: {priority}; code points are 0..{CODE_POINTS - 1}, "
+                    f"queues 0..{PRIORITIES - 1}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,18 @@ def settings_entry(settings: SwitchSettings) -> fy.P4TableEntry:
     """The default entry of table `settings`."""
     action = fy.P4TableAction("configure", ecn_threshold=settings.ecn_threshold, sample_mask=settings.sample_mask)
     return fy.P4TableEntry("settings", action=action, is_default_action=True)
+
+
+def dscp_entries(settings: SwitchSettings) -> tuple[Entity, ...]:
+    """The queues of plain IPv4 packets."""
+    return tuple(
+        fy.P4TableEntry(
+            "dscp_class",
+            match=fy.P4TableMatch({"hdr.ipv4.dscp": point}),
+            action=fy.P4TableAction("prioritize", priority=priority),
+        )
+        for point, priority in sorted(settings.dscp_classes.items())
+    )
 
 
 def base_entries(topology: Topology, switch: str, hops: Mapping[str, str]) -> tuple[Entity, ...]:

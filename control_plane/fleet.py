@@ -15,6 +15,7 @@ from p4reduce.control_plane.entries import (
     Entity,
     SwitchSettings,
     base_entries,
+    dscp_entries,
     fingerprint,
     plan_entries,
     priority_entry,
@@ -54,8 +55,10 @@ class Fleet:
             connection = self._connections[switch]
             kept = await connection.open(keep=keep)
             await connection.modify([settings_entry(settings)])
-            entries = base_entries(self._topology, switch, routes[switch])
-            found = await connection.read(wildcards(BASE_TABLES)) if kept else []
+            classes = dscp_entries(settings)
+            entries = (*classes, *base_entries(self._topology, switch, routes[switch]))
+            tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # others' programs may not have it
+            found = await connection.read(wildcards(tables)) if kept else []
             there = {fingerprint(entry) for entry in found}
             wanted = {fingerprint(entry) for entry in entries}
             # An entry that is wrong goes first: another one with the same key may have to take its place.
@@ -139,6 +142,17 @@ class Fleet:
         await self._each(entries, remove)
         await self._each(self._classified_alone(plan), unclassify)
         self._count_priority(plan, -1)
+
+    async def change_priority(self, plan: Plan, priority: int) -> int:
+        """Give the job of an installed plan another priority, in every switch on its paths; how many those are."""
+        switches = switches_on_paths(plan)
+
+        async def modify(switch: str) -> None:
+            await self._connections[switch].modify([priority_entry(plan.job, priority)])
+            self._priorities[switch, plan.job] = priority, self._priorities[switch, plan.job][1]
+
+        await self._each(switches, modify)
+        return len(switches)
 
     async def install_idle(self, plans: Sequence[Plan]) -> None:
         """Install plans of jobs that send nothing yet, with one write for each switch, whatever the order among them.

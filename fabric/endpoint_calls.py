@@ -36,8 +36,9 @@ class HostEndpoints:
     """Endpoints of the hosts.
 
     records : structured array, shape (n,)
-        One record for each endpoint, with an integer field ``status`` (1: works). The caller keeps them and may
-        change them between runs.
+        One record for each endpoint, with an integer field ``status`` (1: works) and perhaps ``priority``, its class
+        (0..7, default 0): a host asks the highest class first. The caller keeps them and may change them between runs;
+        after a change of classes, `VirtualNetwork.reorder_endpoints`.
     hosts : names, n of them
         The host of each.
     calls : functions on the records; ``worker_endpoints()`` for those of `workers/`.

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES, MAX_PORT
 from p4reduce.fabric.circuits import Circuits
@@ -39,7 +40,7 @@ from p4reduce.fabric.records import (
 )
 from p4reduce.fabric.seen import Seen
 from p4reduce.fabric.shadow import Shadows
-from p4reduce.fabric.wiring import DelayPs, place_endpoints, set_faults, wire
+from p4reduce.fabric.wiring import DelayPs, Placed, place_endpoints, set_faults, wire
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import HEADER_BYTES
@@ -153,7 +154,7 @@ class VirtualNetwork(Seen):
 
     def _connect(self) -> None:
         """Tell the loop where everything is."""
-        self._timers, self._lists = place_endpoints(self._wiring, self.topology, self._endpoints.hosts)
+        self._placed = self._place_endpoints(None)
         self._queues = np.zeros(PRIORITIES * max(len(self._wiring.links), 1), dtype=QUEUE)
         self._hosts = np.zeros(max(len(self.topology.hosts), 1), dtype=CELL)
         self._switches = np.zeros(max(len(self.topology.switches), 1), dtype=CELL)
@@ -347,10 +348,25 @@ class VirtualNetwork(Seen):
         known = len(self._endpoints.hosts)
         if tuple(endpoints.hosts[:known]) != tuple(self._endpoints.hosts):
             raise FabricError(f"endpoints: the first {known} must be those that the network has")
-        timers, self._lists = place_endpoints(self._wiring, self.topology, endpoints.hosts)
-        timers[:known] = self._timers[:known]
-        self._timers, self._endpoints = timers, endpoints
+        self._endpoints = endpoints
+        placed = self._place_endpoints(self._placed)
+        placed.endpoints[:known] = self._placed.endpoints[:known]
+        self._placed = placed
         self._keep_endpoints()
+
+    def reorder_endpoints(self) -> None:
+        """Endpoints have other classes than before (``priority`` in their records): hosts ask them in the new order."""
+        self.replace_endpoints(self._endpoints)
+
+    def _place_endpoints(self, before: Placed | None) -> Placed:
+        records, hosts = self._endpoints.records, self._endpoints.hosts
+        classes = records["priority"].tolist() if "priority" in (records.dtype.names or ()) else [0] * len(hosts)
+        return place_endpoints(self._wiring, self.topology, hosts, classes, before)
+
+    @property
+    def _timers(self) -> NDArray[Any]:
+        """The loop's records of the endpoints."""
+        return self._placed.endpoints
 
     def _keep_endpoints(self) -> None:
         if "lanes" in (self._endpoints.records.dtype.names or ()):
@@ -359,7 +375,8 @@ class VirtualNetwork(Seen):
                 raise FabricError(f"endpoints send frames of {longest} bytes: raise max_frame")
         keep = self._memory.keep
         keep("endpoints", self._timers)
-        keep("endpoint_lists", self._lists)
+        keep("endpoint_lists", self._placed.lists)
+        keep("rotas", self._placed.rotas)
         keep("endpoint_records", self._endpoints.records)
         for name, address in self._endpoints.calls._asdict().items():
             self._memory.world[0][name] = address

@@ -109,7 +109,7 @@ PHV: Final = _integers(
     "rounds",  # how often its packet came back; of programs with detours only
 )
 
-COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth", "towards")
+COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth", "depth", "towards")
 
 QUEUE: Final = _integers("head", "tail", "depth")
 
@@ -205,9 +205,10 @@ NODE: Final = _integers(
     "session_groups",
     "session_replicas",
     "link",  # of a host
-    "first_endpoint",  # of its endpoints in `endpoint_lists`
+    "first_endpoint",  # of its endpoints in `endpoint_lists`, those of the highest class first
     "endpoints",
-    "turn",
+    "first_rota",  # of the classes of its endpoints in `rotas`, the highest first
+    "classes",
     "send_head",
     "send_tail",
     *NODE_COUNTERS,
@@ -230,6 +231,9 @@ GATE_LIST: Final = _integers("base_ps", "cycle_ps", "first", "count", "longest")
 """Entries ``first`` to ``first + count - 1``, again from ``base_ps`` plus any multiple of the cycle; longest: bytes."""
 GATES: Final = _integers("until_ps", "queues")
 """Which queues (bits) are open until a time of the cycle."""
+
+ROTA: Final = _integers("first", "count", "next", "priority")
+"""The endpoints of one class at a host: where they are in `endpoint_lists`, and whose turn it is."""
 
 INCIDENT: Final = _integers("link", "node", "job", "kind", "length")
 
@@ -317,6 +321,7 @@ WORLD: Final = _integers(
     "reconfigurations",
     "gate_lists",
     "gates",
+    "rotas",
     # Of the endpoints' own records and functions.
     "endpoint_records",
     "receive",

@@ -182,6 +182,7 @@ ENDPOINT: Final = np.dtype(
             "expired",
             "resend_every",
             "tos",
+            "priority",
         )
     ],
     align=True,

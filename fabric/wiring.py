@@ -11,7 +11,18 @@ from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
 from p4reduce.fabric.kernels.draws import link_key, threshold
-from p4reduce.fabric.records import CELL, ENDPOINT, LINK, MAX_QUEUE_FRAMES, NEVER, NO_LIMIT, NODE, NONE
+from p4reduce.fabric.records import (
+    CELL,
+    ENDPOINT,
+    LINK,
+    MAX_QUEUE_FRAMES,
+    NEVER,
+    NO_LIMIT,
+    NODE,
+    NONE,
+    PRIORITIES,
+    ROTA,
+)
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
@@ -159,22 +170,53 @@ def _set_device(record: Any, device: SwitchDevice, delay_ps: int) -> None:
         record["session_replicas"] = sessions.copies.replicas.ctypes.data
 
 
-def place_endpoints(wiring: Wiring, topology: Topology, hosts: Sequence[str]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The loop's records of the endpoints, and their indices host by host."""
+@dataclass(frozen=True)
+class Placed:
+    """The loop's records of endpoints, their indices host by host and class by class, and whose turn it is."""
+
+    endpoints: NDArray[Any]
+    lists: NDArray[Any]
+    rotas: NDArray[Any]
+
+
+def place_endpoints(
+    wiring: Wiring, topology: Topology, hosts: Sequence[str], priorities: Sequence[int], before: Placed | None = None
+) -> Placed:
+    """Lay endpoints of these hosts and classes out, the highest class of a host first.
+
+    With ``before``, what was laid out until now, turns go on where they were.
+    """
     endpoints = np.zeros(max(len(hosts), 1), dtype=ENDPOINT)
     endpoints["timer_at"] = NEVER
     known = {node.name for node in topology.hosts}
-    at_host: dict[int, list[int]] = {}
-    for index, name in enumerate(hosts):
+    at_host: dict[int, dict[int, list[int]]] = {}
+    for index, (name, priority) in enumerate(zip(hosts, priorities, strict=True)):
         if name not in known:
             raise FabricError(f"endpoint {index}: topology {topology.name!r} has no host {name!r}")
+        if not 0 <= priority < PRIORITIES:
+            raise FabricError(f"endpoint {index}: class {priority} is not in 0..{PRIORITIES - 1}")
         endpoints[index]["host"] = wiring.node_places[name]
-        at_host.setdefault(wiring.node_places[name], []).append(index)
+        at_host.setdefault(wiring.node_places[name], {}).setdefault(int(priority), []).append(index)
+    nexts = {} if before is None else _nexts(wiring, before)
+    order: list[int] = []
+    rotas: list[tuple[int, int, int, int]] = []
+    for node, classes in at_host.items():
+        record = wiring.nodes[node]
+        record["first_endpoint"], record["first_rota"] = len(order), len(rotas)
+        record["endpoints"], record["classes"] = sum(map(len, classes.values())), len(classes)
+        for priority, indices in sorted(classes.items(), reverse=True):
+            rotas.append((len(order), len(indices), nexts.get((node, priority), 0) % len(indices), priority))
+            order += indices
     lists = np.zeros(max(len(hosts), 1), dtype=CELL)
-    first = 0
-    for node, indices in at_host.items():
-        lists["value"][first : first + len(indices)] = indices
-        wiring.nodes[node]["first_endpoint"] = first
-        wiring.nodes[node]["endpoints"] = len(indices)
-        first += len(indices)
-    return endpoints, lists
+    lists["value"][: len(order)] = order
+    return Placed(endpoints, lists, np.array(rotas or [(0, 0, 0, 0)], dtype=ROTA))
+
+
+def _nexts(wiring: Wiring, placed: Placed) -> dict[tuple[int, int], int]:
+    """Whose turn it is, by node and class."""
+    found: dict[tuple[int, int], int] = {}
+    for node in np.flatnonzero(wiring.nodes["classes"]):
+        record = wiring.nodes[node]
+        for rota in placed.rotas[record["first_rota"] :][: record["classes"]]:
+            found[int(node), int(rota["priority"])] = int(rota["next"])
+    return found

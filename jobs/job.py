@@ -22,6 +22,11 @@ class Job:
     """Endpoint of the parameter server."""
     carried: list[tuple[Operation, int, int]] = field(default_factory=list)
     """Operation, elements and lead of every collective so far."""
+    priority: int = field(init=False)
+    """Its class at its hosts now: that of its plan, until :meth:`~p4reduce.jobs.network.JobNetwork.set_class`."""
+
+    def __post_init__(self) -> None:
+        self.priority = self.plan.priority or 0
 
     @property
     def endpoints(self) -> list[int]:

@@ -9,8 +9,9 @@ from p4reduce.fabric import Faults, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.fabric.background import Background, BackgroundEndpoints, background_calls
 from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.jobs.job import Job
-from p4reduce.jobs.specs import Numbers, endpoint_specs, host_address, link_address, pace_of, server_peers
+from p4reduce.jobs.specs import Numbers, endpoint_specs, host_address, link_address, pace_of, server_peers, timing_of
 from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.jobs.waiting import Occupant, ahead_ps
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
@@ -70,6 +71,8 @@ class JobNetwork:
         self._calls = background_calls() if sources else worker_endpoints()
         self.hosts = list(sources)
         self._known = len(sources)  # endpoints that the fabric has
+        self._reordered = False  # endpoints that it has are of other classes
+        self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by identity: what its time-outs cover of others
         self.fabric = VirtualNetwork(
             switches.topology,
             switches.devices(),
@@ -93,6 +96,9 @@ class JobNetwork:
         After an error nothing of the job is left.
         """
         job = Job(plan, numbers if plan.in_network else None)
+        before = dict(
+            enumerate(self.endpoints.records["priority"].tolist())
+        )  # also of retired ones, whose place it takes
         try:
             for host, spec in endpoint_specs(
                 plan, job.numbers, queue_frames=self._queue_frames, congestion=self._congestion
@@ -103,10 +109,29 @@ class JobNetwork:
                     if len(self.endpoints) > len(self.hosts):
                         self.hosts.append(host)
                 job.place(host, index)
+                self._reordered |= spec.priority != before.get(index, spec.priority)
         except BaseException:
             self.retire(job)
             raise
+        self._occupy(job)
         return job
+
+    def set_class(self, job: Job, priority: int) -> None:
+        """From now on hosts take a job for one of this class (0..7); switches go by their own table.
+
+        Time-outs cover all classes that it has had.
+        """
+        if priority == job.priority:
+            return
+        for index in job.endpoints:
+            self.endpoints.change_priority(index, priority)
+        job.priority, self._reordered = priority, True
+        _, occupant, _ = self._occupants[id(job)]
+        lowest, highest = min(occupant.lowest, priority), max(occupant.highest, priority)
+        if (lowest, highest) != (occupant.lowest, occupant.highest):
+            occupant.lowest, occupant.highest = lowest, highest
+            self._cover()
+        self._connect()
 
     def post(self, index: int, operation: Post) -> None:
         """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
@@ -171,6 +196,7 @@ class JobNetwork:
             self.endpoints.change_peers(job.server, link_address(plan, plan.server), server_peers(plan))
             self.endpoints.change_epoch(job.server, plan.epoch)
         job.plan = plan
+        self._occupy(job)
         for index in job.endpoints:
             self._start(index)
 
@@ -187,6 +213,8 @@ class JobNetwork:
         """Free what the endpoints of a job keep; the next ones at these hosts take their places."""
         for index in job.endpoints:
             self.endpoints.retire(index, link_address(job.plan, self.hosts[index]))
+        if self._occupants.pop(id(job), None) is not None:
+            self._cover()
 
     def close(self) -> None:
         """Finish capture files."""
@@ -206,12 +234,33 @@ class JobNetwork:
         self._connect()
         self.fabric.start(index)
 
+    def _occupy(self, job: Job) -> None:
+        """A job is new, or has another plan: so much may stand before others' frames from now on."""
+        window = max(int(self.endpoints.records[index]["window"]) for index in job.members.values())
+        old = self._occupants.get(id(job))
+        classes = (job.priority, job.priority) if old is None else (old[1].lowest, old[1].highest)
+        self._occupants[id(job)] = job, Occupant(job.plan, window, *classes), 0 if old is None else old[2]
+        self._cover()
+
+    def _cover(self) -> None:
+        """Let the least time-out of every job cover what may stand before its frames (`waiting.py`)."""
+        occupants = [occupant for _, occupant, _ in self._occupants.values()]
+        classes = {priority for one in occupants for priority in (one.lowest, one.highest)}
+        if len(classes) == 1 and not any(covered for _, _, covered in self._occupants.values()):
+            return
+        for key, (job, own, covered) in list(self._occupants.items()):
+            ahead = ahead_ps(own, (other for other in occupants if other is not own))
+            if ahead != covered:
+                self._occupants[key] = job, own, ahead
+                for index in job.members.values():
+                    self.endpoints.change_timing(index, timing_of(job.plan, ahead))
+
     def _connect(self) -> None:
-        """Tell the fabric of endpoints that are new."""
-        if len(self.hosts) > self._known:
+        """Tell the fabric of endpoints that are new or of another class."""
+        if len(self.hosts) > self._known or self._reordered:
             with self.switches.server.lock:
                 self.fabric.replace_endpoints(self._fabric_endpoints())
-            self._known = len(self.hosts)
+            self._known, self._reordered = len(self.hosts), False
 
     def _fabric_endpoints(self) -> HostEndpoints:
         return HostEndpoints(self.endpoints.records, tuple(self.hosts), self._calls)

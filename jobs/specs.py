@@ -46,7 +46,7 @@ def endpoint_specs(
     """
     restrained = congestion is None or congestion.adaptive
     sends = timing or timing_of(plan), congestion or Congestion(pace_ps=pace_of(plan))
-    common = _Common(job=plan.job, epoch=plan.epoch, lanes=plan.lanes, first_seq=first_seq)
+    common = _Common(job=plan.job, epoch=plan.epoch, lanes=plan.lanes, first_seq=first_seq, priority=plan.priority or 0)
     if plan.ring:
         yield from _of_ring(plan, common, *sends)
     elif plan.mesh:
@@ -82,6 +82,7 @@ class _Common(TypedDict):
     epoch: int
     lanes: int
     first_seq: int
+    priority: int
 
 
 Made = Iterator[tuple[str, EndpointSpec]]
@@ -163,13 +164,15 @@ def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestio
     yield plan.server, PsServerSpec(link_address(plan, plan.server), server_peers(plan), window=remembered, **common)
 
 
-def timing_of(plan: Plan) -> Timing:
+def timing_of(plan: Plan, ahead_ps: int = 0) -> Timing:
     """Time-outs for a plan: a few round trips, but never below what queues behind a window may add.
+
+    ahead_ps: what frames of jobs of other classes may add (:func:`~p4reduce.jobs.waiting.ahead_ps`).
 
     They grow little: who waits for a worker that still computes asks again now and then, and goes on at once when it
     comes. A worker gives up after about ``PATIENCE_PS`` without any answer.
     """
-    queued = plan.rtt_ps + plan.window * plan.chunk_ps
+    queued = plan.rtt_ps + plan.window * plan.chunk_ps + ahead_ps
     longest = max(10 * PS_PER_MS, 20 * queued)
     return Timing(
         initial_ps=max(PS_PER_MS, 4 * queued),

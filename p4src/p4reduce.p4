@@ -39,6 +39,20 @@ control IncIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 
     action prioritize(bit<3> priority) { std.priority = priority; }
 
+    // Of each group of jobs (the workers of one asynchronous training): generation and newest iteration seen.
+    register<bit<64>>(BATCH_GROUPS) newest;
+
+    // The older the batch the higher the class: base + min(lag, most), the lag behind the newest iteration of the group.
+    // The controller never uses a generation twice, so what an earlier group left in the cell counts as nothing.
+    action by_lag(bit<32> group, bit<32> generation, bit<3> base, bit<3> most) {
+        bit<64> cell;
+        newest.read(cell, group);
+        bit<32> lag = cell[31:0] - hdr.inc.iteration;
+        bit<1> first = (bit<1>)(cell[63:32] != generation) | lag[31:31];
+        newest.write(group, generation ++ (first == 1 ? hdr.inc.iteration : cell[31:0]));
+        std.priority = base + (first == 1 ? (bit<3>)0 : (lag < (bit<32>)most ? lag[2:0] : most));
+    }
+
     // Strict priorities: 7 leaves first. By job, type of what leaves, and bits of the iteration.
     table traffic_class {
         key = {
@@ -46,9 +60,17 @@ control IncIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             hdr.inc.type: ternary;
             hdr.inc.iteration: ternary;
         }
-        actions = { prioritize; @defaultonly NoAction; }
+        actions = { prioritize; by_lag; @defaultonly NoAction; }
         default_action = NoAction();
         size = CLASS_ENTRIES;
+    }
+
+    // All other IPv4 by its differentiated services code point (RFC 2474); queue 0 where the controller says nothing.
+    table dscp_class {
+        key = { hdr.ipv4.dscp: exact; }
+        actions = { prioritize; @defaultonly NoAction; }
+        default_action = NoAction();
+        size = DSCP_ENTRIES;
     }
 
     apply {
@@ -66,7 +88,9 @@ control IncIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         }
         if (meta.refused != 0) {
             refuse.apply(hdr, meta, std);
-        } else if (hdr.inc.isValid() && (meta.local == 0 || meta.reply != REPLY_NONE)) {
+        } else if (!hdr.inc.isValid()) {
+            dscp_class.apply();
+        } else if (meta.local == 0 || meta.reply != REPLY_NONE) {
             traffic_class.apply();
         }
     }

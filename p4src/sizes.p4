@@ -35,7 +35,11 @@
 #define REPLICA_ENTRIES 8192
 #define ROUTE_ENTRIES 16384
 #define CLASS_ENTRIES 1024
+#define DSCP_ENTRIES 64     // code points
 #define EDGE_ENTRIES 512    // ports
+
+// Groups of jobs whose packets are put in order by their batch.
+#define BATCH_GROUPS 256
 
 // The port behind which the controller sits (BMv2: --cpu-port 510).
 #define CPU_PORT 510

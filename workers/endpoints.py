@@ -12,8 +12,8 @@ from p4reduce.workers import wire
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Post, check, exponents_of, poison_of
-from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
-from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
+from p4reduce.workers.settings import HostAddress, Timing
 from p4reduce.workers.specs import (
     AllToAllSpec,
     EndpointSpec,
@@ -67,6 +67,7 @@ class Endpoints:
         common = {"job": spec.job, "epoch": spec.epoch, "lanes": spec.lanes, "first_seq": spec.first_seq}
         index = self._add(_KINDS[type(spec)], spec.link, _peers(spec), **common)
         try:
+            self.change_priority(index, spec.priority)
             self._set_up(index, spec)
         except BaseException:
             self.retire(index, spec.link)
@@ -183,6 +184,20 @@ class Endpoints:
     def change_pace(self, index: int, pace_ps: int) -> None:
         """From now on a worker has so much time between two new chunks (``Congestion.pace_ps``)."""
         self._records[index]["pace"] = pace_ps
+
+    def change_priority(self, index: int, priority: int) -> None:
+        """From now on an endpoint is of this class (0..7): whoever drives it asks the highest class first."""
+        if not 0 <= priority < CLASSES:
+            raise ValueError(f"priority: {priority}, must be 0..{CLASSES - 1}")
+        self._records[index]["priority"] = priority
+
+    def change_timing(self, index: int, timing: Timing) -> None:
+        """From now on these are a sender's time-outs; a timer that runs goes off when it would have."""
+        record = self._records[index]
+        record["rto_initial"], record["rto_min"], record["rto_max"] = timing.initial_ps, timing.min_ps, timing.max_ps
+        record["retries"] = timing.retries
+        base = timing.initial_ps if record["rtt_samples"] == 0 else timing.min_ps
+        record["rto"] = max(int(record["rto"]), base)
 
     def give_up(self, index: int) -> None:
         """An endpoint leaves its operation where it is, and owes nobody anything any more."""

@@ -15,6 +15,8 @@ import numpy as np
 
 NEVER: Final = 1 << 62
 REFUSAL_CELLS: Final = 16
+CLASSES: Final = 8
+"""of endpoints at a host, as of the queues of a switch's port"""
 
 
 class Kind(IntEnum):
@@ -83,7 +85,8 @@ def _integers(*names: str) -> list[tuple[str, str]]:
 
 ENDPOINT_DTYPE: Final = np.dtype(
     [
-        *_integers("kind", "status", "lingering", "done_at"),
+        # priority: its class at its host, 0..7; the highest is asked first.
+        *_integers("kind", "status", "lingering", "done_at", "priority"),
         # Who it is: its address, the job, the peers it talks to.
         *_integers("mac", "ip", "udp", "shared", "job", "epoch", "lanes", "members"),
         # peers: how many. templates: 128 bytes a peer, an empty frame and one with lanes, 64 bytes of header each.

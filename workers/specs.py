@@ -15,7 +15,10 @@ MAX_RING_WINDOW: Final = 32768
 
 @dataclass(frozen=True)
 class _Spec:
-    """What all endpoints have: their own address, and whose chunks theirs are, from which seq on."""
+    """What all endpoints have: their own address, whose chunks theirs are, from which seq on, and their class.
+
+    priority: 0..7; a host asks its endpoints of the highest class first for frames, those of one class in turn.
+    """
 
     link: HostAddress
     _: KW_ONLY
@@ -23,6 +26,7 @@ class _Spec:
     epoch: int
     lanes: int
     first_seq: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True)

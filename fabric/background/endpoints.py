@@ -113,16 +113,15 @@ class BackgroundEndpoints(Endpoints):
         thresholds = np.minimum(np.round(shares * 2.0**32), 2.0**32 - 1).astype(np.uint32)
         source["thresholds"] = self._keep(index, thresholds)
         gateway = topology.node(topology.neighbours(node.name)[0])
-        made = b"".join(
-            _headers(node, gateway, topology.node(demands.hosts[target]), options.frame_bytes) for target in targets
-        )
+        made = b"".join(_headers(node, gateway, topology.node(demands.hosts[target]), options) for target in targets)
         source["templates"] = self._keep(index, np.frombuffer(made, np.uint8).copy())
 
 
-def _headers(source: Node, gateway: Node, target: Node, length: int) -> bytes:
-    """Ethernet, IPv4 and UDP (no checksum: 0) of a frame of ``length`` bytes, padded to TEMPLATE_BYTES."""
+def _headers(source: Node, gateway: Node, target: Node, options: SourceOptions) -> bytes:
+    """Ethernet, IPv4 and UDP (no checksum: 0) of a frame, padded to TEMPLATE_BYTES."""
+    length = options.frame_bytes
     ethernet = gateway.mac.to_bytes(6, "big") + source.mac.to_bytes(6, "big") + b"\x08\x00"
-    words = struct.pack("!BBHHHBBHII", 0x45, 0, length - 14, 0, 0x4000, 64, 17, 0, source.ip, target.ip)
+    words = struct.pack("!BBHHHBBHII", 0x45, options.dscp << 2, length - 14, 0, 0x4000, 64, 17, 0, source.ip, target.ip)
     total = sum(struct.unpack("!10H", words))
     total = (total & 0xFFFF) + (total >> 16)
     checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF

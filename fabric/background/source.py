@@ -67,15 +67,20 @@ class SourceOptions:
         Mean length of a burst.
     peak : float
         Rate inside a burst, as a share of the host's link.
+    dscp : int
+        Differentiated services code point of the packets.
     """
 
     frame_bytes: int = 1086
     burst_frames: int = 16
     peak: float = 0.9
+    dscp: int = 0
 
     def __post_init__(self) -> None:
         if not 60 <= self.frame_bytes <= 1514:
             raise FabricError(f"frame_bytes: {self.frame_bytes} is not in 60..1514")
+        if not 0 <= self.dscp < 64:
+            raise FabricError(f"dscp: {self.dscp} is not in 0..63")
         if self.burst_frames < 1 or not 0 < self.peak <= 1:
             raise FabricError(f"burst_frames: {self.burst_frames}, peak: {self.peak}: need >= 1 and 0 < peak <= 1")
 

@@ -11,8 +11,8 @@ from p4reduce.fabric.errors import FabricError
 from p4reduce.topologies import Topology
 
 _KINDS: Final[dict[str, tuple[str, ...]]] = {
-    "gravity": ("load", "seed", "sigma"),
-    "sndlib": ("load", "seed", "graph"),
+    "gravity": ("load", "seed", "sigma", "dscp"),
+    "sndlib": ("load", "seed", "graph", "dscp"),
 }
 """demand matrices, each with the fields that it takes"""
 _MAX_SEED: Final = (1 << 63) - 1
@@ -36,6 +36,8 @@ class Background:
         How unequal hosts are (gravity).
     graph : str
         Its name at topohub (sndlib).
+    dscp : int
+        Code point of its packets (0..63): switches may have a queue for it (`SwitchSettings.dscp_classes`).
     """
 
     kind: str
@@ -43,11 +45,12 @@ class Background:
     seed: int = 0
     sigma: float = 1.0
     graph: str = ""
+    dscp: int = 0
 
     def __str__(self) -> str:
         """The same text for the same traffic; :func:`parse_background` reads it."""
         own = {"gravity": f"sigma={self.sigma:g}", "sndlib": f"graph={self.graph}"}[self.kind]
-        return f"{self.kind}:load={self.load:g},seed={self.seed},{own}"
+        return f"{self.kind}:load={self.load:g},seed={self.seed},{own}" + (f",dscp={self.dscp}" if self.dscp else "")
 
     def demands(self, topology: Topology) -> Demands:
         """Who sends how much to whom in a topology; `FabricError` where that cannot be."""
@@ -59,7 +62,7 @@ class Background:
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
         """Its sources; `FabricError` where a host would have to send more than its bursts can carry."""
-        return BackgroundEndpoints(topology, self.demands(topology), SourceOptions(), self.seed)
+        return BackgroundEndpoints(topology, self.demands(topology), SourceOptions(dscp=self.dscp), self.seed)
 
 
 def parse_background(text: str) -> Background:
@@ -96,10 +99,11 @@ def parse_background(text: str) -> Background:
 def _number(name: str, text: str) -> float | int:
     """A field's value in its bounds."""
     try:
-        value = int(text) if name == "seed" and len(text) < 30 else float(text)
+        whole = name in {"seed", "dscp"}
+        value = int(text) if whole and len(text) < 30 else float(text)
     except ValueError:
-        raise FabricError(f"{name}: {text[:60]!r} is no {'whole ' if name == 'seed' else ''}number") from None
-    least, most = {"seed": (0, _MAX_SEED), "sigma": (0, _MAX_SIGMA), "load": (0, 1)}[name]
+        raise FabricError(f"{name}: {text[:60]!r} is no {'whole ' if whole else ''}number") from None
+    least, most = {"seed": (0, _MAX_SEED), "dscp": (0, 63), "sigma": (0, _MAX_SIGMA), "load": (0, 1)}[name]
     inside = isfinite(value) and least <= value <= most
     if not inside or (name == "load" and not 0 < value < 1):
         bounds = "is not between 0 and 1" if name == "load" else f"is not in {least}..{most:g}"

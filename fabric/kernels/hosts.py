@@ -1,12 +1,13 @@
 """Hosts: endpoints take the frames that come in, and are asked for the next one whenever the link is free.
 
-A host has no queue of its own for them (a pull model): a frame is made when it can leave. Only frames that Python
-sends (`VirtualNetwork.send`) wait in a list, and go first.
+A host has no queue of its own for them (a pull model): a frame is made when it can leave. Endpoints of the highest
+class are asked first, those of one class in turn. Only frames that Python sends (`VirtualNetwork.send`) wait in a list,
+and go before all.
 """
 
 from typing import Any, Final
 
-from p4reduce.fabric.access import call5, cell_at, endpoint_at, frame_at, link_at, node_at
+from p4reduce.fabric.access import call5, cell_at, endpoint_at, frame_at, link_at, node_at, rota_at
 from p4reduce.fabric.kernels.cells import drop_frame, frame_address, take_frame
 from p4reduce.fabric.kernels.events import schedule
 from p4reduce.fabric.kernels.jit import kernel
@@ -36,6 +37,25 @@ def _settle(w: Any, index: int) -> None:
 
 
 @kernel
+def _ask(w: Any, node: Any, frame_index: int) -> int:
+    """Have a host's endpoints make the next frame, class by class; its length, 0 when none of them has one."""
+    for place in range(node.first_rota, node.first_rota + node.classes):
+        rota = rota_at(w.rotas, place)
+        for _ in range(rota.count):
+            index = cell_at(w.endpoint_lists, rota.first + rota.next).value
+            rota.next += 1
+            if rota.next == rota.count:
+                rota.next = 0
+            if endpoint_at(w.endpoints, index).started == 0 or endpoint_at(w.endpoints, index).paused != 0:
+                continue
+            length = call5(w.transmit, w.endpoint_records, index, w.now, frame_address(w, frame_index), w.max_frame)
+            _settle(w, index)
+            if length > 0:
+                return length  # type: ignore[no-any-return]
+    return 0
+
+
+@kernel
 def pump(w: Any, node_index: int) -> None:
     """Send a host's next frame, if its link is free and somebody has one."""
     node = node_at(w.nodes, node_index)
@@ -51,20 +71,12 @@ def pump(w: Any, node_index: int) -> None:
         wake_when_free(w, node.link)
         return
     frame_index = take_frame(w)
-    for _ in range(node.endpoints):
-        index = cell_at(w.endpoint_lists, node.first_endpoint + node.turn).value
-        node.turn += 1
-        if node.turn == node.endpoints:
-            node.turn = 0
-        if endpoint_at(w.endpoints, index).started == 0 or endpoint_at(w.endpoints, index).paused != 0:
-            continue
-        length = call5(w.transmit, w.endpoint_records, index, w.now, frame_address(w, frame_index), w.max_frame)
-        _settle(w, index)
-        if length > 0:
-            send(w, node.link, frame_index, length)
-            wake_when_free(w, node.link)
-            return
-    drop_frame(w, frame_index)
+    length = _ask(w, node, frame_index)
+    if length > 0:
+        send(w, node.link, frame_index, length)
+        wake_when_free(w, node.link)
+    else:
+        drop_frame(w, frame_index)
 
 
 @kernel

@@ -1,8 +1,9 @@
 """A switch's output port: eight finite queues in strict priority, and egress for the frame that leaves.
 
 As in BMv2's simple_switch: the higher number leaves first, a priority that has no queue drops, each queue holds
-``capacity`` frames and drops those that come when it is full (tail drop), depths are those of the whole port, and
-egress runs when a copy leaves its queue.
+``capacity`` frames and drops those that come when it is full (tail drop), and egress runs when a copy leaves its queue.
+Unlike there, the depths that egress is told are those of the copy's own queue, not of all queues of the port: by them
+the program marks congestion, and a class is not to be slowed down for what waits behind it.
 """
 
 from typing import Any, Final
@@ -25,7 +26,7 @@ _EMPTY: Final = np.int64(0)
 
 
 @kernel
-def _note_tail_drop(w: Any, link_index: int, phv_index: int, rid: int, instance: int) -> None:
+def _note_tail_drop(w: Any, link_index: int, phv_index: int, rid: int, instance: int, depth: int) -> None:
     """Count a copy that found its queue full.
 
     What it would have been, only egress can say: it runs on a state whose counters and registers nobody reads.
@@ -36,7 +37,7 @@ def _note_tail_drop(w: Any, link_index: int, phv_index: int, rid: int, instance:
     if node.peek_state == 0:
         link.unattributed += 1
         return
-    describe(w, link.source_port, rid, instance, w.now // PS_PER_US, link.depth, link.depth)
+    describe(w, link.source_port, rid, instance, w.now // PS_PER_US, depth, depth)
     frame_index = take_frame(w)
     length = peek_egress(w, link.source, phv_index, frame_index)
     note(w, link_index, frame_address(w, frame_index), length, QUEUE_DROPPED)
@@ -59,7 +60,7 @@ def _append(w: Any, link_index: int, priority: int, copy_index: int) -> None:
 
 @kernel
 def _take_highest(w: Any, link_index: int, ready: int) -> int:
-    """Take the first copy of the highest of some queues (bits), each of which has one."""
+    """Take the first copy of the highest of some queues (bits), each of which has one; in ``depth``, what stays."""
     link = link_at(w.links, link_index)
     priority = PRIORITIES - 1
     while (ready >> priority) == 0:
@@ -71,6 +72,7 @@ def _take_highest(w: Any, link_index: int, ready: int) -> int:
     if queue.depth == 0:
         link.backlog ^= 1 << priority
     link.depth -= 1
+    copy_at(w.copies, copy_index).depth = queue.depth
     return copy_index  # type: ignore[no-any-return]
 
 
@@ -91,7 +93,7 @@ def depart(w: Any, link_index: int) -> None:
                 return
         copy_index = _take_highest(w, link_index, ready)
         copy = copy_at(w.copies, copy_index)
-        describe(w, link.source_port, copy.rid, copy.instance, copy.enqueued_us, copy.enqueued_depth, link.depth)
+        describe(w, link.source_port, copy.rid, copy.instance, copy.enqueued_us, copy.enqueued_depth, copy.depth)
         frame_index = take_frame(w)
         length = run_egress(w, link.source, copy.phv, frame_index)
         drop_phv(w, copy.phv)
@@ -117,8 +119,9 @@ def enqueue(w: Any, link_index: int, phv_index: int, rid: int, instance: int, pr
     if priority >= PRIORITIES:
         node_at(w.nodes, link.source).priority_drops += 1
         return
-    if queue_at(w.queues, link_index * PRIORITIES + priority).depth >= link.capacity:
-        _note_tail_drop(w, link_index, phv_index, rid, instance)
+    depth = queue_at(w.queues, link_index * PRIORITIES + priority).depth
+    if depth >= link.capacity:
+        _note_tail_drop(w, link_index, phv_index, rid, instance, depth)
         return
     copy_index = take_copy(w)
     copy = copy_at(w.copies, copy_index)
@@ -126,7 +129,7 @@ def enqueue(w: Any, link_index: int, phv_index: int, rid: int, instance: int, pr
     copy.rid = rid
     copy.instance = instance
     copy.enqueued_us = w.now // PS_PER_US
-    copy.enqueued_depth = link.depth
+    copy.enqueued_depth = depth
     copy.towards = link.towards
     phv_at(w.phvs, phv_index).references += 1
     _append(w, link_index, priority, copy_index)

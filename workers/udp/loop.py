@@ -30,7 +30,7 @@ from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
 from p4reduce.workers.kernels.frames import RESEND
 from p4reduce.workers.kernels.jit import entry, kernel
-from p4reduce.workers.records import ENDPOINT_DTYPE, State
+from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
 from p4reduce.workers.udp.records import BATCH, CONTROL_BYTES, PORT, Reason
 
 PAYLOAD_OFFSET: Final = wire.INC_OFFSET
@@ -136,30 +136,37 @@ def _receive_batch(eps: Any, port: Any, now: int) -> Any:
 
 
 @kernel
-def _make_batch(eps: Any, port: Any, now: int) -> None:
-    """Frames of the endpoints, taken in turn, into the free cells."""
-    if port.tx_head < port.tx_tail:
-        return
-    port.tx_head = 0
-    port.tx_tail = 0
-    iovecs = carray(pointer(port.tx_iovecs), (BATCH,), IOVEC)
-    idle: Any = 0
-    while port.tx_tail < BATCH and idle < port.endpoints:
-        k = port.tx_tail
-        cell = port.tx_cells + k * port.cell
-        length = np.int64(transmit(eps, port.turn, now, carray(pointer(cell), (port.cell,), np.uint8)))
-        port.turn += 1
-        if port.turn == port.endpoints:
-            port.turn = 0
-        idle += 1
+def _make_frame(eps: Any, port: Any, priority: int, now: int) -> Any:
+    """A frame of the next endpoint of a class that has one into the next free cell; False when none has."""
+    k = port.tx_tail
+    cell = port.tx_cells + k * port.cell
+    for _ in range(port.endpoints):
+        index = port.turns[priority]
+        port.turns[priority] = index + 1 if index + 1 < port.endpoints else 0
+        if eps[index].priority != priority:
+            continue
+        length = np.int64(transmit(eps, index, now, carray(pointer(cell), (port.cell,), np.uint8)))
         if length > 0:
-            idle = 0
             port.tx_tail += 1
-            iovecs[k].length = length - port.skipped
+            carray(pointer(port.tx_iovecs), (BATCH,), IOVEC)[k].length = length - port.skipped
             if port.tunnel == 0:
                 name = port.tx_names + k * _NAME_BYTES
                 copy_bytes(name + 2, cell + _UDP_DST, 2)
                 copy_bytes(name + 4, cell + _IP_DST, 4)
+            return True
+    return False
+
+
+@kernel
+def _make_batch(eps: Any, port: Any, now: int) -> None:
+    """Frames of the endpoints into the free cells: those of the highest class first, within a class taken in turn."""
+    if port.tx_head < port.tx_tail:
+        return
+    port.tx_head = 0
+    port.tx_tail = 0
+    for lower in range(CLASSES):
+        while port.tx_tail < BATCH and _make_frame(eps, port, CLASSES - 1 - lower, now):
+            pass
 
 
 @kernel

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.workers.records import CLASSES
+
 BATCH: Final = 64
 """Datagrams that are given to, or taken from, the kernel in one call."""
 CONTROL_BYTES: Final = 24
@@ -29,7 +31,9 @@ def _integers(*names: str) -> list[tuple[str, str]]:
 PORT: Final[np.dtype[Any]] = np.dtype(
     [
         # Descriptors: the socket, and the one that wakes the loop up. tunnel: whole Ethernet frames travel.
-        *_integers("socket", "wake", "tunnel", "base_ns", "endpoints", "turn"),
+        *_integers("socket", "wake", "tunnel", "base_ns", "endpoints"),
+        # Whose turn it is among the endpoints of each class.
+        ("turns", "i8", (CLASSES,)),
         # Cells of frames, and the structures of recvmmsg and sendmmsg, BATCH of each; addresses.
         *_integers("cell", "skipped", "rx_cells", "rx_messages", "rx_names", "rx_iovecs", "rx_controls"),
         *_integers("tx_cells", "tx_messages", "tx_names", "tx_iovecs"),

@@ -49,6 +49,10 @@ def twins(lanes):
         tables["IncIngress.traffic_class"].insert(
             TableEntry((Ternary(7, 0xFFFF), Ternary(3, 15), Ternary(0, 1)), "IncIngress.prioritize", (5,), 10)
         )
+        tables["IncIngress.traffic_class"].insert(
+            TableEntry((Ternary(7, 0xFFFF), Ternary(0, 0), Ternary(0, 0)), "IncIngress.by_lag", (1, 9, 2, 3), 5)
+        )
+        tables["IncIngress.dscp_class"].insert(TableEntry((Exact(0),), "IncIngress.prioritize", (6,)))
         device.multicast.set(1, [(1, 1), (2, 2), (3, 3)])
         for rid, child in enumerate(CHILDREN, start=1):
             tables["IncEgress.depart.replica"].insert(

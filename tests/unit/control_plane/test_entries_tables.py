@@ -11,12 +11,14 @@ from p4reduce.control_plane.entries import (
     SwitchSettings,
     base_entries,
     describe,
+    dscp_entries,
     forwarding,
     plan_entries,
     priority_entry,
     settings_entry,
     switches_on_paths,
 )
+from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans import PLANS, PlanRequest, make_plan
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS, Resources
 from p4reduce.control_plane.routing import next_hops
@@ -186,3 +188,14 @@ def test_priorities_are_set_wherever_a_job_goes():
     assert switches_on_paths(built) == ("spine1", "leaf1", "leaf2")
     assert describe(priority_entry(9, 5)) == "traffic_class[hdr.inc.job=9/65535] -> prioritize(priority=5)"
     assert switches_on_paths(plan(star(2), "ring")) == ("s1",)
+
+
+@pytest.mark.parametrize("classes", [{64: 1}, {-1: 1}, {8: 8}, {8: -1}])
+def test_code_points_and_queues_that_there_are_not(classes):
+    with pytest.raises(ControllerError, match="dscp_classes"):
+        SwitchSettings(dscp_classes=classes)
+
+
+def test_a_code_point_has_a_queue():
+    (entry,) = dscp_entries(SwitchSettings(dscp_classes={46: 5}))
+    assert describe(entry) == "dscp_class[hdr.ipv4.dscp=46] -> prioritize(priority=5)"

@@ -37,6 +37,45 @@ def test_endpoints_of_a_host_take_turns() -> None:
     assert network.links["h1", 1].busy_ps == 2003 * ON_LINK_PS
 
 
+def test_the_highest_class_is_asked_first_and_within_it_in_turn() -> None:
+    network, endpoints = network_of(star(2), ["h1"] * 4, [1000] * 4)
+    endpoints.records["priority"] = [1, 5, 5, 0]
+    network.reorder_endpoints()
+    for index in range(4):
+        network.start(index)
+    network.run(until_ps=11 * ON_LINK_PS - 1)
+    assert endpoints.records["sent"].tolist() == [1, 5, 5, 0]  # the first started alone
+    endpoints.records["to_send"][[1, 2]] = 0
+    network.run(until_ps=20 * ON_LINK_PS - 1)
+    assert endpoints.records["sent"].tolist() == [10, 5, 5, 0]
+
+
+def test_one_class_is_as_no_class_and_turns_go_on_when_endpoints_come() -> None:
+    orders = []
+    for priority in (0, 6):
+        network, endpoints = network_of(star(2), ["h1"] * 3, [1000] * 3)
+        endpoints.records["priority"] = priority
+        network.reorder_endpoints()
+        for index in range(3):
+            network.start(index)
+        seen = []
+        for frames in range(1, 9):
+            network.run(until_ps=frames * ON_LINK_PS - 1)
+            if frames == 4:
+                network.reorder_endpoints()
+            seen.append(endpoints.records["sent"].tolist())
+        orders.append(seen)
+    assert orders[0] == orders[1]
+    assert [max(counts) - min(counts) for counts in orders[0]] == [1, 1, 0, 1, 1, 0, 1, 1]
+
+
+def test_a_class_that_no_host_has_is_refused() -> None:
+    network, endpoints = network_of(star(2), ["h1"], [1])
+    endpoints.records["priority"] = 8
+    with pytest.raises(FabricError, match="endpoint 0: class 8"):
+        network.reorder_endpoints()
+
+
 def test_frames_are_pulled_only_when_the_link_is_free() -> None:
     network, endpoints = network_of(star(2), ["h1"], [50])
     network.start(0)

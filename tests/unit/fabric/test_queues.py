@@ -35,6 +35,22 @@ def test_strict_priorities_highest_first(tmp_path: Path) -> None:
     assert numbers_at(tmp_path / "out.pcap") == [0, 2, 4, 1, 6, 3, 5]
 
 
+def test_depths_are_those_of_the_queue_of_the_frame(tmp_path: Path) -> None:
+    """Not of the port: what waits in other classes says nothing of how congested this one is."""
+    network = network_of(SyntheticSwitch({2: 3}))
+    network.capture("h3", 1, tmp_path / "out.pcap")
+    for number, priority in enumerate((1, 1, 1, 7, 1, 7)):
+        network.inject("s1", 1, to_host(2, tos=priority << 2, number=number))
+    network.run()
+    told = [(stamps(data)["enq_qdepth"], stamps(data)["deq_qdepth"]) for _, data in _captured(tmp_path / "out.pcap")]
+    assert numbers_at(tmp_path / "out.pcap") == [0, 3, 5, 1, 2, 4]
+    assert told == [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0)]
+
+
+def _captured(path: Path) -> list[tuple[int, bytes]]:
+    return [(number, data) for number, (data, _) in enumerate(RawPcapReader(str(path)))]
+
+
 def test_tail_drop_is_per_queue() -> None:
     network = network_of(SyntheticSwitch({2: 3}), queue_frames=4)
     for priority in (0, 5):

@@ -3,7 +3,8 @@
     python -m tests.support.conformance.fuzz [--seed N] [--cases N] [--packets N] [SUITE ...]
     python -m tests.support.conformance.fuzz --record ...
 
-BMv2 is $SIMPLE_SWITCH_GRPC or the simple_switch_grpc on PATH, with simple_switch_CLI beside it. Needs no root.
+BMv2 is $SIMPLE_SWITCH_GRPC or the simple_switch_grpc on PATH, with simple_switch_CLI beside it; a BMv2 without Thrift
+has none, and shows no registers. Needs no root.
 """
 
 import argparse
@@ -13,19 +14,17 @@ import sys
 from tests.support.conformance.fuzz.recording import Recording, sha256, write_recording
 from tests.support.conformance.fuzz.run import EXECUTORS, Bmv2Runner, Tally, fuzz, make_cases, stable
 from tests.support.conformance.fuzz.suites import SUITES
-from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, find_binaries, version_of
+from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, find_binaries, find_switch, version_of
 
 
 def main() -> int:
     """Exit status 0 if nothing differed, 1 if something did, 2 if BMv2 is missing."""
     options = _options()
-    binaries = find_binaries()
-    if binaries is None:
-        print(
-            "BMv2 not found: set SIMPLE_SWITCH_GRPC to simple_switch_grpc (simple_switch_CLI beside it)",
-            file=sys.stderr,
-        )
+    switch = find_switch()
+    if switch is None:
+        print("BMv2 not found: set SIMPLE_SWITCH_GRPC to simple_switch_grpc", file=sys.stderr)
         return 2
+    binaries = find_binaries() or Bmv2Binaries(switch)
     os.nice(10)
     names = options.suites or list(SUITES)
     return _record(options, binaries, names) if options.record else _fuzz(options, binaries, names)

@@ -96,9 +96,20 @@ def _classes(rng: random.Random) -> list[Operation]:
     for number in range(rng.randrange(4)):
         job = Ternary(1, 1) if rng.random() < 0.5 else Ternary(0, 0)
         match = job, Ternary(rng.randrange(2), 1), Ternary(0, 0)
-        entry = TableEntry(match, "IncIngress.prioritize", (rng.randrange(8),), number + 1)
+        entry = TableEntry(match, *_class(rng), number + 1)
         made.append(Insert("IncIngress.traffic_class", entry))
+    for point in rng.sample(range(64), rng.randrange(4)):
+        entry = TableEntry((Exact(point),), "IncIngress.prioritize", (rng.randrange(8),))
+        made.append(Insert("IncIngress.dscp_class", entry))
     return made
+
+
+def _class(rng: random.Random) -> tuple[str, tuple[int, ...]]:
+    """A fixed class, or one by how old the batch is."""
+    if rng.random() < 0.5:
+        return "IncIngress.prioritize", (rng.randrange(8),)
+    base = rng.randrange(8)
+    return "IncIngress.by_lag", (rng.randrange(2), rng.randrange(3), base, rng.randrange(8 - base))
 
 
 def _job(rng: random.Random, job: int, epoch: int) -> list[Operation]:
@@ -154,7 +165,7 @@ def _packet(rng: random.Random, source: int, kind: int, job: int, epoch: int, se
         lanes=_lanes(rng) if lanes else None,
         count=rng.randrange(1, 4),
         exponent=rng.randrange(256),
-        iteration=rng.randrange(4),
+        iteration=rng.choice((0, 1, 2, 3, 7, 0x7FFFFFFF, 0x80000001, 0xFFFFFFFF)),
         resend=rng.random() < 0.1,
         saturated=rng.random() < 0.05,
         ecn_echo=rng.random() < 0.1,

@@ -22,6 +22,7 @@ from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Congestion, HostAddress, Timing
 from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec
 from p4reduce.workers.udp.driver import Driver, SilenceError
+from p4reduce.workers.udp.loop import run
 from p4reduce.workers.udp.port import Port
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="real time needs Linux on a 64-bit machine")
@@ -117,6 +118,24 @@ def make_ring(stack: ExitStack, size: int, congestion: Congestion, *, rate_bps: 
         )
         host.start()
     return hosts
+
+
+def test_a_batch_has_the_highest_class_first_and_within_it_takes_turns(stack: ExitStack) -> None:
+    """Three jobs at one host whose server is a socket that only listens: in which order their frames leave."""
+    own, server = addresses(2)
+    listening = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    listening.bind((str(server).split(":")[0], server.udp))
+    listening.settimeout(PATIENCE_S)
+    host = Host(own)
+    stack.callback(host.close)
+    for job, priority in ((1, 0), (2, 5), (3, 5)):
+        spec = PsWorkerSpec(own, server, job=job, epoch=0, lanes=LANES, window=3, members=1, priority=priority)
+        index = host.endpoints.add(spec)
+        host.endpoints.post(index, Post(Collective.PUSH, np.ones(3 * LANES, np.float32)))
+    host.port.record["endpoints"] = 3
+    run(host.endpoints.records, host.port.record, -1, 0)
+    jobs = [int.from_bytes(listening.recv(2048)[2:4], "big") for _ in range(9)]
+    assert jobs == [2, 3, 2, 3, 2, 3, 1, 1, 1]
 
 
 @pytest.mark.parametrize("congestion", [Congestion(), Congestion(adaptive=True)])

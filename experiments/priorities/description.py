@@ -1,0 +1,125 @@
+"""A run of the study as plain values: the network, its jobs, and how they compute."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from p4reduce.topologies import Topology, load
+
+LANES: Final = 256
+LOWEST_JOB_CLASS: Final = 1
+"""0 is that of plain IPv4 without a class, 7 that of tiny frames"""
+JOB_CLASSES: Final = 6
+"""1 to 6: what the jobs share"""
+
+
+@dataclass(frozen=True)
+class JobDescription:
+    """A job that trains: every worker computes, then gradients go up and weights come down, round after round.
+
+    Attributes
+    ----------
+    workers : tuple of str
+        Hosts, in rank order.
+    server : str
+        Host of the global model.
+    elements : int
+        float32 of the model.
+    compute_ps : int
+        One worker's computation in a round, without jitter, picoseconds.
+    plan : str
+        Name of the planner: 'steiner' and the like, or 'ps'.
+    staleness : int or None
+        Rounds by which a worker may be ahead of the slowest: 0 is synchronous; None: without a bound. Others than 0
+        need ``plan`` 'ps': each worker is a job of its own with the server (:mod:`p4reduce.jobs.asynchronous`).
+    slowdowns : tuple of float
+        By how much each worker computes longer, in rank order; workers beyond its end: 1.
+    start_ps : int
+        When its first computation begins.
+    name : str
+        What it draws its computations by, together with the hosts: jobs of one name on the same hosts draw the same.
+    """
+
+    workers: tuple[str, ...]
+    server: str
+    elements: int
+    compute_ps: int
+    plan: str = "steiner"
+    staleness: int | None = 0
+    slowdowns: tuple[float, ...] = ()
+    start_ps: int = 0
+    name: str = ""
+
+    def slowdown(self, rank: int) -> float:
+        """Of a worker's computation."""
+        return self.slowdowns[rank] if rank < len(self.slowdowns) else 1.0
+
+
+@dataclass(frozen=True)
+class Description:
+    """A network and the jobs that share it.
+
+    Attributes
+    ----------
+    topology : str
+        As `p4reduce run --topology` takes it.
+    jobs : tuple of JobDescription
+        In the order of their numbers.
+    rounds : int
+        Of each job.
+    jitter : float
+        Standard deviation of a computation, as a share of it (normal, cut at three of them).
+    queues : int
+        Classes that jobs are put into, 1..6; jobs that are next to each other in the order share one where there are
+        more jobs.
+    control_latency_ps : int
+        From a decision to its effect in switches.
+    queue_frames : int
+        Of each queue.
+    seed : int
+        Of computations and of what policies draw.
+    """
+
+    topology: str
+    jobs: tuple[JobDescription, ...]
+    rounds: int = 12
+    jitter: float = 0.0
+    queues: int = JOB_CLASSES
+    control_latency_ps: int = 100_000_000
+    queue_frames: int = 4096
+    seed: int = 0
+    lanes: int = field(default=LANES)
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            raise ValueError("jobs: there is none")
+        if self.rounds < 1 or not 0 <= self.jitter < 1 / 3:
+            raise ValueError(f"rounds: {self.rounds}, jitter: {self.jitter}; needed: >= 1 and 0 <= jitter < 1/3")
+        if not 1 <= self.queues <= JOB_CLASSES:
+            raise ValueError(f"queues: {self.queues}, must be 1..{JOB_CLASSES}")
+
+    def build(self) -> Topology:
+        """The topology."""
+        return load(self.topology)
+
+    def only(self, number: int) -> "Description":
+        """The same with one of the jobs, which draws the same computations as among the others."""
+        return replace(self, jobs=(self.jobs[number],))
+
+    def compute_ps(self, job: JobDescription, rank: int, iteration: int) -> int:
+        """How long a worker computes in a round."""
+        drawn = 0.0
+        if self.jitter:
+            # By what the job is, not by its number: alone it draws the same.
+            key = [self.seed, crc32(f"{job.name}/{job.workers[rank]}".encode()) << 32 | iteration]
+            drawn = float(np.clip(np.random.Generator(np.random.Philox(key=key)).standard_normal(), -3, 3))
+        return max(1, round(job.compute_ps * job.slowdown(rank) * (1 + self.jitter * drawn)))
+
+
+def with_phi(job: JobDescription, communication_ps: int, phi: float) -> JobDescription:
+    """The same job with so much computation that communication is ``phi`` of a round when it is alone."""
+    if not 0 < phi < 1:
+        raise ValueError(f"phi: {phi}, must be between 0 and 1")
+    return replace(job, compute_ps=round(communication_ps * (1 - phi) / phi))
