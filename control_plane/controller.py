@@ -203,19 +203,20 @@ class Controller:
             del self._installed[(plan.job, plan.epoch)]
             release_plan(plan, self.resources)
 
-    def change_priority(self, plan: Plan, priority: int) -> int:
+    def change_priority(self, plan: Plan, priority: int, results: int | None = None) -> int:
         """Put the packets of an installed plan's job, of all its epochs, into another queue (0..7) from now on.
 
-        Returns how many entries were written, one in each switch on its paths. The plan must have been installed with a
-        priority.
+        results: queue of its RESULTs, what comes down; None: that of all others. Returns how many entries were
+        written in the switches on its paths. The plan must have been installed with a priority.
         """
-        if not 0 <= priority < PRIORITIES:
-            raise ControllerError(f"priority: {priority}, must be 0..{PRIORITIES - 1}")
+        for value in (priority, *(() if results is None else (results,))):
+            if not 0 <= value < PRIORITIES:
+                raise ControllerError(f"priority: {value}, must be 0..{PRIORITIES - 1}")
         with self._lock:
             if self._installed.get((plan.job, plan.epoch)) is not plan or plan.priority is None:
                 raise ControllerError(f"job {plan.job} epoch {plan.epoch} is not installed with a priority")
             loop, fleet = self._run_fleet()
-            return loop.run(fleet.change_priority(plan, priority))
+            return loop.run(fleet.change_priority(plan, priority, priority if results is None else results))
 
     def install_idle(self, plans: Sequence[Plan]) -> None:
         """Install several plans at once, of jobs that send nothing yet: far fewer writes than one after the other.

@@ -11,6 +11,7 @@ from finsy.p4entity import P4Entity
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans.plan import Aggregator, Plan
 from p4reduce.topologies import Topology
+from p4reduce.workers.wire import PacketType
 
 Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry | fy.P4CloneSessionEntry
 
@@ -22,7 +23,9 @@ BASE_TABLES = ("local_address", "edge", "route")
 PLAN_TABLES = ("job", "peer", "replica", "path", "traffic_class")
 """tables of :func:`plan_entries` and :func:`priority_entry`"""
 _ANY_PRIORITY = 10
-"""P4Runtime priority of traffic classes; they never overlap, any positive number will do"""
+"""P4Runtime priority of jobs' traffic classes; they never overlap, any positive number will do"""
+_BEFORE_OTHERS = 20
+"""P4Runtime priority of classes of some packets of a job, which win against that of the job"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +150,18 @@ def forwarding(plan: Plan) -> list[tuple[str, str, str]]:
 
 def priority_entry(job: int, priority: int) -> fy.P4TableEntry:
     """All INC packets of a job into one priority queue (7 leaves first)."""
-    return fy.P4TableEntry(
-        "traffic_class",
-        match=fy.P4TableMatch({"hdr.inc.job": (job, 0xFFFF)}),
-        action=fy.P4TableAction("prioritize", priority=priority),
-        priority=_ANY_PRIORITY,
-    )
+    return _class_entry({"hdr.inc.job": (job, 0xFFFF)}, priority, _ANY_PRIORITY)
+
+
+def results_entry(job: int, priority: int) -> fy.P4TableEntry:
+    """The RESULTs of a job, what comes down, into another queue than the rest of its packets."""
+    match = {"hdr.inc.job": (job, 0xFFFF), "hdr.inc.type": (PacketType.RESULT, 0xF)}
+    return _class_entry(match, priority, _BEFORE_OTHERS)
+
+
+def _class_entry(match: dict[str, tuple[int, int]], priority: int, rank: int) -> fy.P4TableEntry:
+    action = fy.P4TableAction("prioritize", priority=priority)
+    return fy.P4TableEntry("traffic_class", match=fy.P4TableMatch(match), action=action, priority=rank)
 
 
 def wildcards(tables: Iterable[str]) -> list[fy.P4TableEntry]:

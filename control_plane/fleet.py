@@ -19,6 +19,7 @@ from p4reduce.control_plane.entries import (
     fingerprint,
     plan_entries,
     priority_entry,
+    results_entry,
     settings_entry,
     switches_on_paths,
     wildcards,
@@ -42,6 +43,7 @@ class Fleet:
         self._topology = topology
         self._connections = connections
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
+        self._results: dict[tuple[str, int], int] = {}  # (switch, job): priority of RESULTs, where it is another
 
     async def open(self, settings: SwitchSettings, *, keep: bool = False) -> None:
         """Connect to all, load the program, install settings and base entries.
@@ -137,22 +139,38 @@ class Fleet:
             await self._each(level, deactivate)
 
         async def unclassify(switch: str) -> None:
-            await self._connections[switch].delete([priority_entry(plan.job, plan.priority or 0)])
+            entries: list[Entity] = [priority_entry(plan.job, plan.priority or 0)]
+            results = self._results.pop((switch, plan.job), None)
+            if results is not None:
+                entries.append(results_entry(plan.job, results))
+            await self._connections[switch].delete(entries)
 
         await self._each(entries, remove)
         await self._each(self._classified_alone(plan), unclassify)
         self._count_priority(plan, -1)
 
-    async def change_priority(self, plan: Plan, priority: int) -> int:
-        """Give the job of an installed plan another priority, in every switch on its paths; how many those are."""
-        switches = switches_on_paths(plan)
+    async def change_priority(self, plan: Plan, priority: int, results: int) -> int:
+        """Give the job of an installed plan other priorities, in every switch on its paths; how many entries are new."""
 
-        async def modify(switch: str) -> None:
-            await self._connections[switch].modify([priority_entry(plan.job, priority)])
-            self._priorities[switch, plan.job] = priority, self._priorities[switch, plan.job][1]
+        async def change(switch: str) -> int:
+            connection, key = self._connections[switch], (switch, plan.job)
+            before, users = self._priorities[key]
+            apart = self._results.get(key)  # where RESULTs have a queue of their own
+            written = 0
+            if before != priority:
+                await connection.modify([priority_entry(plan.job, priority)])
+                self._priorities[key], written = (priority, users), written + 1
+            if apart is not None and results == priority:
+                await connection.delete([results_entry(plan.job, apart)])
+                del self._results[key]
+                written += 1
+            elif results not in (priority, apart):
+                write = connection.insert if apart is None else connection.modify
+                await write([results_entry(plan.job, results)])
+                self._results[key], written = results, written + 1
+            return written
 
-        await self._each(switches, modify)
-        return len(switches)
+        return sum(await self._each(switches_on_paths(plan), change))
 
     async def install_idle(self, plans: Sequence[Plan]) -> None:
         """Install plans of jobs that send nothing yet, with one write for each switch, whatever the order among them.

@@ -24,9 +24,11 @@ class Job:
     """Operation, elements and lead of every collective so far."""
     priority: int = field(init=False)
     """Its class at its hosts now: that of its plan, until :meth:`~p4reduce.jobs.network.JobNetwork.set_class`."""
+    result_priority: int = field(init=False)
+    """The same at its server."""
 
     def __post_init__(self) -> None:
-        self.priority = self.plan.priority or 0
+        self.priority = self.result_priority = self.plan.priority or 0
 
     @property
     def endpoints(self) -> list[int]:

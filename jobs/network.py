@@ -116,18 +116,22 @@ class JobNetwork:
         self._occupy(job)
         return job
 
-    def set_class(self, job: Job, priority: int) -> None:
+    def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
         """From now on hosts take a job for one of this class (0..7); switches go by their own table.
 
-        Time-outs cover all classes that it has had.
+        results: class of what its server sends; None: the same. Time-outs cover all classes that it has had.
         """
-        if priority == job.priority:
+        results = priority if results is None else results
+        if (priority, results) == (job.priority, job.result_priority):
             return
-        for index in job.endpoints:
+        for index in job.members.values():
             self.endpoints.change_priority(index, priority)
-        job.priority, self._reordered = priority, True
+        if job.server is not None:
+            self.endpoints.change_priority(job.server, results)
+        job.priority, job.result_priority, self._reordered = priority, results, True
         _, occupant, _ = self._occupants[id(job)]
-        lowest, highest = min(occupant.lowest, priority), max(occupant.highest, priority)
+        lowest = min(occupant.lowest, priority, results)
+        highest = max(occupant.highest, priority, results)
         if (lowest, highest) != (occupant.lowest, occupant.highest):
             occupant.lowest, occupant.highest = lowest, highest
             self._cover()

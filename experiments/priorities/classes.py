@@ -16,16 +16,14 @@ class ClassWriter:
 
     def __init__(self, clockwork: Clockwork, controller: Controller, latency_ps: int) -> None:
         self._clockwork, self._controller, self._latency_ps = clockwork, controller, latency_ps
-        self._wanted: dict[int, int] = {}
         self.writes = 0
 
-    def change(self, job: Job, priority: int) -> None:
-        """A job gets another class, unless it has it already, or is about to."""
-        if self._wanted.get(job.plan.job, job.priority) == priority:
+    def change(self, job: Job, pushes: int, pulls: int) -> None:
+        """A job's gradients and parameters get other classes, unless they have them already."""
+        if (pushes, pulls) == (job.priority, job.result_priority):
             return
-        self._wanted[job.plan.job] = priority
-        self._clockwork.network.set_class(job, priority)
-        self._clockwork.at(self._clockwork.network.now + self._latency_ps, lambda: self._write(job, priority))
+        self._clockwork.network.set_class(job, pushes, pulls)
+        self._clockwork.at(self._clockwork.network.now + self._latency_ps, lambda: self._write(job, pushes, pulls))
 
-    def _write(self, job: Job, priority: int) -> None:
-        self.writes += self._controller.change_priority(job.plan, priority)
+    def _write(self, job: Job, pushes: int, pulls: int) -> None:
+        self.writes += self._controller.change_priority(job.plan, pushes, pulls)
