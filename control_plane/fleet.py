@@ -150,7 +150,7 @@ class Fleet:
         self._count_priority(plan, -1)
 
     async def change_priority(self, plan: Plan, priority: int, results: int) -> int:
-        """Give the job of an installed plan other priorities, in all switches on its paths; how many entries are new."""
+        """Give a plan's job other priorities in all switches on its paths; how many entries were written."""
 
         async def change(switch: str) -> int:
             connection, key = self._connections[switch], (switch, plan.job)

@@ -22,7 +22,7 @@ def chunk_times(plan: Plan) -> dict[Hop, int]:
     copies: Counter[Hop] = Counter()
     for a, b in plan.edges:
         copies.update(plan.path_hops(a, b))
-        if not plan.ring:  # what goes back in a ring has no lanes
+        if not plan.ring and not plan.mesh:  # what goes back to a neighbour has no lanes
             copies.update(plan.path_hops(b, a))
     return {
         hop: count * frame_time_ps(plan.frame_bytes, plan.topology.link_at(*hop).rate_bps)
@@ -59,7 +59,9 @@ def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
 
 
 def _both_ways(plan: Plan, worker: str, waiting: Mapping[Hop, int]) -> int:
-    """Of one worker's chunk: from there to the top, and back; in a ring to the next."""
+    """Of one worker's chunk: from there to the top, and back; in a ring to the next, in an all-to-all to any."""
+    if plan.mesh:
+        return max(_along(plan.path_hops(a, b), waiting) for a, b in plan.edges if a == worker)
     above = dict(plan.edges)
     total, name = 0, worker
     while name in above:

@@ -25,7 +25,15 @@ from p4reduce.workers.specs import (
 )
 from p4reduce.workers.status import EndpointStatus, read_status
 from p4reduce.workers.templates import templates_to
-from p4reduce.workers.windows import post_streams, power_of_two, set_ring, set_streams, set_window, summed
+from p4reduce.workers.windows import (
+    change_timing,
+    post_streams,
+    power_of_two,
+    set_ring,
+    set_streams,
+    set_window,
+    summed,
+)
 
 _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
 _KINDS: Final = {
@@ -193,11 +201,8 @@ class Endpoints:
 
     def change_timing(self, index: int, timing: Timing) -> None:
         """From now on these are a sender's time-outs; a timer that runs goes off when it would have."""
-        record = self._records[index]
-        record["rto_initial"], record["rto_min"], record["rto_max"] = timing.initial_ps, timing.min_ps, timing.max_ps
-        record["retries"] = timing.retries
-        base = timing.initial_ps if record["rtt_samples"] == 0 else timing.min_ps
-        record["rto"] = max(int(record["rto"]), base)
+        for record in (self._records[index], *self._streams.get(index, ())):
+            change_timing(record, timing)
 
     def give_up(self, index: int) -> None:
         """An endpoint leaves its operation where it is, and owes nobody anything any more."""

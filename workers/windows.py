@@ -50,13 +50,19 @@ def set_window(
     record["ring"], record["window"] = ring, window
     record["entries"] = keep(np.zeros(ring, ENTRY_DTYPE))
     record["payloads"] = keep(np.zeros((ring, lanes), np.float32))
-    record["rto"] = record["rto_initial"] = timing.initial_ps
-    record["rto_min"], record["rto_max"] = timing.min_ps, timing.max_ps
-    record["retries"] = timing.retries
+    change_timing(record, timing)
     record["reorder"] = max(1, min(timing.reorder, window // 2))
     record["top"] = -(1 << 40)
     record["round_rtt"] = NEVER
     set_up(record, congestion, least)
+
+
+def change_timing(record: Any, timing: Timing) -> None:
+    """A sender's time-outs from now on; a timer that runs goes off when it would have."""
+    record["rto_initial"], record["rto_min"], record["rto_max"] = timing.initial_ps, timing.min_ps, timing.max_ps
+    record["retries"] = timing.retries
+    base = timing.initial_ps if record["rtt_samples"] == 0 else timing.min_ps
+    record["rto"] = max(int(record["rto"]), base)
 
 
 def set_ring(record: Any, keep: Keep, spec: RingSpec | AllToAllSpec) -> None:

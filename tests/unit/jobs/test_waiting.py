@@ -77,3 +77,12 @@ def test_time_outs_grow_by_what_stands_before():
     assert behind.min_ps - 2 * (ONE.rtt_ps + ONE.window * ONE.chunk_ps) == 2 * 10**9
     assert behind.initial_ps > plain.initial_ps
     assert behind.max_ps >= plain.max_ps
+
+
+def test_plans_without_a_top():
+    """In a ring and an all-to-all a chunk goes one way to a neighbour."""
+    for name in ("ring", "all-to-all"):
+        plan = planned(4, ("h1", "h2", "h5"), plan=name)
+        behind = ahead_ps(occupant(plan, 1), [occupant(TWO, 6)])
+        assert behind >= 10 * FRAME_PS[10]
+        assert ahead_ps(occupant(TWO, 1), [occupant(plan, 6)]) > 0
