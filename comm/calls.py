@@ -56,7 +56,7 @@ def _describe(call: Call) -> str:
     extra = f", root={call.root}" if call.operation == "broadcast" else ""
     if call.operation == "push_pull":
         extra = f", learning_rate={call.learning_rate:g}"
-    kind = " of int32" if call.options.words and not call.options.name else ""
+    kind = " of int32" if call.options.words and call.operation == "all_reduce" and not call.options.name else ""
     return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.units import PS_PER_S
+from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.handles import Handle, Queue
 
 FloatArray = npt.NDArray[np.float32]
@@ -112,6 +113,7 @@ class Communicator:
         self._backend = backend
         self._patience_s = patience_s
         self._queue: Queue | None = None
+        self._left = False
         self._groups: Counter[tuple[int, ...]] = Counter()
 
     @property
@@ -309,6 +311,7 @@ class Communicator:
 
     def close(self) -> None:
         """Leave the group; later calls of the others would wait for this one and fail."""
+        self._left = True
         if self._queue is not None:
             self._queue.close()
             self._queue.join(LEAVE_S)
@@ -333,6 +336,8 @@ class Communicator:
         options: Options,
     ) -> T | Handle[T]:
         """The result that ``finish`` makes; with ``start`` a handle of it."""
+        if self._left:
+            raise ClusterError("this participant has left the group")
         if start is None and self._queue is None:
             self._backend.collective(operation, flat, root, learning_rate, options)
             return finish()

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import os
+from datetime import timedelta
 from typing import Any, Final, Literal
 
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from p4reduce.torch_backend.timing import ProcessTime, factor_of
 LOOPBACK: Final = "lo"
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 ADDRESS_KEY: Final = "p4reduce/network"
+HERE_KEY: Final = "p4reduce/here"
 NOT_FINITE: Final = "P4REDUCE_NOT_FINITE"
 """What becomes of NaN and infinity in a sum: "nan" (they come through), or "error"."""
 
@@ -59,6 +61,7 @@ def create(options: Any, backend_options: Any) -> Any:
     os.environ.setdefault(INTERFACE, LOOPBACK)
     ranks = tuple(options.global_ranks_in_group)
     rank, size = options.group_rank, options.group_size
+    _wait_for_all(options.store, rank, ranks or tuple(range(size)), options.timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", options.store), rank, size, options.timeout)
     patience_s = options.timeout.total_seconds()
     world = World.current
@@ -79,6 +82,20 @@ def create(options: Any, backend_options: Any) -> Any:
         on_shutdown=on_shutdown,
         not_finite=_not_finite(),
     )
+
+
+def _wait_for_all(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta) -> None:
+    """Until all members have come, so that who has not is named: gloo, which waits for them next, names nobody."""
+    keys = {f"{HERE_KEY}/{one}": known_as for one, known_as in enumerate(ranks)}
+    store.set(f"{HERE_KEY}/{rank}", "here")
+    try:
+        store.wait(list(keys), timeout)
+    except Exception as error:
+        missing = [str(known_as) for key, known_as in keys.items() if not store.check([key])]
+        if not missing:
+            raise
+        waited = f"rank {ranks[rank]} waited {timeout.total_seconds():g} s for rank {', '.join(missing)}"
+        raise ClusterError(f"{waited} to make the process group") from error
 
 
 def _not_finite() -> Literal["nan", "error"]:

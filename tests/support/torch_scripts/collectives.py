@@ -5,7 +5,7 @@ import sys
 
 import torch
 import torch.distributed as dist
-from torch.distributed._functional_collectives import all_reduce as functional_all_reduce
+from torch.distributed import _functional_collectives as functional
 
 dist.init_process_group("p4reduce")
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -89,7 +89,17 @@ objects: list[object] = [None] * size
 dist.all_gather_object(objects, {"rank": rank})
 if objects != [{"rank": r} for r in range(size)]:
     sys.exit(f"rank {rank}: objects: {objects}")
-check(functional_all_reduce(torch.ones(3), "sum", dist.group.WORLD).clone(), size, "functional all_reduce")
+check(functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD).clone(), size, "functional all_reduce")
+every = functional.all_gather_tensor(torch.full((2,), float(rank)), 0, dist.group.WORLD).clone()
+check(every[::2], range(size), "functional all_gather")
+block = functional.reduce_scatter_tensor(torch.arange(2.0 * size), "sum", 0, dist.group.WORLD).clone()
+check(block, [size * 2.0 * rank, size * (2.0 * rank + 1)], "functional reduce_scatter")
+check(functional.broadcast(torch.full((2,), float(rank)), 1, dist.group.WORLD).clone(), 1, "functional broadcast")
+if size == 4:
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+    given = torch.full((9,), float(rank))
+    dist.all_reduce(given, group=mesh["rows"].get_group())
+    check(given, 2 * (rank % 2) + 2, "a dimension of a mesh")
 if rank == 0:
     dist.send(torch.ones(2), 1)
 if rank == 1:

@@ -1,0 +1,304 @@
+"""What can go wrong between ranks: no hang, no crash, and an error that names the rank.
+
+``python -m tests.support.torch_scripts.attacks [NAME ...]`` runs each attack in three processes, forked from one that
+has imported torch, without anybody who watches them (as under torchrun), and prints a line of JSON for each: how every
+rank ended and what it said. Each function below is one attack; what it returns is what its rank says.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import p4reduce.torch_backend.create
+
+SIZE = 3
+TIMEOUT = timedelta(seconds=8)
+DEADLINE_S = 60
+"""for an attack; who is alive then hangs"""
+BIG = 4_000_000
+Attack = Callable[[int], Any]
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(function: Attack) -> Attack:
+    ATTACKS[function.__name__] = function
+    return function
+
+
+def init() -> None:
+    dist.init_process_group("p4reduce", timeout=TIMEOUT)
+
+
+def die(rank: int, who: int = 1) -> None:
+    if rank == who:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@attack
+def dies_before_init(rank: int) -> None:
+    die(rank)
+    store = dist.FileStore(f"{os.environ['ATTACK_FOLDER']}/store", SIZE)
+    dist.init_process_group("p4reduce", timeout=TIMEOUT, store=store, rank=rank, world_size=SIZE)
+
+
+@attack
+def dies_before_a_sum(rank: int) -> None:
+    init()
+    die(rank)
+    dist.all_reduce(torch.ones(10))
+
+
+@attack
+def dies_inside_a_sum(rank: int) -> None:
+    init()
+    work = dist.all_reduce(torch.ones(BIG), async_op=True)
+    die(rank)
+    work.wait()
+    dist.all_reduce(torch.ones(BIG))
+
+
+@attack
+def dies_after_a_sum(rank: int) -> None:
+    init()
+    dist.all_reduce(torch.ones(10))
+    die(rank)
+    dist.barrier()
+
+
+@attack
+def dies_in_a_backward_pass(rank: int) -> None:
+    init()
+    model = DistributedDataParallel(
+        torch.nn.Sequential(*(torch.nn.Linear(99, 99) for _ in range(4))), bucket_cap_mb=0.01
+    )
+    model.module[1].weight.register_hook(lambda _: die(rank))
+    model(torch.ones(2, 99)).sum().backward()
+
+
+@attack
+def who_has_the_network_dies(rank: int) -> None:
+    init()
+    dist.all_reduce(torch.ones(10))
+    die(rank, 0)
+    dist.all_reduce(torch.ones(10))
+
+
+@attack
+def the_network_dies(rank: int) -> None:
+    init()
+    dist.all_reduce(torch.ones(10))
+    if rank == 0:
+        p4reduce.torch_backend.create.World.current._host._process.kill()
+    dist.all_reduce(torch.ones(BIG))
+    dist.all_reduce(torch.ones(10))
+
+
+@attack
+def is_stopped(rank: int) -> None:
+    init()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.all_reduce(torch.ones(10))
+
+
+@attack
+def is_stopped_in_a_group(rank: int) -> None:
+    init()
+    group = dist.new_group([1, 2], timeout=timedelta(seconds=2))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if rank == 2:
+        dist.all_reduce(torch.ones(10), group=group)
+    while rank == 0 and not Path(os.environ["ATTACK_FOLDER"], "2").exists():
+        time.sleep(0.05)  # it has torch's store
+
+
+@attack
+def sizes_differ(rank: int) -> None:
+    init()
+    dist.all_reduce(torch.ones(10 + rank))
+
+
+@attack
+def types_differ(rank: int) -> None:
+    init()
+    dist.all_reduce(torch.ones(10, dtype=torch.int32 if rank == 1 else torch.float32))
+
+
+@attack
+def one_type_is_by_gloo(rank: int) -> None:
+    init()
+    dist.all_reduce(torch.ones(10, dtype=torch.float64 if rank == 1 else torch.float32))
+
+
+@attack
+def order_differs(rank: int) -> None:
+    init()
+    calls = [lambda: dist.all_reduce(torch.ones(10)), lambda: dist.broadcast(torch.ones(10), 0)]
+    for call in calls if rank else reversed(calls):
+        call()
+
+
+@attack
+def roots_differ(rank: int) -> None:
+    init()
+    dist.broadcast(torch.ones(10), 0 if rank else 1)
+
+
+@attack
+def odd_tensors(rank: int) -> str:
+    init()
+    scalar = torch.tensor(1.0)
+    dist.all_reduce(scalar)
+    several = [
+        torch.ones(0),
+        torch.ones(0, 5),
+        torch.ones((), dtype=torch.bfloat16),
+        torch.ones(2, 3, 4).transpose(0, 2),
+    ]
+    several += [torch.ones(8)[::2], torch.ones(1).expand(6).clone(), torch.ones(2, 2, dtype=torch.int32).t()]
+    for one in several:
+        dist.all_reduce(one)
+        dist.broadcast(one, 1)
+        every = [torch.empty_like(one) for _ in range(SIZE)]
+        dist.all_gather(every, one)
+        if not all(bool((each == SIZE).all()) for each in (one, scalar, *every)):
+            return f"{one.shape} {one.dtype}: {one}"
+    return "right"
+
+
+@attack
+def many_groups(rank: int) -> str:
+    init()
+    before = threads()
+    for number in range(30):
+        group = dist.new_group([0, 1, 2] if number % 2 else [2, 0])
+        if number % 2 or rank != 1:
+            given = torch.ones(5)
+            dist.all_reduce(given, group=group)
+            assert (given == (3 if number % 2 else 2)).all()
+            dist.destroy_process_group(group)
+    return "right" if threads() <= before + 10 else f"{before} threads became {threads()}"
+
+
+def threads() -> int:
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+@attack
+def destroyed_twice(rank: int) -> None:
+    init()
+    dist.destroy_process_group()
+    dist.destroy_process_group()
+
+
+@attack
+def made_twice(rank: int) -> None:
+    init()
+    init()
+
+
+@attack
+def made_again(rank: int) -> str:
+    for number in range(2):
+        store = dist.FileStore(f"{os.environ['ATTACK_FOLDER']}/store{number}", SIZE)  # over TCP torch's own races
+        dist.init_process_group("p4reduce", timeout=TIMEOUT, store=store, rank=rank, world_size=SIZE)
+        given = torch.ones(5)
+        dist.all_reduce(given)
+        dist.barrier()
+        dist.destroy_process_group()
+    return str(given.tolist())
+
+
+@attack
+def used_after_its_end(rank: int) -> None:
+    init()
+    group = dist.group.WORLD
+    dist.destroy_process_group()
+    group.allreduce([torch.ones(3)]).wait()
+
+
+@attack
+def forks_after_init(rank: int) -> str:
+    """A data loader's workers do: what they inherit must not speak, nor say goodbye, in their parent's name."""
+    init()
+    dist.all_reduce(torch.ones(3))
+    child = multiprocessing.get_context("fork").Process(target=sys.exit, args=(0,))
+    child.start()
+    child.join(DEADLINE_S)
+    plain = os.fork()
+    if plain == 0:
+        sys.exit(0)  # by way of what is registered for a process's end
+    os.waitpid(plain, 0)
+    given = torch.ones(3)
+    dist.all_reduce(given)
+    return f"{child.exitcode} {given.tolist()}"
+
+
+def main(names: list[str]) -> int:
+    """Exit code 0; what came of it is for the reader."""
+    for name in names or ATTACKS:
+        print(json.dumps({"attack": name} | carried_out(name)), flush=True)
+    return 0
+
+
+def carried_out(name: str) -> dict[str, Any]:
+    """How each rank ended (exit code, -n for signal n, "hangs") and what it said; seconds that it took."""
+    from p4reduce.comm.launch import free_port
+
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(SIZE)}
+        os.environ |= {"ATTACK_FOLDER": folder, "P4REDUCE_SET_TOPOLOGY": f"star:hosts={SIZE}", "OMP_NUM_THREADS": "1"}
+        context = multiprocessing.get_context("fork")
+        ranks = [context.Process(target=one_rank, args=(name, rank, folder)) for rank in range(SIZE)]
+        for process in ranks:
+            process.start()
+        ends = [ended(process, began + DEADLINE_S) for process in ranks]
+        said = [text.read_text() if (text := Path(folder, str(rank))).exists() else "" for rank in range(SIZE)]
+    return {"ends": ends, "said": said, "seconds": round(time.monotonic() - began, 1)}
+
+
+def ended(process: Any, deadline: float) -> int | str:
+    while process.is_alive():
+        stopped = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        if stopped and time.monotonic() > deadline - DEADLINE_S + 2 * TIMEOUT.total_seconds():
+            process.kill()
+            process.join()
+            return "stopped"
+        if time.monotonic() > deadline:
+            process.kill()
+            process.join()
+            return "hangs"
+        process.join(0.1)
+    return int(process.exitcode)
+
+
+def one_rank(name: str, rank: int, folder: str) -> None:
+    os.environ["RANK"] = str(rank)
+    os.setsid()  # or, when whoever started us ends while a rank is stopped, the kernel ends all (setpgid(2))
+    try:
+        said = ATTACKS[name](rank)
+        failed = False
+    except BaseException as error:
+        if isinstance(error, SystemExit):
+            raise
+        said, failed = f"{type(error).__name__}: {error}", True
+    Path(folder, str(rank)).write_text(str(said))
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
