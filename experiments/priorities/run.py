@@ -4,7 +4,7 @@ Gradients are small whole numbers, the same in every round, and weights fall by 
 the end is known to the last bit, whatever order frames came in.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import Traffic, add
-from p4reduce.control_plane.priorities import Decision, Kind
 from p4reduce.experiments.priorities.classes import ClassWriter
-from p4reduce.experiments.priorities.deciding import WITHIN_PS, Decider, JobSeen, Oracle, job_name
 from p4reduce.experiments.priorities.description import Description, JobDescription
+from p4reduce.experiments.priorities.policies import POLICIES, Classes, JobSeen, Policy
 from p4reduce.jobs.clockwork import Clockwork
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
@@ -77,32 +76,28 @@ class RunResult:
 def run(description: Description, policy: str = "fifo") -> RunResult:
     """Carry all jobs of a description out. ``ClusterError`` when a sum or a count is wrong."""
     with EmbeddedSwitches(description.build(), bundled(description.lanes)) as switches:
-        return Run(description, policy, switches).result()
+        return Run(description, POLICIES[policy](), switches).result()
 
 
 class Run:
     """One run: the jobs, installed with their first classes, on a network of their own."""
 
-    def __init__(self, description: Description, policy: str, switches: EmbeddedSwitches) -> None:
-        self.description = description
+    def __init__(self, description: Description, policy: Policy, switches: EmbeddedSwitches) -> None:
+        self.description, self.policy = description, policy
         self.network = JobNetwork(switches, queue_frames=description.queue_frames, seed=description.seed)
         self.clockwork = Clockwork(self.network)
         self.classes = ClassWriter(self.clockwork, switches.controller, description.control_latency_ps)
         self.seen = [JobSeen(number) for number in range(len(description.jobs))]
         controller = switches.controller
-        plans = [controller.plan(_request(number, one)) for number, one in enumerate(description.jobs)]
-        self.decider = Decider(policy, description, Oracle(description, plans))
-        first = self.decider.decide(self.seen, 0)
+        first = policy.begin(description)
         self.jobs: list[Job] = []
-        for number, made in enumerate(plans):
-            pushes, pulls = _classes(first, number)
-            plan = replace(made, priority=pushes)
-            controller.install(plan)
+        for number, one in enumerate(description.jobs):
+            pushes, pulls = _both(first[number])
+            plan = controller.start_job(_request(number, one, pushes))
             if pulls != pushes:
                 controller.change_priority(plan, pushes, pulls)
             self.jobs.append(self.network.add(plan, NUMBERS))
             self.network.set_class(self.jobs[-1], pushes, pulls)
-        self._shifts = dict(first.shifts)
         self._training = [_Synchronous(self, number) for number in range(len(self.jobs))]
 
     def result(self) -> RunResult:
@@ -110,8 +105,6 @@ class Run:
         with self.network:
             for one in self._training:
                 one.begin()
-            if self.decider.within:
-                self.clockwork.at(WITHIN_PS, self._look)
             self.clockwork.run()
             self.network.advance()  # what is still on its way
             for one in self._training:
@@ -119,25 +112,10 @@ class Run:
             first, resent = self._count()
             return RunResult([one.result() for one in self._training], self.classes.writes, first, resent)
 
-    def decide(self) -> None:
-        """Ask the policy. What it changes has effect at hosts now, in switches one control latency later."""
-        decision = self.decider.decide(self.seen, self.network.now)
-        for number, job in enumerate(self.jobs):
-            self.classes.change(job, *_classes(decision, number))
-
-    def shift_ps(self, number: int) -> int:
-        """How long a job is to put off its next round, once."""
-        return self._shifts.pop(job_name(number), 0)
-
-    def _look(self) -> None:
-        """Now and then while rounds are under way, for policies that go by what was sent."""
-        if all(one.finished for one in self._training):
-            return
-        for one in self._training:
-            one.look()
-        if any(one.communicating for one in self.seen):
-            self.decide()
-        self.clockwork.at(self.network.now + WITHIN_PS, self._look)
+    def apply(self, classes: Classes | None) -> None:
+        """Jobs get other classes than they have: at hosts now, in switches one control latency later."""
+        for number, wanted in (classes or {}).items():
+            self.classes.change(self.jobs[number], *_both(wanted))
 
     def _count(self) -> tuple[int, int]:
         """First transmissions and resends on all links. ``ClusterError`` where the former are not those predicted."""
@@ -165,41 +143,26 @@ class _Synchronous:
         self._weights = np.zeros(self._about.elements, np.float32)
         self._pulled = [np.zeros(self._about.elements, np.float32) for _ in self._about.workers]
         self._ends: list[list[int]] = [[] for _ in self._about.workers]
-        self._shift_ps = run.shift_ps(number)
 
     def begin(self) -> None:
         self._serve(0, 0)
         for rank in range(len(self._about.workers)):
             self._compute(rank, self._about.start_ps)
-        self._shift_ps = 0
-
-    @property
-    def finished(self) -> bool:
-        """Whether all rounds are over."""
-        return all(len(ends) == self._run.description.rounds for ends in self._ends)
-
-    def look(self) -> None:
-        """How much of the running round its slowest worker has sent."""
-        records = self._run.network.endpoints.records
-        shares = []
-        for index in self._job.members.values():
-            begin, end, following = (int(records[index][name]) for name in ("start", "end", "next"))
-            shares.append((following - begin) / max(1, end - begin))
-        self._seen.share_sent = min(max(min(shares), 0.0), 1.0)
 
     def _compute(self, rank: int, now_ps: int) -> None:
         """A worker computes its next round; afterwards it communicates."""
         iteration = len(self._ends[rank])
         if iteration < self._run.description.rounds:
+            begin = now_ps + self._run.policy.wait_ps(self._seen, now_ps)
             lasts = self._run.description.compute_ps(self._about, rank, iteration)
-            self._run.clockwork.at(now_ps + self._shift_ps + lasts, lambda: self._push(rank, iteration))
+            self._run.clockwork.at(begin + lasts, lambda: self._push(rank, iteration))
 
     def _push(self, rank: int, iteration: int) -> None:
         run, now = self._run, self._run.network.now
         if all(len(ends) <= iteration for ends in self._ends) and self._seen.iteration < iteration + 1:
-            self._seen.iteration, self._seen.started_ps, self._seen.share_sent = iteration + 1, now, 0.0
+            self._seen.iteration, self._seen.started_ps = iteration + 1, now
             self._job.note("push_pull", self._about.elements)
-            run.decide()
+            run.apply(run.policy.started(self._seen, run.seen, now))
         gradient = Post(Collective.PUSH_PULL, self._gradients[rank], self._pulled[rank], iteration)
         index = self._job.members[self._about.workers[rank]]
         run.clockwork.post(index, gradient, lambda done_ps: self._pulled_by(rank, done_ps))
@@ -209,7 +172,8 @@ class _Synchronous:
         ends[rank].append(done_ps)
         if min(map(len, ends)) == len(ends[rank]):  # the last of its round
             self._seen.ended_ps = max(own[len(ends[rank]) - 1] for own in ends)
-            run.decide()
+            self._seen.bytes_sent = sum(self._sent("bytes_sent"))
+            run.apply(run.policy.ended(self._seen, run.seen, run.network.now))
         self._compute(rank, done_ps)
 
     def _serve(self, iteration: int, done_ps: int) -> None:
@@ -242,14 +206,13 @@ class _Synchronous:
         return JobResult(ends, self._about.start_ps, frames, resends, self._ends)
 
 
-def _request(number: int, job: JobDescription) -> PlanRequest:
-    return PlanRequest(job.plan, job=number + 1, workers=job.workers, server=job.server, priority=0)
+def _request(number: int, job: JobDescription, priority: int) -> PlanRequest:
+    return PlanRequest(job.plan, job=number + 1, workers=job.workers, server=job.server, priority=priority)
 
 
-def _classes(decision: Decision, number: int) -> tuple[int, int]:
+def _both(wanted: int | tuple[int, int]) -> tuple[int, int]:
     """Of a job's gradients and of its parameters."""
-    found = {flow.kind: value for flow, value in decision.classes.items() if flow.job == job_name(number)}
-    return found[Kind.PUSH], found[Kind.PULL]
+    return (wanted, wanted) if isinstance(wanted, int) else wanted
 
 
 @lru_cache(maxsize=128)

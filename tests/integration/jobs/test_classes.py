@@ -44,7 +44,7 @@ def same_hosts(phi: float) -> Description:
 def test_two_jobs_on_the_same_hosts():
     description = same_hosts(0.3)
     slow = over_alone(description, run(description, "fifo"))
-    high, low = sorted(over_alone(description, run(description, "random")))
+    high, low = sorted(over_alone(description, run(description, "distinct")))
     assert min(slow) > 1.2
     assert high <= 1.03
     assert low <= 1.07
@@ -79,9 +79,9 @@ def test_starved_jobs_do_not_send_again(monkeypatch):
         JobDescription((f"h{n + 1}", f"h{n + 5}"), f"server{n + 1}", ELEMENTS, 1_000_000, name=str(n)) for n in range(4)
     ]
     description = Description(UPLINK, tuple(jobs), rounds=4)
-    covered = run(description, "random")
+    covered = run(description, "distinct")
     monkeypatch.setattr("p4reduce.jobs.network.ahead_ps", lambda own, others: 0)
-    assert covered.resend_share < run(description, "random").resend_share
+    assert covered.resend_share < run(description, "distinct").resend_share
     assert covered.resend_share <= 0.001
 
 
