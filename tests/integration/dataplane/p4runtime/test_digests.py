@@ -8,7 +8,7 @@ from finsy.proto import p4r
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, json_path, p4info_path, schema
 
-from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
+from p4reduce.dataplane.p4runtime import Code
 from p4reduce.fabric import VirtualNetwork
 from p4reduce.topologies import TopologyBuilder
 
@@ -16,18 +16,9 @@ SCHEMA = schema("control")
 
 
 @pytest.fixture
-def server():
-    with P4RuntimeServer() as running:
-        running.add_device(1, name="leaf1")
-        yield running
-
-
-@pytest.fixture
-def primary(server):
-    with RawClient(server.address) as client:
-        client.arbitrate()
-        client.set_pipeline(config("control"))
-        yield client
+def primary(client):
+    client.set_pipeline(config("control"))
+    return client
 
 
 def configure(client, **fields):

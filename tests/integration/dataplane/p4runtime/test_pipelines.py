@@ -14,20 +14,6 @@ from p4reduce.dataplane.model import UnsupportedConstruct
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
 
 
-@pytest.fixture
-def server():
-    with P4RuntimeServer() as running:
-        running.add_device(1, name="leaf1")
-        yield running
-
-
-@pytest.fixture
-def client(server):
-    with RawClient(server.address) as primary:
-        primary.arbitrate()
-        yield primary
-
-
 @pytest.mark.parametrize("action", ["VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "RECONCILE_AND_COMMIT"])
 def test_wrong_pipelines_change_nothing(client, action):
     client.set_pipeline(config(cookie=5))

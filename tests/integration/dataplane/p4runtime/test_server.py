@@ -13,20 +13,6 @@ from tests.support.paths import ROOT
 from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
 
 
-@pytest.fixture
-def server():
-    with P4RuntimeServer() as running:
-        running.add_device(1, name="leaf1")
-        yield running
-
-
-@pytest.fixture
-def client(server):
-    with RawClient(server.address) as primary:
-        primary.arbitrate()
-        yield primary
-
-
 def test_devices_may_be_added_while_it_runs(server):
     server.add_device(12)
     with RawClient(server.address, 12) as client:

@@ -7,41 +7,22 @@ from math import ceil
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.networks import GIGA, loaded_networks
 
 from p4reduce.control_plane.plans import RingLayout, StarLayout, make_plan, release_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
-from p4reduce.topologies import TopologyBuilder
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
 ALL = (*NAMES, "overlay-mst-mean", "ring", "spff-mean", "steiner-mean")
-GIGA = 10**9
-RATE = 10 * GIGA
 
 
 @st.composite
 def networks(draw):
     """Switches of which some can aggregate and have few slots, hosts, and load that differs by direction."""
-    builder = TopologyBuilder("random")
-    count = draw(st.integers(1, 7))
-    for number in range(count):
-        builder.switch(f"s{number}", capable=draw(st.integers(0, 3)) > 0)
-    pairs = {(draw(st.integers(0, number - 1)), number) for number in range(1, count)}
-    extra = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).map(sorted).map(tuple)
-    pairs |= {pair for pair in draw(st.sets(extra, max_size=2 * count)) if pair[0] != pair[1]}
-    for a, b in sorted(pairs):
-        builder.link(f"s{a}", f"s{b}", RATE, f"{draw(st.integers(0, 5))}us")
-    hosts = draw(st.integers(2, 8))
-    for number in range(hosts):
-        builder.host(f"h{number}")
-        builder.link(f"h{number}", f"s{draw(st.integers(0, count - 1))}", RATE, "1us")
-    topology = builder.build()
-    used = {}
-    for a, b in sorted(pairs):
-        for x, y in ((a, b), (b, a)):
-            used[(f"s{x}", topology.port(f"s{x}", f"s{y}"))] = draw(st.integers(0, 8)) * GIGA
-    slots = {f"s{number}": draw(st.sampled_from([0, 1, 2, 4, 16, 64])) for number in range(draw(st.integers(0, count)))}
-    return topology, used, slots
+    topology, used = draw(loaded_networks(switches=7, load=8))
+    poor = topology.switches[: draw(st.integers(0, len(topology.switches)))]
+    return topology, used, {switch.name: draw(st.sampled_from([0, 1, 2, 4, 16, 64])) for switch in poor}
 
 
 @st.composite

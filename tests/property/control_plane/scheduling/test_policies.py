@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.networks import GIGA, loaded_networks
 
 from p4reduce.control_plane.plans import PLANS, TreeLayout, make_plan
 from p4reduce.control_plane.resources import Resources
@@ -16,36 +17,17 @@ from p4reduce.control_plane.scheduling import (
     plan_requests,
     policy_named,
 )
-from p4reduce.topologies import TopologyBuilder
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
-RATE = 10 * 10**9
 
 
 @st.composite
 def situations(draw):
     """A network, its state, and a task."""
-    builder = TopologyBuilder("random")
-    count = draw(st.integers(1, 9))
-    for number in range(count):
-        builder.switch(f"s{number}", capable=draw(st.integers(0, 3)) > 0)
-    pairs = {(draw(st.integers(0, number - 1)), number) for number in range(1, count)}
-    extra = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).map(sorted).map(tuple)
-    pairs |= {pair for pair in draw(st.sets(extra, max_size=2 * count)) if pair[0] != pair[1]}
-    for a, b in sorted(pairs):
-        builder.link(f"s{a}", f"s{b}", RATE, f"{draw(st.integers(0, 5))}us")
-    hosts = draw(st.integers(2, 8))
-    for number in range(hosts):
-        builder.host(f"h{number}")
-        builder.link(f"h{number}", f"s{draw(st.integers(0, count - 1))}", RATE, "1us")
-    topology = builder.build()
-    used = {}
-    for a, b in sorted(pairs):
-        for x, y in ((a, b), (b, a)):
-            used[(f"s{x}", topology.port(f"s{x}", f"s{y}"))] = draw(st.integers(0, 10)) * 10**9
-    names = draw(st.permutations([f"h{number}" for number in range(hosts)]))
-    workers = tuple(names[1 : 1 + draw(st.integers(1, hosts - 1))])
-    task = Task("t", names[0], workers, 1000, demand_bps=draw(st.integers(0, 4)) * 10**9)
+    topology, used = draw(loaded_networks(switches=9, load=10))
+    names = draw(st.permutations([host.name for host in topology.hosts]))
+    workers = tuple(names[1 : 1 + draw(st.integers(1, len(names) - 1))])
+    task = Task("t", names[0], workers, 1000, demand_bps=draw(st.integers(0, 4)) * GIGA)
     return NetworkState(topology, background_bps=used), task
 
 

@@ -1,7 +1,6 @@
 """Compiled and interpreted programs: parser errors, headers, drops, replication, as BMv2 has them."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -14,23 +13,9 @@ STANDARD = "standard_metadata"
 FORWARD = assign(field(STANDARD, "egress_spec"), const(2))
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("P4REDUCE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture(params=["compiled", "interpreted"])
-def make(request: pytest.FixtureRequest) -> Iterator[Callable[[ProgramJson], Device]]:
-    """Devices on either executor: both must behave alike."""
-
-    def device(program: ProgramJson) -> Device:
-        return Device(load_program(program.build()), executor=request.param)
-
-    return device
-
-
 Make = Callable[[ProgramJson], Device]
+
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def state(name: str, operations: list[Json], keys: list[Json] = [], transitions: list[Json] | None = None) -> Json:  # noqa: B006

@@ -3,7 +3,7 @@
 import binascii
 import random
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +20,9 @@ STANDARD = "standard_metadata"
 FORWARD = assign(field(STANDARD, "egress_spec"), const(2))
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("P4REDUCE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture(params=["compiled", "interpreted"])
-def make(request: pytest.FixtureRequest) -> Iterator[Callable[[ProgramJson], Device]]:
-    """Devices on either executor: both must behave alike."""
-
-    def device(program: ProgramJson) -> Device:
-        return Device(load_program(program.build()), executor=request.param)
-
-    return device
-
-
 Make = Callable[[ProgramJson], Device]
+
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def test_registers_and_counters_ignore_indices_out_of_range(make: Make) -> None:
