@@ -1,5 +1,6 @@
 """Collectives that do not block: a queue that carries one after the other, and a handle for each."""
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -102,6 +103,7 @@ class Queue:
         self._tasks: queue.SimpleQueue[tuple[Callable[[], None], Callable[[BaseException], None]] | None]
         self._tasks = queue.SimpleQueue()
         self._closed = False
+        self._process = os.getpid()
         self._guard = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -109,6 +111,8 @@ class Queue:
     def submit(self, task: Callable[[], tuple[T, int]], reach: Callable[[int], None]) -> Handle[T]:
         """Carry out ``task``, which returns its result and when it was there (ps). ``ClusterError`` once closed."""
         handle: Handle[T] = Handle(reach)
+        if os.getpid() != self._process:  # the thread is not in this one
+            raise ClusterError("this process was forked after its parent joined the group: only the parent may call")
 
         def run() -> None:
             handle.finish(*task())

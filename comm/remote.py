@@ -4,6 +4,7 @@ import dataclasses
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -82,6 +83,15 @@ class RemoteBackend:
         self._notes: list[Note] = []
         self._noting = threading.Lock()
         self._asking = threading.Lock()
+        _JOINED.add(self)
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked from the one that joined: do not speak in its name.
+
+        Nor keep its connection open when it has died.
+        """
+        self._connection.close()
+        self._noting, self._asking = threading.Lock(), threading.Lock()  # who holds them is not in this process
 
     @classmethod
     def join(cls, address: str, rank: int, size: int) -> "RemoteBackend":
@@ -191,6 +201,10 @@ class RemoteBackend:
     def _exchange(
         self, request: dict[str, Any], what: Any, array: FloatArray | None = None, into: FloatArray | None = None
     ) -> dict[str, Any]:
+        if self._connection.fileno() < 0:
+            raise ClusterError(
+                f"rank {self.rank}: {what}: this process has left the group, or was forked after it joined"
+            )
         try:
             framing.send(self._connection, request, array)
             answer = framing.receive(self._connection, into)
@@ -206,6 +220,17 @@ class RemoteBackend:
             kind = _ERRORS.get(str(header["error"]), ClusterError)
             raise kind(str(header.get("message", "")))
         return header
+
+
+_JOINED: Final["weakref.WeakSet[RemoteBackend]"] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for one in list(_JOINED):
+        one.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def serve(connection: socket.socket, seats: Seats) -> Served | None:

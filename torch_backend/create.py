@@ -34,11 +34,12 @@ class World:
         self.size = communicator.size
         self.time = ProcessTime(communicator, factor_of())
         self._host = host
+        self._process = os.getpid()
         atexit.register(self.leave)  # of a script that does not destroy its process group
 
     def leave(self) -> None:
         """Leave the network."""
-        if World.current is self:
+        if World.current is self and os.getpid() == self._process:
             with contextlib.suppress(ClusterError):  # the network is gone already
                 self.communicator.close()
             self.close()

@@ -3,6 +3,7 @@
 import atexit
 import dataclasses
 import json
+import os
 import time
 from pathlib import Path
 from typing import Final
@@ -23,11 +24,12 @@ class ScriptBackend(RealBackend):
         self._folder = Path(spec.folder)
         self._host = spec.worker.host
         self._there = True
+        self._process = os.getpid()
         atexit.register(self.close)
 
     def close(self) -> None:
         """Leave: serve the others until all have left, then say what was carried; a second time does nothing."""
-        if not self._there:
+        if not self._there or os.getpid() != self._process:  # what was forked from a script is not its rank
             return
         self._there = False
         (self._folder / ScriptSpec.left(self._host)).touch()

@@ -98,6 +98,26 @@ def test_sums_arrive_in_the_callers_array(tmp_path, folder):
     ]
 
 
+@pytest.mark.parametrize("start", ["None", "0.0"])
+def test_a_process_that_is_forked_does_not_speak_for_its_parent(tmp_path, folder, start):
+    run = Run(tmp_path, 2)
+    done = run(f"""
+        comm.all_reduce(np.ones(4, np.float32), start={start})
+        child = os.fork()
+        if child == 0:
+            try:
+                comm.all_reduce(np.ones(4, np.float32), start={start})
+            except Exception as error:
+                comm.close()
+                os._exit("was forked" not in str(error))
+            os._exit(2)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(code, comm.all_reduce(np.ones(4, np.float32))[0])
+    """)
+    assert done.exit_code == 0
+    assert sorted(run.lines) == [(rank, "stdout", "0 2.0") for rank in range(2)]
+
+
 def test_the_server_is_one_more_process(tmp_path, folder):
     run = Run(tmp_path, 2, server=True)
     done = run("""

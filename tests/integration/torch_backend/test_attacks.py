@@ -19,6 +19,7 @@ EXPECTED = {
     "dies_inside_a_sum": ([1, KILLED, 1], GONE),
     "dies_after_a_sum": ([1, KILLED, 1], GONE),
     "dies_in_a_backward_pass": ([1, KILLED, 1], GONE),
+    "dies_and_leaves_a_child": ([1, KILLED, 1], GONE),
     "who_has_the_network_dies": ([KILLED, 1, 1], "rank 0 ended without leaving the group"),
     "the_network_dies": ([1, 1, 1], "rank [012] lost the coordinator in all_reduce"),
     "is_stopped": ([1, STOPPED, 1], WAITED),
@@ -34,7 +35,7 @@ EXPECTED = {
     "made_twice": ([1, 1, 1], "^ValueError: trying to initialize the default process group twice"),
     "made_again": ([FINE, FINE, FINE], r"^\[3\.0, 3\.0, 3\.0, 3\.0, 3\.0\]$"),
     "used_after_its_end": ([1, 1, 1], "left the group"),
-    "forks_after_init": ([FINE, FINE, FINE], r"^0 \[3\.0, 3\.0, 3\.0\]$"),
+    "forks_after_init": ([FINE, FINE, FINE], r"^0 0 \[3\.0, 3\.0, 3\.0\]$"),
 }
 
 

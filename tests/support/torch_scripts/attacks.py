@@ -88,6 +88,16 @@ def dies_in_a_backward_pass(rank: int) -> None:
 
 
 @attack
+def dies_and_leaves_a_child(rank: int) -> None:
+    init()
+    if rank == 1 and os.fork() == 0:
+        time.sleep(2 * TIMEOUT.total_seconds())
+        os._exit(0)
+    die(rank)
+    dist.all_reduce(torch.ones(10))
+
+
+@attack
 def who_has_the_network_dies(rank: int) -> None:
     init()
     dist.all_reduce(torch.ones(10))
@@ -240,11 +250,16 @@ def forks_after_init(rank: int) -> str:
     child.join(DEADLINE_S)
     plain = os.fork()
     if plain == 0:
-        sys.exit(0)  # by way of what is registered for a process's end
-    os.waitpid(plain, 0)
+        try:
+            dist.all_reduce(torch.ones(3))
+        except Exception as error:
+            p4reduce.torch_backend.create.World.current.leave()  # as at the end of a process
+            os._exit("was forked" not in str(error))
+        os._exit(2)
+    code = os.waitstatus_to_exitcode(os.waitpid(plain, 0)[1])
     given = torch.ones(3)
     dist.all_reduce(given)
-    return f"{child.exitcode} {given.tolist()}"
+    return f"{child.exitcode} {code} {given.tolist()}"
 
 
 def main(names: list[str]) -> int:
