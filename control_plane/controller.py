@@ -187,6 +187,12 @@ class Controller:
             loop, fleet = self._run_fleet()
             return loop.run(fleet.read(entities))
 
+    def insert(self, switch: str, entries: Sequence[Entity]) -> None:
+        """Add entries to a switch that belong to no plan, in this order."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.insert(switch, entries))
+
     def delete(self, switch: str, entries: Sequence[Entity]) -> None:
         """Remove entries of a switch that belong to no plan, in this order."""
         with self._lock:

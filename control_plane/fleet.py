@@ -121,6 +121,10 @@ class Fleet:
 
         return dict(await self._each(self._connections, read))
 
+    async def insert(self, switch: str, entities: Sequence[Entity]) -> None:
+        """Add entries to a switch: all of them, or, after an error, none."""
+        await self._connections[switch].insert(entities)
+
     async def delete(self, switch: str, entities: Sequence[Entity]) -> None:
         """Remove entries of a switch, those that do nothing alone last; what is gone already is not missed."""
         await self._connections[switch].delete(entities)

@@ -31,7 +31,7 @@ control Forward(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         size = EDGE_ENTRIES;
     }
 
-    // A plan's own path for its INC packets, where it is not the shortest.
+    // The path of a plan's INC packets, every step of it, also where the base routes agree: they may move, it does not.
     table path {
         key = {
             hdr.inc.job: exact;

@@ -84,7 +84,6 @@ class TableInstance:
     environment: Environment
     path: str
     json: dict[str, Any] | None = None
-    branches: list[Any] = field(default_factory=list)
 
 
 @dataclass(eq=False)

@@ -189,7 +189,6 @@ class Table(Declaration):
     default: ActionRef | None
     default_constant: bool
     entries: list[Entry] | None
-    entries_constant: bool
     properties: dict[str, Property]
     type: Any = field(default=None, init=False)
 

@@ -237,7 +237,7 @@ class ProgramParser(StatementParser):
         name = self.name("a table")
         bracket = self.at
         opened = self.expect("{", f"to begin the table {name!r}")
-        table = Table(at, at + len(name), name, annotations, [], [], None, False, None, False, {})
+        table = Table(at, at + len(name), name, annotations, [], [], None, False, None, {})
         seen: set[str] = set()
         while not self.accept("}"):
             if self.kind == END:
@@ -276,7 +276,7 @@ class ProgramParser(StatementParser):
                 table.default, table.default_constant = self._action_ref([]), constant
                 self.expect(";", "the default action")
             case "entries":
-                table.entries, table.entries_constant = self._entries(), constant
+                table.entries = self._entries()
             case _:
                 value = self.expression()
                 self.expect(";", f"the property {name!r}")

@@ -1,14 +1,22 @@
 """The controller against embedded switches: plans installed over P4Runtime carry packets, and counters come back."""
 
-import struct
-from collections import deque
-from contextlib import contextmanager
 from dataclasses import replace
-from importlib import resources
 
 import pytest
+from tests.support.controlled import (
+    LANES,
+    PROGRAM,
+    PUSH,
+    RESULT,
+    all_reduce,
+    check_counts,
+    check_sums,
+    contribution,
+    controlled,
+    frame,
+)
 
-from p4reduce.control_plane.check import compare_counters, compare_links, compare_sent
+from p4reduce.control_plane.check import compare_sent
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import plan_entries
@@ -19,123 +27,6 @@ from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 from p4reduce.topologies import leaf_spine, load, star
-
-COMPILED = resources.files("p4reduce.p4src") / "compiled"
-PROGRAM = P4Program(
-    (COMPILED / "p4reduce-64.json").read_bytes(), (COMPILED / "p4reduce-64.p4info.txt").read_bytes(), "p4reduce-64.json"
-)
-LANES = 64
-PUSH, PULL, RESULT = 1, 2, 3
-
-
-class Network:
-    """Switches joined by links without time: frames move one by one in the order in which they are sent."""
-
-    def __init__(self, topology, server):
-        self.topology, self.server = topology, server
-        self.counted = {}
-        self.arrived = {host.name: [] for host in topology.hosts}
-        self._moving = deque()
-
-    def send(self, source, address, frame):
-        self._put(source, address.port, frame)
-        while self._moving:
-            node, port, moving = self._moving.popleft()
-            if node in self.arrived:
-                self.arrived[node].append(moving)
-                continue
-            device = self.server.device(self.topology.node(node).index + 1)
-            for out, copy in device.inject(port, moving):
-                if out != 510:
-                    self._put(node, out, copy)
-
-    def _put(self, node, port, frame):
-        if not frame[43] & 0x08:
-            self.counted[(node, port)] = self.counted.get((node, port), Traffic()) + Traffic(1, len(frame))
-        link = self.topology.link_at(node, port)
-        other = link.other(node)
-        assert frame[:6] == self.topology.node(other).mac.to_bytes(6, "big"), "addressed to another node than the next"
-        self._moving.append((other, link.port_of(other), frame))
-
-
-@contextmanager
-def controlled(topology, **options):
-    with P4RuntimeServer() as server:
-        targets = []
-        for switch in topology.switches:
-            server.add_device(switch.index + 1, name=switch.name)
-            targets.append(Target(switch.name, server.address, switch.index + 1))
-        with Controller(topology, targets, PROGRAM, **options) as controller:
-            yield controller, Network(topology, server)
-
-
-def frame(plan, source, kind, seq, lanes=None, *, to=None, resend=False):
-    """A frame to where the source sends contributions, or to the address ``to``."""
-    address = to or plan.up(source)
-    node = plan.topology.node(source)
-    data = b"" if lanes is None else struct.pack(f">{LANES}i", *lanes)
-    flags = resend << 3 | (lanes is not None)
-    inc = struct.pack(">BBHHHIIBBH", 1 << 4 | kind, flags, plan.job, plan.epoch, 1, seq, 0, 0, 0, 0) + data
-    udp = struct.pack(">HHHH", 9400, address.udp, 8 + len(inc), 0) + inc
-    head = struct.pack(">BBHHHBBHII", 0x45, 2, 20 + len(udp), 0, 0, 64, 17, 0, node.ip, address.ip)
-    total = sum(struct.unpack(">10H", head))
-    total = (total & 0xFFFF) + (total >> 16)
-    checksum = 0xFFFF - ((total & 0xFFFF) + (total >> 16))
-    ethernet = address.mac.to_bytes(6, "big") + node.mac.to_bytes(6, "big") + b"\x08\x00"
-    return ethernet + head[:10] + struct.pack(">H", checksum) + head[12:] + udp
-
-
-def seq_of(data):
-    return int.from_bytes(data[50:54], "big")
-
-
-def kind_of(data):
-    return data[42] & 0xF
-
-
-def lanes_of(data):
-    return struct.unpack(f">{LANES}i", data[62:])
-
-
-def contribution(rank, seq):
-    return [(rank + 1) * (seq + 1) * (lane - 30) for lane in range(LANES)]
-
-
-def all_reduce(plan, network, chunks, workers=None):
-    """Every worker pushes every chunk once; a server, if there is one, sends each sum back."""
-    for seq in range(chunks):
-        for rank, worker in enumerate(plan.workers):
-            if workers is None or worker in workers:
-                up = plan.up(worker)
-                network.send(worker, up, frame(plan, worker, PUSH, seq, contribution(rank, seq)))
-        if plan.server is not None:
-            for data in network.arrived[plan.server]:
-                assert kind_of(data) == PUSH
-                down = plan.address(plan.server, plan.root)
-                network.send(plan.server, down, frame(plan, plan.server, RESULT, seq_of(data), lanes_of(data), to=down))
-            network.arrived[plan.server].clear()
-
-
-def check_sums(plan, network, chunks):
-    for worker in plan.workers:
-        results = network.arrived[worker]
-        assert [seq_of(data) for data in results] == list(range(chunks))
-        for data in results:
-            assert kind_of(data) == RESULT
-            seq = seq_of(data)
-            parts = [contribution(rank, seq) for rank in range(len(plan.workers))]
-            assert lanes_of(data) == tuple(sum(lane) for lane in zip(*parts, strict=True))
-        results.clear()
-
-
-def check_counts(controller, network, expected):
-    topology = controller.topology
-    counters = controller.read_counters()
-    assert compare_links(topology, expected, network.counted) == []
-    assert compare_counters(topology, expected, counters) == []
-    assert all(not own.refused for own in counters.values())
-    return counters
-
 
 NETWORKS = [
     "star8",
@@ -254,14 +145,13 @@ def test_a_half_installed_tree_does_no_harm():
     topology = leaf_spine(2, 1, 2)
     with controlled(topology) as (controller, network):
         plan = controller.start_job(PlanRequest("spt"))
-        root = controller._fleet._connections["spine1"]
         activate = plan_entries(plan)["spine1"].activate
-        controller._loop.run(root.delete(activate))
+        controller.delete("spine1", activate)
         all_reduce(plan, network, 1)
         assert not any(network.arrived.values())
         refused = controller.read_counters(["spine1"])["spine1"].refused
         assert {reason: t.frames for reason, t in refused.items()} == {"unknown job or epoch": 2}
-        controller._loop.run(root.insert(activate))
+        controller.insert("spine1", activate)
         for rank, worker in ((0, "h1"), (2, "h3")):
             up = plan.up(worker)
             network.send(worker, up, frame(plan, worker, PUSH, 0, contribution(rank, 0), resend=True))
@@ -326,14 +216,16 @@ def test_a_failed_installation_is_taken_back():
     with controlled(topology) as (controller, network):
         controller.start_job(PlanRequest("spt", priority=3))
         before = [entries(network.server, switch.index + 1) for switch in topology.switches]
-        free = controller.resources.free("leaf1")
-        controller._installed.clear()  # forget it, as a controller that restarted would
-        controller._fleet._priorities.clear()
-        with pytest.raises(ControllerError, match=r"switch (spine1|leaf1|leaf2) .*: adding peer\[hdr.*ALREADY_EXISTS"):
-            controller.start_job(PlanRequest("spt", priority=3))
-        assert [entries(network.server, switch.index + 1) for switch in topology.switches] == before
-        assert controller.resources.free("leaf1") == free
-        assert controller.installed == ()
+        targets = [Target(one.name, network.server.address, one.index + 1) for one in topology.switches]
+        # One that restarted and was not told of the plan.
+        with Controller(topology, targets, PROGRAM, keep=True, election_id=2) as second:
+            second.plan(PlanRequest("spt", job=9))  # so the next one has a group and replicas of its own, to be added
+            free = second.resources.free("leaf1")
+            with pytest.raises(ControllerError, match=r"switch (spine|leaf)\d .*: adding peer\[hdr.*ALREADY_EXISTS"):
+                second.start_job(PlanRequest("spt", priority=3))
+            assert [entries(network.server, switch.index + 1) for switch in topology.switches] == before
+            assert second.resources.free("leaf1") == free
+            assert second.installed == ()
 
 
 def test_switches_that_do_not_answer():

@@ -1,7 +1,7 @@
 """A controller that comes back to switches that kept running: base entries are right, plans untouched."""
 
 import finsy as fy
-from tests.integration.control_plane.test_controller_network import PROGRAM, all_reduce, check_sums, controlled
+from tests.support.controlled import PROGRAM, all_reduce, check_sums, controlled
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
@@ -35,7 +35,7 @@ def test_base_entries_that_are_wrong_are_set_right():
             entry("route", "hdr.ipv4.dst", (h3.ip, 32), "next_hop", port=1, mac=h1.mac),
             entry("local_address", "hdr.ipv4.dst", h3.ip, "is_local"),
         ]
-        controller._loop.run(controller._fleet._connections["leaf1"].insert(wrong))
+        controller.insert("leaf1", wrong)
         assert len(tables(controller, BASE_TABLES)["leaf1"] - right["leaf1"]) == len(wrong)
         plan = controller.start_job(PlanRequest("steiner"))
         planned = tables(controller, PLAN_TABLES)
