@@ -250,6 +250,10 @@ class ProgramParser(StatementParser):
                 self.depth = 1
                 self.at = max(self.at, min(self.matching(bracket) + 1, len(self.tokens) - 1))
                 break
+        else:
+            if "actions" not in seen:
+                hint = "Write actions = { NoAction; }."
+                self.diagnostics.error(at, f"the table {name!r} does not say which actions it has", hint)
         return table
 
     def _property(self, table: Table, seen: set[str]) -> None:

@@ -101,6 +101,14 @@ MISTAKES: Final = (
         "no type 'header_t'",
         "'headers_t'",
     ),
+    Mistake(
+        "table without actions",
+        "        actions = { forward; drop; NoAction; }\n",
+        "",
+        "the table 'route' does not say which actions it has",
+        "actions = { NoAction; }",
+        "table route",
+    ),
     Mistake("match kind misspelt", "dst: lpm", "dst: prefix", "no kind of match 'prefix'"),
     Mistake(
         "widths differ",
