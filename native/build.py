@@ -71,11 +71,30 @@ class _Codegen(codegen.JITCPUCodegen):
         """Nothing is run here."""
 
 
-def object_code(entries: Iterable[Entry]) -> bytes:
-    """One object file with these C functions."""
-    context = cpu_target.target_context
+def front_end(context: Any) -> Any:
+    """Numba's target context, from now on with a code generator that keeps what it is given as it is.
+
+    Numba does not document these parts of itself: `RuntimeError` where its version has them not.
+    """
+    parts = {
+        "a target context's _internal_codegen": (context, "_internal_codegen"),
+        "JITCPUCodegen._library_class": (codegen.JITCPUCodegen, "_library_class"),
+        "JITCodeLibrary.add_linking_library": (codegen.JITCodeLibrary, "add_linking_library"),
+    }
+    missing = [name for name, (owner, attribute) in parts.items() if not hasattr(owner, attribute)]
+    if missing:
+        raise RuntimeError(
+            f"Numba {numba.__version__} lacks {missing[0]}, with which p4reduce compiles: install a version "
+            "that p4reduce's package metadata names (pip install p4reduce does)"
+        )
     rtsys.initialize(context)  # with code of its own, which is left out
     context._internal_codegen = _Codegen("p4reduce")
+    return context
+
+
+def object_code(entries: Iterable[Entry]) -> bytes:
+    """One object file with these C functions."""
+    context = front_end(cpu_target.target_context)
     seen: set[Any] = set()
     whole = llvm.parse_assembly(_NO_REFERENCES)
     names = []

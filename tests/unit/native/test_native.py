@@ -4,6 +4,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,6 +88,20 @@ def test_what_allocates_is_refused(tmp_path):
     assert done.returncode == 1
     assert "they allocate" in done.stderr
     assert not (tmp_path / "a.o").exists()
+
+
+def test_a_numba_that_is_made_otherwise_is_named(monkeypatch):
+    from numba.core import codegen
+
+    from p4reduce.native.build import front_end
+
+    context = SimpleNamespace(_internal_codegen="Numba's")
+    with pytest.raises(RuntimeError, match=r"Numba [\d.]+ lacks a target context's _internal_codegen, .* install"):
+        front_end(SimpleNamespace())
+    monkeypatch.delattr(codegen.JITCPUCodegen, "_library_class")
+    with pytest.raises(RuntimeError, match=r"lacks JITCPUCodegen\._library_class"):
+        front_end(context)
+    assert context._internal_codegen == "Numba's"
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 64, 1000])
