@@ -102,8 +102,13 @@ def resets(plan: Plan) -> list[fy.P4CounterEntry]:
 
 
 def stats_cells(stats: int) -> list[int]:
-    """Indices of a job's cells: 8 * stats + 2 * type + resend."""
-    return [8 * stats + 2 * kind + resend for kind in TYPES.values() for resend in (0, 1)]
+    """Indices of a job's cells."""
+    return [stats_cell(stats, kind, resend=resend) for kind in TYPES for resend in (False, True)]
+
+
+def stats_cell(stats: int, kind: str, *, resend: bool) -> int:
+    """The cell of a job for one type of packets: 8 * stats + 2 * type + resend."""
+    return 8 * stats + 2 * TYPES[kind] + resend
 
 
 def collect(switch: str, plans: Iterable[Plan], read: Iterable[P4Entity]) -> SwitchCounters:

@@ -12,8 +12,8 @@ from typing import Final
 
 MEMORY: Final = 5
 """flows whose computing times count"""
-PATIENCE: Final = 8
-"""times a silence for the end of a flow that lacks bytes"""
+PATIENCE: Final = 2
+"""silence after which a flow that lacks bytes is over, in longest times from start to start"""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class FlowDetector:
     """Flows of one job out of readings of its counter, which only grows.
 
     A flow begins with the first reading that is higher than the one before. It has ended when it has as many bytes as
-    the flow before (an iteration's first transmissions are always the same), or when nothing came for ``quiet_ps``, of
-    a flow that lacks bytes for `PATIENCE` times as long: a job that others keep waiting in the middle of an iteration
-    is not taken for one that computes. Where more comes within ``quiet_ps`` of an end, that was none, and the flow
-    goes on.
+    the flow before (an iteration's first transmissions are always the same), or when nothing came for ``quiet_ps``; of
+    a flow that lacks bytes, for `PATIENCE` times as long as any two flows were apart: a job that others keep waiting in
+    the middle of an iteration is not taken for one that computes. Where more comes within ``quiet_ps`` of an end, that
+    was none, and the flow goes on.
 
     Between two readings bytes are taken to have come at the fastest rate seen: of an interval in which fewer came,
     only its beginning (at the end of a flow) or its end (at the start) belongs to the flow.
@@ -92,6 +92,7 @@ class FlowDetector:
         self._began: tuple[int, int] | None = None  # of the flow under way: its start, and the reading before it
         self._seen = 0  # last moment at which bytes came, as well as is known
         self._ended: Observed | None = None
+        self._apart = 0  # the longest time from start to start
         self._size: int | None = None
 
     @property
@@ -104,8 +105,12 @@ class FlowDetector:
         """Bytes of the flow that is under way, 0 without one."""
         return 0 if self._began is None else self._total - self._began[1]
 
-    def read(self, now_ps: int, total: int) -> Observed | None:
-        """Take a reading; the flow that has ended by it, if one has."""
+    def read(self, now_ps: int, total: int, *, waiting: bool = False) -> Observed | None:
+        """Take a reading; the flow that has ended by it, if one has.
+
+        ``waiting``: contributions have come that were not answered, so the job is in the middle of a flow, however long
+        nothing is counted.
+        """
         if not self._known:
             self._known, self._time, self._total = True, now_ps, total
             return None
@@ -113,9 +118,10 @@ class FlowDetector:
         self._time, self._total = now_ps, total
         if grew > 0 and interval > 0:
             self._grow(now_ps, before, grew, interval)
-            return self._end() if self.attained == self._size else None
+            return self._end() if self.attained == self._size and not waiting else None
         lacking = self._size is not None and self.attained < self._size
-        if self.active and now_ps - self._seen >= self._quiet_ps * (PATIENCE if lacking else 1):
+        patience = max(self._quiet_ps, PATIENCE * self._apart) if lacking else self._quiet_ps
+        if self.active and not waiting and now_ps - self._seen >= patience:
             return self._end()
         return None
 
@@ -131,6 +137,7 @@ class FlowDetector:
             self._began = (self._ended.start_ps, before - self._ended.bytes)
             self._size = None
         else:
+            self._apart = max(self._apart, 0 if self._ended is None else start - self._ended.start_ps)
             self._began = (start, before)
 
     def _end(self) -> Observed:

@@ -1,0 +1,282 @@
+"""Runs under a priority policy of the control plane, told by an oracle or by counters, answered as it goes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import finsy as fy
+
+from p4reduce.base.units import PS_PER_US
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import stats_cell
+from p4reduce.control_plane.priorities import JOB_CLASSES, Decision, JobFacts, Kind, Situation, decide
+from p4reduce.control_plane.priorities.policy import asked_within
+from p4reduce.experiments.priorities.description import Description
+from p4reduce.experiments.priorities.knowing import (
+    READ_EVERY_PS,
+    Accuracy,
+    Alone,
+    Knowledge,
+    Oracle,
+    Reading,
+    Watcher,
+    accuracy,
+    job_name,
+)
+from p4reduce.experiments.priorities.policies import Classes, Fixed, JobSeen
+from p4reduce.experiments.priorities.run import Run, RunResult
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.jobs.waiting import chunk_times
+
+
+@dataclass(frozen=True)
+class Governing:
+    """How a run is governed.
+
+    Attributes
+    ----------
+    policy : str
+        Name of a priority policy (:mod:`p4reduce.control_plane.priorities`).
+    knowledge : Knowledge
+        Who tells it about the jobs.
+    rotate_rounds : int
+        An order is rotated by one place every so many rounds of the slowest job; 0: never.
+    every_ps : int
+        How often counters are read, and policies asked whose answers change while flows are under way.
+    """
+
+    policy: str = "fifo"
+    knowledge: Knowledge = Knowledge.ORACLE
+    rotate_rounds: int = 0
+    every_ps: int = READ_EVERY_PS
+
+    def __post_init__(self) -> None:
+        if self.rotate_rounds < 0:
+            raise ValueError(f"rotate_rounds: {self.rotate_rounds}, must be at least 0")
+        if self.every_ps < PS_PER_US:
+            raise ValueError(f"every_ps: {self.every_ps}, must be at least {PS_PER_US} (1 us)")
+
+
+@dataclass(frozen=True)
+class Governed:
+    """What came of a run, and how good forecasts were (None where nothing was forecast)."""
+
+    run: RunResult
+    accuracy: Accuracy | None
+    readings: int
+    """of counters"""
+
+
+def run_governed(description: Description, governing: Governing, alone: Sequence[Alone]) -> Governed:
+    """Carry all jobs of a description out under a policy.
+
+    Parameters
+    ----------
+    description : Description
+        The network and its jobs.
+    governing : Governing
+        The policy, and what it is told.
+    alone : sequence of Alone
+        Each job by itself: what an oracle knows, and what errors are measured in.
+
+    Raises
+    ------
+    ClusterError
+        When a sum or a count is wrong.
+    PlanError
+        When the policy is not known, or its answer does not fit.
+    """
+    with EmbeddedSwitches(description.build(), bundled(description.lanes)) as switches:
+        policy = _Governor(description, governing, alone)
+        run = Run(description, policy, switches)
+        policy.attach(run, switches.controller)
+        result = run.result()
+        return Governed(result, policy.accuracy(), policy.readings)
+
+
+class _Governor(Fixed):
+    """Asks the policy when something has happened, and has its answers carried out."""
+
+    def __init__(self, description: Description, governing: Governing, alone: Sequence[Alone]) -> None:
+        self._description, self._governing, self._alone = description, governing, alone
+        self._waits: dict[tuple[int, int], int] = {}  # (job, its rounds so far): time shift
+        self._shifted = False
+        self._starts: list[list[int]] = [[] for _ in description.jobs]
+        self._watcher: Watcher | None = None
+        self._oracle: Oracle | None = None
+        self._run: Run | None = None
+        self._paced: set[int] = set()
+        self.readings = 0
+
+    def begin(self, description: Description) -> Classes:
+        """All in the highest class of jobs, until there is somebody to ask."""
+        return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
+
+    def attach(self, run: Run, controller: Controller) -> None:
+        """The jobs are installed, and have not begun."""
+        self._run, self._controller = run, controller
+        plans = [job.plan for job in run.jobs]
+        match self._governing.knowledge:
+            case Knowledge.ORACLE:
+                self._oracle = Oracle(self._description, self._alone, plans)
+            case Knowledge.PREDICTED:
+                self._watcher = Watcher(plans, self._governing.every_ps)
+                self._cells = [_cells(job) for job in run.jobs]
+        self._chunk_times = [chunk_times(plan) for plan in plans]
+        self._ask(run.seen, 0)
+        if self._watcher is not None or asked_within(self._governing.policy):
+            run.clockwork.at(0, self._tick)
+
+    # --- events of the jobs
+
+    def started(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
+        """For the record only: predictions must not know."""
+        self._starts[job.number].append(now_ps)
+        if self._oracle is not None:
+            self._ask(jobs, now_ps)
+        return None
+
+    def ended(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
+        """An oracle knows at once."""
+        if self._oracle is not None:
+            self._ask(jobs, now_ps)
+        return None
+
+    def wait_ps(self, job: JobSeen, now_ps: int) -> int:
+        """The time shift of a job, before one of its rounds."""
+        return self._waits.get((job.number, job.iteration), 0)
+
+    def accuracy(self) -> Accuracy | None:
+        """Of what counters told."""
+        if self._watcher is None:
+            return None
+        periods = [
+            one.compute_ps + alone.communication_ps
+            for one, alone in zip(self._description.jobs, self._alone, strict=True)
+        ]
+        return accuracy(self._watcher.told, self._starts, periods, self._description.control_latency_ps)
+
+    # --- asking
+
+    def _tick(self) -> None:
+        run = self._attached
+        if all(self._over(one) for one in run.seen):
+            return
+        now = run.network.now
+        if self._watcher is not None:
+            readings = self._read()
+            run.clockwork.at(now + self._description.control_latency_ps, lambda: self._learn(now, readings))
+        else:
+            self._ask(run.seen, now)
+        run.clockwork.at(now + self._governing.every_ps, self._tick)
+
+    def _learn(self, read_ps: int, readings: Mapping[int, Reading]) -> None:
+        run, watcher = self._attached, self._watcher
+        assert watcher is not None  # noqa: S101
+        if watcher.learn(read_ps, readings, run.network.now) or asked_within(self._governing.policy):
+            self._ask(run.seen, run.network.now)
+
+    def _ask(self, seen: Sequence[JobSeen], now_ps: int) -> None:
+        situation = Situation(self._facts(seen, now_ps), self._description.seed)
+        rounds = min((one.iteration for one in seen), default=0)
+        turn = rounds // self._governing.rotate_rounds if self._governing.rotate_rounds else 0
+        decision = decide(self._governing.policy, situation, turn=turn, queues=self._description.queues)
+        run = self._attached
+        run.apply(_classes(decision))
+        self._shift(decision, seen)
+        if decision.weights:
+            self._pace(decision, seen)
+
+    def _facts(self, seen: Sequence[JobSeen], now_ps: int) -> list[JobFacts]:
+        if self._oracle is not None:
+            return self._oracle.facts(seen, [self._sent(one) for one in seen], now_ps)
+        if self._watcher is not None:
+            return self._watcher.facts(now_ps)
+        return [JobFacts(job_name(number), frozenset(times)) for number, times in enumerate(self._chunk_times)]
+
+    @property
+    def _attached(self) -> Run:
+        assert self._run is not None  # noqa: S101
+        return self._run
+
+    def _over(self, seen: JobSeen) -> bool:
+        return seen.iteration == self._description.rounds and (seen.ended_ps or -1) >= (seen.started_ps or 0)
+
+    # --- what jobs have sent
+
+    def _sent(self, seen: JobSeen) -> float:
+        """Share of the running round that every worker has the result of; 0 while the job computes."""
+        if seen.started_ps is None or (seen.ended_ps is not None and seen.ended_ps >= seen.started_ps):
+            return 0.0
+        run = self._attached
+        records = run.network.endpoints.records
+        done = [
+            (int(records[index]["low"]) - int(records[index]["start"]))
+            / max(1, int(records[index]["end"]) - int(records[index]["start"]))
+            for index in run.jobs[seen.number].members.values()
+        ]
+        return min(1.0, max(0.0, min(done)))
+
+    def _read(self) -> dict[int, Reading]:
+        """A P4Runtime read of every job's counters."""
+        self.readings += 1
+        entities = [entry for entries in self._cells for entry in entries]
+        found: dict[int, Counter[str]] = {number: Counter() for number in range(len(self._cells))}
+        owner = {(entry.counter_id, entry.index): number for number, own in enumerate(self._cells) for entry in own}
+        for answers in self._controller.read(entities).values():
+            for answer in answers:
+                if isinstance(answer, fy.P4CounterEntry):
+                    own = found[owner[answer.counter_id, answer.index]]
+                    own["bytes"] += answer.byte_count
+                    own[answer.counter_id] += answer.packet_count
+        return {number: Reading(own["bytes"], own["job_received"], own["job_sent"]) for number, own in found.items()}
+
+    # --- carrying out
+
+    def _shift(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
+        """Once, when it is known of all jobs; from the next round on."""
+        if self._shifted or not decision.shifts or not (self._watcher is None or self._watcher.complete):
+            return
+        self._shifted = True
+        for one in seen:
+            wait = decision.shifts.get(job_name(one.number), 0)
+            begun = one.iteration > 0 or one.started_ps is not None
+            if wait:
+                self._waits[one.number, one.iteration + 1 if begun else 0] = wait
+
+    def _pace(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
+        """Those that send share every link by their weights; each goes at the least of its shares."""
+        run = self._attached
+        active = [one.number for one in seen if self._sending(one)]
+        for number in active:
+            own = decision.weights.get(job_name(number), 1.0)
+            pace = 0
+            for hop, time_ps in self._chunk_times[number].items():
+                others = sum(
+                    decision.weights.get(job_name(other), 1.0) for other in active if hop in self._chunk_times[other]
+                )
+                pace = max(pace, round(time_ps * others / own))
+            for index in run.jobs[number].members.values():
+                run.network.endpoints.change_pace(index, pace)
+
+    @staticmethod
+    def _sending(seen: JobSeen) -> bool:
+        return seen.started_ps is not None and (seen.ended_ps is None or seen.ended_ps < seen.started_ps)
+
+
+def _classes(decision: Decision) -> dict[int, tuple[int, int]]:
+    """Of each job's gradients and of its parameters: those of its newest batch."""
+    newest = {(flow.job, flow.kind): value for flow, value in decision.classes.items() if flow.lag == 0}
+    names = sorted({name for name, _ in newest})
+    return {number: (newest[name, Kind.PUSH], newest[name, Kind.PULL]) for number, name in enumerate(names)}
+
+
+def _cells(job: Job) -> list[fy.P4CounterEntry]:
+    """Counter cells of a job: contributions and results, as first sent."""
+    stats = job.plan.grant.stats
+    return [
+        fy.P4CounterEntry("job_received", index=stats_cell(stats, "PUSH", resend=False)),
+        fy.P4CounterEntry("job_sent", index=stats_cell(stats, "RESULT", resend=False)),
+    ]
