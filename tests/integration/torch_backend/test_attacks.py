@@ -12,9 +12,9 @@ pytest.importorskip("torch", reason=WHY_NOT)
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(not LONG, reason=WHY_LONG)]
 FINE, KILLED, STOPPED = 0, -9, "stopped"
 GONE, AGREE = "rank 1 ended without leaving the group", "participants disagree: rank 0 called .*, rank 1 "
-WAITED = r"rank [02] reached its timeout of 8 s waiting for rank 1\b"
+WAITED = r"rank [02] reached its timeout of 4 s waiting for rank 1\b"
 EXPECTED = {
-    "dies_before_init": ([1, KILLED, 1], "waited 8 s for rank 1 to make the process group"),
+    "dies_before_init": ([1, KILLED, 1], "waited 4 s for rank 1 to make the process group"),
     "dies_before_a_sum": ([1, KILLED, 1], GONE),
     "dies_inside_a_sum": ([1, KILLED, 1], GONE),
     "dies_after_a_sum": ([1, KILLED, 1], GONE),
@@ -23,10 +23,10 @@ EXPECTED = {
     "who_has_the_network_dies": ([KILLED, 1, 1], "rank 0 ended without leaving the group"),
     "the_network_dies": ([1, 1, 1], "rank [012] lost the coordinator in all_reduce"),
     "is_stopped": ([1, STOPPED, 1], WAITED),
-    "is_stopped_in_a_group": ([FINE, STOPPED, 1], "^None$|rank 2 reached its timeout of 2 s waiting for rank 1"),
+    "is_stopped_in_a_group": ([FINE, STOPPED, 1], "^None$|rank 2 reached its timeout of 4 s waiting for rank 1"),
     "sizes_differ": ([1, 1, 1], AGREE),
     "types_differ": ([1, 1, 1], AGREE),
-    "one_type_is_by_gloo": ([1, 1, 1], f"{WAITED}|Timed out waiting 8000ms"),
+    "one_type_is_by_gloo": ([1, 1, 1], f"{WAITED}|Timed out waiting 4000ms"),
     "order_differs": ([1, 1, 1], AGREE),
     "roots_differ": ([1, 1, 1], AGREE),
     "odd_tensors": ([FINE, FINE, FINE], "^right$"),
