@@ -27,7 +27,6 @@ from p4reduce.frontend.lower.values import (
     as_data,
     choice,
     constant,
-    field,
     is_constant,
     operation,
     wrapped,
@@ -348,8 +347,3 @@ class ExpressionLowering(OperatorLowering):
         """A condition."""
         found = self.scalar(node)
         return found if found["type"] != "hexstr" else as_data(found, False)
-
-
-def valid_field(header: str) -> Json:
-    """The validity of a header as a field."""
-    return field(header, "$valid$")

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from p4reduce.frontend.diagnostics import Unexpected
 from p4reduce.frontend.lower.values import Json, as_data, constant, field, operation
-from p4reduce.frontend.types.kinds import BOOL, CompositeType, StackType, Type
+from p4reduce.frontend.types.kinds import BOOL, StackType, Type
 
 
 @dataclass(slots=True, eq=False)
@@ -246,9 +245,6 @@ class NoHeader(Place):
     """``{#}``."""
 
 
-AnyHeader: TypeAlias = HeaderPlace | ChosenHeader
-
-
 def data_of(place: Place) -> Json:
     """A scalar as a number."""
     if isinstance(place, FieldPlace | ChosenField):
@@ -261,17 +257,3 @@ def data_of(place: Place) -> Json:
         width = place.high - place.low + 1
         return operation("&", shifted, constant((1 << width) - 1, width))
     return as_data(place.json(), place.type is BOOL)
-
-
-def zero(kind: Type, width: int) -> Value:
-    """The value 0, or false."""
-    if kind is BOOL:
-        return Value(kind, {"type": "bool", "value": False}, False)
-    return Value(kind, constant(0, width), 0)
-
-
-def header_type_of(place: Place) -> CompositeType:
-    """The type of a header or union."""
-    if not isinstance(place.type, CompositeType):
-        raise Unexpected
-    return place.type

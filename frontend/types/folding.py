@@ -10,8 +10,6 @@ from p4reduce.frontend.types.kinds import BOOL, INTEGER, Bits, Type
 
 MOST_BITS = 1 << 20
 """Of a number without a width, so that a few lines do not ask for more memory than there is."""
-COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
-LOGIC = frozenset({"&&", "||"})
 
 
 def unary(operator: str, operand: Any, kind: Type) -> Any:

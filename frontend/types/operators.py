@@ -16,7 +16,6 @@ from p4reduce.frontend.types.kinds import (
     DeclaredType,
     EnumType,
     NewType,
-    SetType,
     StackType,
     TupleType,
     Type,
@@ -217,15 +216,9 @@ class OperatorChecker(Coercion):
                 hint = "Give the number a width: 8w5 ++ x." if kind is INTEGER else ""
                 self.error(operand.at, f"'++' joins numbers with a width, not {kind}", hint)
                 return UNKNOWN
-        if not isinstance(left, Bits):
-            raise Unexpected
-        if not isinstance(right, Bits):
+        if not (isinstance(left, Bits) and isinstance(right, Bits)):
             raise Unexpected
         return bits(left.width + right.width, left.signed)
-
-    def set_element(self, kind: Type) -> Type:
-        """Of what a set of keys is made."""
-        return kind.element if isinstance(kind, SetType) else kind
 
 
 _OF_ANYTHING = frozenset({"==", "!=", "&&", "||"})

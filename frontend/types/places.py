@@ -57,7 +57,3 @@ class PlaceChecker(ExpressionChecker):
             case ValueSet():
                 return f"{node.name!r} is a value set, which the control plane fills", ""
         return f"{node.name!r} is {what_is(target)}", ""
-
-    def is_place(self, node: Expression) -> bool:
-        """Whether it can be assigned to; says nothing."""
-        return self._problem(node) is None
