@@ -165,7 +165,8 @@ dist-test: $(WARM)  ## install both distributions into fresh environments and ru
 torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --index-url $(TORCH_INDEX) 'torch>=2.13'
-	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/torch_backend tests/integration/torch_backend
+	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/torch_backend tests/integration/torch_backend \
+	  tests/integration/runs/real/test_perf_beside.py tests/integration/comm/test_interoperation.py
 
 torch-own: $(WARM)  ## PyTorch's own process-group tests on this back end, a line for each (long): OWN='--match all_reduce'
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

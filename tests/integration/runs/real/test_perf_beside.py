@@ -10,16 +10,17 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.perf import Plan
 from p4reduce.runs.real.perf import OTHERS, measure_real
 
+REASON = why_not()
 WHERE = {"gloo": "PyTorch with gloo", "mpi": "mpi4py with MPICH (pip install mpi4py mpich)"}
 
 
-@pytest.mark.skipif(why_not() is not None, reason=f"no network namespaces here: {why_not()}")
+@pytest.mark.skipif(REASON is not None, reason=f"no network namespaces here: {REASON}")
 @pytest.mark.parametrize("library", OTHERS)
 def test_another_library_is_measured_on_the_same_links(tmp_path, monkeypatch, library):
-    if not OTHERS[library](sys.executable):
-        pytest.skip(f"needs {WHERE[library]}, which is optional")
     if library == "gloo" and not LONG:
         pytest.skip(WHY_LONG)
+    if not OTHERS[library](sys.executable):
+        pytest.skip(f"needs {WHERE[library]}, which is optional")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     experiment = Experiment(topology="star:hosts=2", rate="200M", time="real", links="veth", lanes=64)
     plan = Plan("all_reduce", "float", (40_000, 400_000), 2)
