@@ -11,6 +11,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 
 MODULES: Final = (
+    "p4reduce.control_plane.tdm.kernels.anneal",
     "p4reduce.fabric.background.endpoints",
     "p4reduce.fabric.kernels.loop",
     "p4reduce.fabric.real.io.drive",

@@ -93,7 +93,7 @@ def parse_network(spec: str) -> OpticalNetwork:
     """The network of ``oxc:pods=8,hosts=4,ports=4,rate=25G`` with, as wanted, port_rate, delta, gpus and parallel.
 
     ``port_rate`` is ``rate`` unless it is given. Other parameters of the topology builder of the same name (delay,
-    name, capable) say nothing about schedules and are passed over.
+    name, capable, planes) say nothing about schedules and are passed over.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def parse_network(spec: str) -> OpticalNetwork:
         if key in given:
             raise TdmError(f"{spec[:60]!r}: {key[:40]} is given twice")
         given[key] = value
-    known = {*_COUNTS, "rate", "port_rate", "delta", "parallel", "delay", "name", "capable"}
+    known = {*_COUNTS, "rate", "port_rate", "delta", "parallel", "delay", "name", "capable", "planes"}
     if unknown := given.keys() - known:
         raise TdmError(f"{spec[:60]!r}: {min(unknown)[:40]} is none of {', '.join(sorted(known))}")
     if missing := [name for name in ("pods", "hosts", "ports") if name not in given]:

@@ -124,7 +124,8 @@ class Cycle:
     """prediction, with ``slots`` the period; for jobs that are not gated the mean of an iteration of the first one"""
     mode: Mode
     """gated: windows as the plans of jobs say; priority: no windows, the lower number goes first on GPUs and links;
-    free: no windows, rates divide; exclusive: one job has GPUs and links for an iteration, then the next"""
+    free: no windows, rates divide; exclusive: one job has GPUs and links, then the
+    next, whole iterations and so many of each that all have the same share of time"""
 
 
 @dataclass(frozen=True)

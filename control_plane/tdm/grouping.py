@@ -1,0 +1,220 @@
+"""Which jobs communicate in which process: Algorithm 1, ours, and all partitions there are."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from random import Random
+from typing import Final
+
+from p4reduce.control_plane.tdm.errors import TdmError
+from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner
+from p4reduce.control_plane.tdm.jobs import TdmJob
+from p4reduce.control_plane.tdm.rounds import Reading, process_s, round_s
+
+RESTARTS: Final = 12
+_SAME: Final = 1.0 - 1e-9
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Two groups, each planned."""
+
+    groups: tuple[GroupPlan, GroupPlan]
+    round_s: float
+
+
+class Rounds:
+    """t_round of partitions of the same jobs."""
+
+    def __init__(
+        self, jobs: Sequence[TdmJob], planner: GroupPlanner, delta_s: float, reading: Reading = "overlap"
+    ) -> None:
+        self.jobs = jobs
+        self.planner = planner
+        self.delta_s, self.reading = delta_s, reading
+        self.evaluated = 0
+
+    def of(self, first: Group) -> Partition | None:
+        """The partition whose first group that is; None where it is impossible."""
+        self.evaluated += 1
+        rest = self.rest(first)
+        best: Partition | None = None
+        for one, other in product(self.planner.options(first), self.planner.options(rest)):
+            time = self._time(one, other)
+            if time < NEVER and (best is None or time < best.round_s):
+                best = Partition((one, other), time)
+        return best
+
+    def bound(self, first: Group) -> float:
+        """No less than this."""
+        (c1, w1), (c2, w2) = self.planner.bound(first), self.planner.bound(self.rest(first))
+        if NEVER in (c1, c2, w1, w2):
+            return NEVER
+        return round_s(((c1,), (c2,)), (w1, w2), self.delta_s, self.reading)
+
+    def rest(self, first: Group) -> Group:
+        """The other group."""
+        return tuple(j for j in range(len(self.jobs)) if j not in first)
+
+    def _time(self, one: GroupPlan, other: GroupPlan) -> float:
+        # A round without a second group does not switch: nothing goes dark.
+        delta = self.delta_s if one.jobs and other.jobs else 0.0
+        return round_s((one.phases, other.phases), (one.training_s, other.training_s), delta, self.reading)
+
+
+def hill_climbing(rounds: Rounds) -> Partition:
+    """Algorithm 1: flip the group of one job after the other, take the best (ties: first job) while t_round falls.
+
+    As we read it: t_round starts with A = J, which is no TDM, not at infinity; ``max{NS}`` of line 3 is min. Where
+    A = J does not fit (gangs) the start is balanced by units. GPUs are re-adjusted at the end, by whoever adopts the
+    plan, if that is not worse: adjusted after each step t_round is not that of the adopted plan. Each step evaluates
+    |J| partitions; groups are remembered by the planner.
+
+    Raises
+    ------
+    TdmError
+        When no partition that it meets fits.
+    """
+    everybody = tuple(range(len(rounds.jobs)))
+    best = rounds.of(everybody)
+    if best is None:
+        start = fitting_split(rounds.jobs, rounds.planner.network.all_gpus, everybody)
+        best = None if start is None else rounds.of(start)
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    while True:
+        found = [rounds.of(_flipped(best.groups[0].jobs, job)) for job in everybody]
+        better = [one for one in found if one is not None and one.round_s < best.round_s * _SAME]
+        if not better:
+            return best
+        best = min(better, key=lambda one: one.round_s)
+
+
+def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1, evaluations: int = 400) -> Partition:
+    """Ours: flips and swaps, several starts; partitions are planned only if their bound beats the best so far.
+
+    The bound (NICs and training, no circuits) is cheap and mostly tight, since packing makes circuits no bottleneck:
+    so local search runs on bounds first, and the plans of its optima are made in the order of their bounds.
+
+    Raises
+    ------
+    TdmError
+        When no partition that it meets fits.
+    """
+    jobs = len(rounds.jobs)
+    gpus = rounds.planner.network.all_gpus
+    drawn = [random_split(rounds.jobs, gpus, seed * 1000 + number) for number in range(restarts + 1)]
+    starts = [tuple(range(jobs)), *(one for one in drawn if one is not None)]
+    candidates: dict[Group, float] = {}
+    for start in starts:
+        group = _descend(start, rounds.bound, jobs)
+        candidates[group] = rounds.bound(group)
+        candidates.setdefault(start, rounds.bound(start))
+    best: Partition | None = None
+    for group in sorted(candidates, key=lambda one: (candidates[one], one)):
+        if candidates[group] == NEVER or (best is not None and candidates[group] >= best.round_s * _SAME):
+            break
+        found = rounds.of(group)
+        if found is not None and (best is None or found.round_s < best.round_s):
+            best = found
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    seen = set(candidates)
+    left = evaluations
+    improved = True
+    while improved and left > 0:
+        improved = False
+        near = {one: rounds.bound(one) for one in _neighbours(best.groups[0].jobs, jobs) if one not in seen}
+        for group in sorted(near, key=lambda one: (near[one], one)):
+            if near[group] >= best.round_s * _SAME or left <= 0:
+                break
+            seen.add(group)
+            left -= 1
+            found = rounds.of(group)
+            if found is not None and found.round_s < best.round_s * _SAME:
+                best, improved = found, True
+                break
+    return best
+
+
+def all_partitions(rounds: Rounds) -> Partition:
+    """The best of all 2^(J - 1) partitions, by branch and bound on :meth:`Rounds.bound`.
+
+    Raises
+    ------
+    TdmError
+        When none fits.
+    """
+    jobs = len(rounds.jobs)
+    others = range(1, jobs)
+    groups = [(0, *chosen) for size in range(jobs) for chosen in combinations(others, size)]
+    bounds = {group: rounds.bound(group) for group in groups}
+    best: Partition | None = None
+    for group in sorted(groups, key=lambda one: (bounds[one], one)):
+        if bounds[group] == NEVER or (best is not None and bounds[group] >= best.round_s * _SAME):
+            break
+        found = rounds.of(group)
+        if found is not None and (best is None or found.round_s < best.round_s):
+            best = found
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    return best
+
+
+def process_times(partition: Partition, delta_s: float, reading: Reading = "overlap") -> tuple[float, float]:
+    """T_1 and T_2."""
+    one, other = partition.groups
+    delta = delta_s if one.jobs and other.jobs else 0.0
+    return (
+        process_s(one.phases, other.training_s, delta, reading),
+        process_s(other.phases, one.training_s, delta, reading),
+    )
+
+
+def _flipped(group: Group, job: int) -> Group:
+    return tuple(j for j in group if j != job) if job in group else tuple(sorted((*group, job)))
+
+
+def _neighbours(group: Group, jobs: int) -> list[Group]:
+    """Flips, then swaps."""
+    inside, outside = list(group), [j for j in range(jobs) if j not in group]
+    swaps = [tuple(sorted((*(x for x in inside if x != a), b))) for a in inside for b in outside]
+    return [_flipped(group, job) for job in range(jobs)] + swaps
+
+
+def _descend(start: Group, value: Callable[[Group], float], jobs: int) -> Group:
+    here, least = start, value(start)
+    while True:
+        found = min(_neighbours(here, jobs), key=lambda one: (value(one), one), default=here)
+        if value(found) >= least * _SAME and not (least == NEVER and value(found) < NEVER):
+            return here
+        here, least = found, value(found)
+
+
+def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Group | None:
+    """Jobs of the first of two groups that both fit, as near to half of the units as there are; None: impossible.
+
+    Sums that can be reached, job by job in the given ``order``, which decides among equals. O(J * units).
+    """
+    units = [2 if job.elastic else job.units for job in jobs]
+    total = sum(units)
+    reached = [{0}]
+    for j in order:
+        reached.append(reached[-1] | {before + units[j] for before in reached[-1]})
+    fitting = [one for one in reached[-1] if one <= gpus and total - one <= gpus]
+    if not fitting:
+        return None
+    left = min(fitting, key=lambda one: (abs(2 * one - total), one))
+    first = []
+    for place in range(len(order) - 1, -1, -1):
+        if left not in reached[place]:
+            first.append(order[place])
+            left -= units[order[place]]
+    return tuple(sorted(first))
+
+
+def random_split(jobs: Sequence[TdmJob], gpus: int, seed: int) -> Group | None:
+    """A random partition that fits, balanced by units; None where there is none."""
+    order = list(range(len(jobs)))
+    Random(seed).shuffle(order)  # noqa: S311
+    return fitting_split(jobs, gpus, order)

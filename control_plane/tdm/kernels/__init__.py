@@ -1,0 +1,1 @@
+"""Compiled parts of planning: local search on placements."""

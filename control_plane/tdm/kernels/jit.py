@@ -1,0 +1,9 @@
+"""``kernel`` and ``entry`` of this folder (see ``p4reduce.native``)."""
+
+from pathlib import Path
+
+from p4reduce.native.compiler import Compiler
+
+_compiler = Compiler(Path(__file__).parent)
+kernel = _compiler.kernel
+entry = _compiler.entry

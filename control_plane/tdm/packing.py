@@ -1,0 +1,218 @@
+"""Where units lie and how their pods are joined: packing into few pods, trees of ToRs, local search (ours)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.control_plane.tdm.errors import TdmError
+from p4reduce.control_plane.tdm.kernels.anneal import anneal
+from p4reduce.control_plane.tdm.network import OpticalNetwork
+
+Edge = tuple[int, int]
+THRESHOLD: Final = 0.6
+"""relative, of the sum of eighth powers: some 6 % of the largest row"""
+MOVES: Final = 20_000
+"""of local search, unless the caller knows better"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A job as packing sees it."""
+
+    load: int
+    """bytes on each edge of its tree, each way; a2a: between two units"""
+    units: int
+    alltoall: bool = False
+    layer: int = 0
+    """which layer of GPUs it is on: jobs of different layers share GPUs"""
+    fixed: tuple[int, ...] | None = None
+    """units in each pod, where they are given"""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Where every job is."""
+
+    units: tuple[tuple[int, ...], ...]
+    """of each job, in each pod"""
+    edges: tuple[tuple[Edge, ...], ...]
+    """of each job's tree; none for a2a"""
+    circuit_bytes: float
+    """bytes over circuits of the busiest pair of pods (T * B); infinite when pods have fewer ports than neighbours"""
+
+
+def pack(parts: Sequence[Part], pods: int, capacity: int) -> list[list[int]]:
+    """Units of each job in each pod: large jobs first, each into the fullest pod that has room for all of it.
+
+    One that fits nowhere takes the emptiest pods, so that it is in few. Best fit decreasing; O(jobs * pods log pods).
+
+    Raises
+    ------
+    TdmError
+        When a layer has more units than GPUs.
+    """
+    layers = 1 + max((part.layer for part in parts), default=0)
+    free = [[capacity] * pods for _ in range(layers)]
+    placed: list[list[int]] = [[0] * pods for _ in parts]
+    for job, part in enumerate(parts):
+        if part.fixed is not None:
+            placed[job] = list(part.fixed)
+            for pod, units in enumerate(part.fixed):
+                free[part.layer][pod] -= units
+    for layer, left in enumerate(free):
+        wanted = sum(part.units for part in parts if part.layer == layer and part.fixed is None)
+        if min(left, default=0) < 0 or wanted > sum(left):
+            units = sum(part.units for part in parts if part.layer == layer)
+            raise TdmError(f"{units} units for {pods * capacity} GPUs; use fewer workers, or more hosts")
+    order = sorted((j for j, part in enumerate(parts) if part.fixed is None), key=lambda j: (-parts[j].units, j))
+    for job in order:
+        left, units = free[parts[job].layer], parts[job].units
+        while units:
+            whole = [pod for pod in range(pods) if left[pod] >= units]
+            pod = min(whole, key=lambda p: left[p]) if whole else max(range(pods), key=lambda p: left[p])
+            took = min(units, left[pod])
+            placed[job][pod] += took
+            left[pod] -= took
+            units -= took
+    return placed
+
+
+def paths(placed: Sequence[Sequence[int]], parts: Sequence[Part]) -> list[list[Edge]]:
+    """A path over the pods of each job, in their order."""
+    trees: list[list[Edge]] = []
+    for units, part in zip(placed, parts, strict=True):
+        used = [pod for pod, count in enumerate(units) if count]
+        trees.append([] if part.alltoall else list(pairwise(used)))
+    return trees
+
+
+def search(
+    parts: Sequence[Part],
+    network: OpticalNetwork,
+    *,
+    start: Packed | None = None,
+    one_topology: bool = False,
+    enough: float = 0.0,
+    moves: int = MOVES,
+    restarts: int = 1,
+    seed: int = 1,
+) -> Packed:
+    """The best packing that local search finds: units move and change places, edges of trees move.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        The jobs; layers 0 and 1.
+    network : OpticalNetwork
+        Its pods, GPUs, ports.
+    start : Packed or None
+        Where to begin; None: :func:`pack` and :func:`paths`.
+    one_topology : bool
+        Layers take turns on the same circuits; otherwise their bytes add up.
+    enough : float
+        ``circuit_bytes`` at which to stop: something else takes longer.
+    moves, restarts, seed : int
+        How long; from the start each time; of the random numbers.
+
+    Returns
+    -------
+    Packed
+        ``circuit_bytes`` is infinite where a pod needs more neighbours than it has ports.
+
+    Raises
+    ------
+    TdmError
+        When a layer has more units than GPUs.
+    """
+    pods = network.pods
+    if start is None:
+        placed = pack(parts, pods, network.pod_gpus)
+        trees = paths(placed, parts)
+    else:
+        placed, trees = [list(units) for units in start.units], [list(edges) for edges in start.edges]
+    best = _anneal(parts, network, placed, trees, one_topology, enough, moves, seed * 7919)
+    for attempt in range(1, restarts):
+        if best.circuit_bytes <= enough:
+            break
+        found = _anneal(parts, network, placed, trees, one_topology, enough, moves, seed * 7919 + attempt)
+        best = min(best, found, key=lambda one: one.circuit_bytes)
+    return best
+
+
+def _anneal(
+    parts: Sequence[Part],
+    network: OpticalNetwork,
+    placed: Sequence[Sequence[int]],
+    trees: Sequence[Sequence[Edge]],
+    one_topology: bool,
+    enough: float,
+    moves: int,
+    seed: int,
+) -> Packed:
+    jobs, pods = len(parts), network.pods
+    if not jobs:
+        return Packed((), (), 0.0)
+    layers = 1 + max(part.layer for part in parts)
+    n = np.array(placed, np.int64).ravel()
+    ea, eb = np.zeros(jobs * pods, np.int64), np.zeros(jobs * pods, np.int64)
+    m = np.array([len(edges) for edges in trees], np.int64)
+    for job, edges in enumerate(trees):
+        for place, (a, b) in enumerate(edges):
+            ea[job * pods + place], eb[job * pods + place] = a, b
+    loads = _array(part.load for part in parts)
+    state = (0x9E3779B97F4A7C15 * (seed + 1)) % (1 << 63) or 1
+    setting = np.array([jobs, pods, layers, network.ports, one_topology, moves, state, 0], np.int64)
+    scale = float(loads.max())
+    limits = np.array([scale, enough, THRESHOLD, 0.0])
+    best = np.zeros(3 * jobs * pods + jobs, np.int64)
+    anneal(
+        setting,
+        limits,
+        loads,
+        _array(part.alltoall for part in parts),
+        _array(part.layer for part in parts),
+        _array(part.fixed is None for part in parts),
+        np.full(layers * pods, network.pod_gpus, np.int64),
+        n,
+        ea,
+        eb,
+        m,
+        best,
+        np.zeros(layers * pods * pods + layers * pods + 11 * pods + 2, np.int64),
+        np.zeros(2 * pods),
+    )
+    size = jobs * pods
+    units = best[:size].reshape(jobs, pods).tolist()
+    ends = best[size : 3 * size].reshape(2, jobs, pods).tolist()
+    counts = best[3 * size :].tolist()
+    joined: tuple[tuple[Edge, ...], ...] = tuple(
+        tuple((ends[0][job][e], ends[1][job][e]) for e in range(counts[job])) for job in range(jobs)
+    )
+    found = Packed(tuple(map(tuple, units)), joined, float(limits[3]))
+    neighbours = (demand(found, parts, pods) > 0).sum(axis=1)
+    possible = int(neighbours.max(initial=0)) <= network.ports
+    return found if possible else Packed(found.units, joined, float("inf"))
+
+
+def _array(values: Any) -> Any:
+    return np.array([int(value) for value in values], np.int64)
+
+
+def demand(packed: Packed, parts: Sequence[Part], pods: int, layer: int | None = None) -> Any:
+    """D of (2), int64 (pods, pods): bytes each way of the jobs of a layer (None: of all); symmetric."""
+    found = np.zeros((pods, pods), np.int64)
+    for units, edges, part in zip(packed.units, packed.edges, parts, strict=True):
+        if layer is not None and part.layer != layer:
+            continue
+        if part.alltoall:
+            row = np.array(units, np.int64)
+            own = np.outer(row, row) * part.load
+            np.fill_diagonal(own, 0)
+            found += own
+        for a, b in edges:
+            found[a, b] += part.load
+            found[b, a] += part.load
+    return found

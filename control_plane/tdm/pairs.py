@@ -1,0 +1,231 @@
+"""Two jobs on the same GPUs and links: how fast each is, gated, by priority, free, or one at a time (ours).
+
+Two global groups share a barrier, so every job goes at the slowest one's pace. A pair has a barrier of its own, and its
+circuits never change.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import networkx as nx
+
+from p4reduce.control_plane.tdm.schedule import Mode
+
+LEAST: Final = 0.48
+"""of alone: no job of a pair is slower than that"""
+_ITERATIONS: Final = 40
+"""that are played of the longer job"""
+_SAME: Final = 1e-12
+_MANY: Final = 32.0
+"""periods in one of the other: above it is played as if there were endlessly many"""
+_PRICES: Final = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A job by itself."""
+
+    train_s: float
+    communicate_s: float
+
+    @property
+    def period_s(self) -> float:
+        """Of an iteration."""
+        return self.train_s + self.communicate_s
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """A way for two jobs to share, and the throughput of each relative to alone."""
+
+    mode: Mode
+    relative: tuple[float, float]
+    first: int = 0
+    """which of the two goes first, in mode 'priority'"""
+
+    @property
+    def gain(self) -> float:
+        """Jobs' worth of work that two do together."""
+        return sum(self.relative)
+
+
+def gated_period_s(a: Alone, b: Alone) -> float:
+    """Of one iteration of each: max of both trainings, both communications, and each job alone."""
+    return max(a.train_s + b.train_s, a.communicate_s + b.communicate_s, a.period_s, b.period_s)
+
+
+def sharings(a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive")) -> list[Sharing]:
+    """What two jobs get in each mode.
+
+    exclusive gives each half of the time. With priority the one of shorter period goes first on GPUs and in queues and
+    does not notice the other. free divides rates.
+    """
+    found = []
+    if "gated" in modes:
+        period = gated_period_s(a, b)
+        found.append(Sharing("gated", (_part(a.period_s, period), _part(b.period_s, period))))
+    if "priority" in modes:
+        first = 0 if a.period_s <= b.period_s else 1
+        found.append(Sharing("priority", play(a, b, first), first))
+    if "free" in modes:
+        found.append(Sharing("free", play(a, b, None)))
+    if "exclusive" in modes:
+        found.append(Sharing("exclusive", (0.5, 0.5)))
+    return found
+
+
+def best_sharing(
+    a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"), least: float = LEAST
+) -> Sharing:
+    """The mode with which both together do most, of those that leave each at least ``least`` of alone."""
+    exclusive = Sharing("exclusive", (0.5, 0.5))
+    if "gated" in modes:  # nothing beats both undisturbed
+        gated = sharings(a, b, ("gated",))[0]
+        if gated.gain >= 2.0 - 1e-9:
+            return gated
+    return max(
+        (one for one in sharings(a, b, modes) if min(one.relative) >= least),
+        key=lambda one: one.gain,
+        default=exclusive,
+    )
+
+
+def play(
+    a: Alone, b: Alone, first: int | None, iterations: int = _ITERATIONS, *, shift_s: float = 0.0
+) -> tuple[float, float]:
+    """Relative throughput of two jobs that share GPUs and links without gates; the second begins ``shift_s`` later.
+
+    Each trains, communicates, and again. Where both want the same, ``first`` has it, or (None) each has half. Events
+    only. Played until the longer job has done ``iterations``; whole ones after the first quarter count.
+    """
+    if a.period_s <= 0 or b.period_s <= 0:
+        return 1.0, 1.0
+    if max(a.period_s, b.period_s) > _MANY * min(a.period_s, b.period_s):
+        long, short = (a, b) if a.period_s >= b.period_s else (b, a)
+        slow, quick = _long_and_short(long, short, first=first is not None)
+        return (slow, quick) if long is a else (quick, slow)
+    lengths = ((a.train_s, a.communicate_s), (b.train_s, b.communicate_s))
+    phase, left, done = [0, 2 if shift_s > 0 else 0], [a.train_s, shift_s if shift_s > 0 else b.train_s], [0, 0]
+    began: list[float | None] = [None, None]
+    ended, counted = [0.0, 0.0], [0, 0]
+    warm = 0.25 * iterations * max(a.period_s, b.period_s)
+    now, longer = 0.0, 0 if a.period_s >= b.period_s else 1
+    while done[longer] < iterations and done[1 - longer] < 4 * _MANY * iterations:  # one may starve
+        same = phase[0] == phase[1]
+        if not same:
+            speeds = (1.0, 1.0)
+        elif first is None:
+            speeds = (0.5, 0.5)
+        else:
+            speeds = (1.0, 0.0) if first == 0 else (0.0, 1.0)
+        step = min(left[x] / speeds[x] for x in (0, 1) if speeds[x] > 0)
+        now += step
+        for x in (0, 1):
+            left[x] -= step * speeds[x]
+        for x in (0, 1):
+            if speeds[x] > 0 and left[x] <= _SAME * max(lengths[x]):
+                if phase[x] == 2:
+                    phase[x] = 1  # it has waited: training follows
+                elif phase[x] == 1:
+                    done[x] += 1
+                    if now >= warm:
+                        if began[x] is None:
+                            began[x] = now
+                        else:
+                            counted[x] += 1
+                            ended[x] = now
+                phase[x] = 1 - phase[x]
+                left[x] = lengths[x][phase[x]]
+    whole = (a.period_s, b.period_s)
+    found = []
+    for x in (0, 1):
+        start = began[x]
+        found.append(0.0 if start is None or not counted[x] else whole[x] * counted[x] / (ended[x] - start))
+    return min(1.0, found[0]), min(1.0, found[1])
+
+
+def _long_and_short(long: Alone, short: Alone, *, first: bool) -> tuple[float, float]:
+    """The limit in which one job iterates often while the other trains, or communicates; ``first``: the short one.
+
+    While the long one trains, an iteration of the short one takes 2 w + c if it shares, in which the long one is given
+    w + c; with priority it takes w + c and leaves c. While the long one communicates, the other way round.
+    """
+    w, c = short.train_s, short.communicate_s
+    took = (short.period_s, short.period_s) if first else (2 * w + c, w + 2 * c)
+    given = (c, w) if first else (short.period_s, short.period_s)
+    if (long.train_s > 0 and given[0] <= 0) or (long.communicate_s > 0 and given[1] <= 0):
+        return 0.0, 1.0
+    parts = [
+        length * spent / left if length > 0 else 0.0
+        for length, spent, left in zip((long.train_s, long.communicate_s), took, given, strict=True)
+    ]
+    iterations = sum(part / spent for part, spent in zip(parts, took, strict=True))
+    whole = sum(parts)
+    return min(1.0, long.period_s / whole), min(1.0, iterations * short.period_s / whole)
+
+
+def match(
+    jobs: Sequence[Alone],
+    sizes: Sequence[int],
+    gpus: int,
+    modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"),
+) -> tuple[list[tuple[int, int, Sharing]], list[int]]:
+    """Which jobs share: a matching of greatest weight (Blossom), weight = gain, after as many pairs as needed.
+
+    A pair takes the GPUs of its larger job. While all fit alone nobody is paired; else jobs are matched, and pairs
+    that gain least are taken apart again as long as GPUs last.
+
+    Parameters
+    ----------
+    jobs : sequence of Alone
+        By themselves.
+    sizes : sequence of int
+        Units of each.
+    gpus : int
+        That there are.
+    modes : sequence
+        Ways of sharing that are allowed.
+
+    Returns
+    -------
+    list of (int, int, Sharing), list of int
+        Pairs; jobs that stay alone. They need not fit: who asks checks.
+    """
+    if sum(sizes) <= gpus:
+        return [], list(range(len(jobs)))
+    ways: dict[tuple[int, int], Sharing] = {}
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(len(jobs)))
+    for a in range(len(jobs)):
+        for b in range(a + 1, len(jobs)):
+            way = best_sharing(jobs[a], jobs[b], modes)
+            ways[a, b] = way
+    for price in _PRICES:  # of a GPU that a pair leaves to one job, until all fit
+        for (a, b), way in ways.items():
+            graph.add_edge(a, b, weight=way.gain - price * abs(sizes[a] - sizes[b]))
+        chosen = nx.max_weight_matching(graph, maxcardinality=True)
+        pairs = sorted((min(edge), max(edge)) for edge in chosen)
+        alone = sorted(set(range(len(jobs))) - {x for pair in pairs for x in pair})
+        used = sum(max(sizes[a], sizes[b]) for a, b in pairs) + sum(sizes[x] for x in alone)
+        if used <= gpus:
+            break
+    for a, b in sorted(pairs, key=lambda pair: ways[pair].gain):
+        more = min(sizes[a], sizes[b])
+        if used + more <= gpus:
+            used += more
+            pairs.remove((a, b))
+            alone += [a, b]
+    return [(a, b, ways[a, b]) for a, b in pairs], sorted(alone)
+
+
+def relative(pairs: Sequence[tuple[int, int, Sharing]], alone: Sequence[int]) -> Mapping[int, float]:
+    """Throughput of each job relative to alone."""
+    found = dict.fromkeys(alone, 1.0)
+    for a, b, way in pairs:
+        found[a], found[b] = way.relative
+    return found
+
+
+def _part(own: float, period: float) -> float:
+    return min(1.0, own / period) if period > 0 else 1.0

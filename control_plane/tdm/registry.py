@@ -1,0 +1,127 @@
+"""Schedulers: plug-ins that give all jobs their schedule."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from p4reduce.base.registry import Registry
+from p4reduce.control_plane.tdm.errors import TdmError
+from p4reduce.control_plane.tdm.grouping import RESTARTS
+from p4reduce.control_plane.tdm.jobs import TdmJob
+from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.packing import MOVES
+from p4reduce.control_plane.tdm.rounds import READINGS, Reading
+from p4reduce.control_plane.tdm.schedule import Clock, Schedule
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a scheduler is told besides jobs and network."""
+
+    seed: int = 1
+    """of random numbers"""
+    reading: Reading = "overlap"
+    """of (3)"""
+    clock: Clock = "completion"
+    guard_s: float = 0.0
+    """at the end of slots"""
+    moves: int = MOVES
+    """of local search on a placement"""
+    restarts: int = RESTARTS
+    """of the search for two groups"""
+    flows: int = 4
+    """eps-ecmp: on each edge"""
+    polarized: bool = False
+    """eps-ecmp: switches hash alike; otherwise the switch is in the hash"""
+
+    def __post_init__(self) -> None:
+        if self.reading not in READINGS:
+            raise TdmError(f"reading: {self.reading!r} is none of {', '.join(READINGS)}")
+        if self.clock not in ("completion", "slots"):
+            raise TdmError(f"clock: {self.clock!r} is neither completion nor slots")
+        for field in ("moves", "restarts"):
+            if getattr(self, field) < 0:
+                raise TdmError(f"{field}: must not be negative")
+        if not 1 <= self.flows <= 1024:
+            raise TdmError("flows: must be between 1 and 1024")
+
+
+class Scheduler(Protocol):
+    """Gives jobs their schedule, or raises `TdmError`."""
+
+    def __call__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+        """Decide."""
+
+
+SCHEDULERS: Registry[Scheduler] = Registry("scheduler", TdmError)
+"""Every known one by name; :func:`register_scheduler` and entry points of ``p4reduce.schedulers`` add to it."""
+
+_S = TypeVar("_S", bound=Callable[..., Schedule])
+
+
+def register_scheduler(name: str) -> Callable[[_S], _S]:
+    """Decorator: make a scheduler known under ``name``."""
+
+    def add(scheduler: _S) -> _S:
+        SCHEDULERS.add(name, scheduler)
+        return scheduler
+
+    return add
+
+
+def make_schedule(
+    policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options | None = None
+) -> Schedule:
+    """The schedule of a policy, after what no policy can mend has been looked for.
+
+    Raises
+    ------
+    TdmError
+        An unknown policy, no jobs, one name twice, a named host that there is not, more units than GPUs (twice as many
+        as there are, since two jobs may take turns), pods without a port, a delta longer than the round.
+    """
+    from p4reduce.control_plane.tdm import schedulers  # noqa: F401, PLC0415  (registers the built-in ones)
+
+    scheduler = SCHEDULERS.named(policy)
+    check_jobs(jobs, network)
+    schedule = scheduler(jobs, network, options or Options())
+    if schedule.switches and network.delta_s >= schedule.round_s:
+        raise TdmError(
+            f"delta: {network.delta_s:g} s of darkness in a round of {schedule.round_s:g} s; take larger jobs, "
+            "a faster cross-connect, or a policy that does not switch (pairs, static, no-tdm)"
+        )
+    return schedule
+
+
+def check_jobs(jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
+    """Raise `TdmError` for jobs that no policy can place."""
+    if not jobs:
+        raise TdmError("jobs: there is none")
+    names: set[str] = set()
+    for job in jobs:
+        if job.name in names:
+            raise TdmError(f"job {job.name[:40]!r}: name: is that of another job, too; names are unique")
+        names.add(job.name)
+        least = 2 if job.elastic else job.units
+        if least > network.all_gpus:
+            raise TdmError(
+                f"job {job.name[:40]!r}: workers: {least} units, but the network has {network.all_gpus} GPUs; use "
+                "fewer workers, or more hosts"
+            )
+        for host in job.hosts:
+            try:
+                network.pod_of(host)
+            except TdmError as error:
+                raise TdmError(f"job {job.name[:40]!r}: workers: {error}") from None
+        pods = {network.pod_of(host) for host in job.hosts}
+        across = len(pods) > 1 or (not job.hosts and least > network.pod_gpus)
+        if across and network.ports == 0:
+            raise TdmError(
+                f"job {job.name[:40]!r}: needs more than one pod, but pods have no port to the OXC; write ports=1"
+            )
+    units = sum(2 if job.elastic else job.units for job in jobs)
+    if units > 2 * network.all_gpus:
+        raise TdmError(
+            f"{units} units for {network.all_gpus} GPUs, of which each takes at most two jobs in turns; use fewer "
+            "workers, or more hosts"
+        )
