@@ -193,6 +193,12 @@ class Controller:
             loop, fleet = self._run_fleet()
             loop.run(fleet.insert(switch, entries))
 
+    def modify(self, switch: str, entries: Sequence[fy.P4TableEntry]) -> None:
+        """Give entries of a switch that belong to no plan other actions."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.modify(switch, entries))
+
     def delete(self, switch: str, entries: Sequence[Entity]) -> None:
         """Remove entries of a switch that belong to no plan, in this order."""
         with self._lock:

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import finsy as fy
 from finsy.p4entity import P4Entity
 
 from p4reduce.control_plane import counters
@@ -124,6 +125,10 @@ class Fleet:
     async def insert(self, switch: str, entities: Sequence[Entity]) -> None:
         """Add entries to a switch: all of them, or, after an error, none."""
         await self._connections[switch].insert(entities)
+
+    async def modify(self, switch: str, entities: Sequence[fy.P4TableEntry]) -> None:
+        """Change entries of a switch."""
+        await self._connections[switch].modify(entities)
 
     async def delete(self, switch: str, entities: Sequence[Entity]) -> None:
         """Remove entries of a switch, those that do nothing alone last; what is gone already is not missed."""

@@ -90,9 +90,11 @@ class JobNetwork:
         """Virtual time, picoseconds."""
         return self.fabric.now
 
-    def add(self, plan: Plan, numbers: Numbers = BLOCK) -> Job:
+    def add(self, plan: Plan, numbers: Numbers = BLOCK, *, by_batch: bool = False) -> Job:
         """Give every host of a plan its endpoint. ``numbers``: how lanes add up where switches do that.
 
+        by_batch: it is one of a group whose classes change with their batches: its chunks may overtake each other, and
+        its time-outs cover what other jobs may have before its frames also where all have one class now.
         After an error nothing of the job is left.
         """
         job = Job(plan, numbers if plan.in_network else None)
@@ -100,8 +102,9 @@ class JobNetwork:
             enumerate(self.endpoints.records["priority"].tolist())
         )  # also of retired ones, whose place it takes
         try:
+            timing = timing_of(plan, overtaken=True) if by_batch else None
             for host, spec in endpoint_specs(
-                plan, job.numbers, queue_frames=self._queue_frames, congestion=self._congestion
+                plan, job.numbers, queue_frames=self._queue_frames, timing=timing, congestion=self._congestion
             ):
                 try:
                     index = self.endpoints.add(spec)
@@ -113,7 +116,7 @@ class JobNetwork:
         except BaseException:
             self.retire(job)
             raise
-        self._occupy(job)
+        self._occupy(job, by_batch)
         return job
 
     def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
@@ -238,19 +241,21 @@ class JobNetwork:
         self._connect()
         self.fabric.start(index)
 
-    def _occupy(self, job: Job) -> None:
+    def _occupy(self, job: Job, always: bool = False) -> None:
         """A job is new, or has another plan: so much may stand before others' frames from now on."""
         window = max(int(self.endpoints.records[index]["window"]) for index in job.members.values())
         old = self._occupants.get(id(job))
         classes = (job.priority, job.priority) if old is None else (old[1].lowest, old[1].highest)
-        self._occupants[id(job)] = job, Occupant(job.plan, window, *classes), 0 if old is None else old[2]
+        always |= old is not None and old[1].always
+        self._occupants[id(job)] = job, Occupant(job.plan, window, *classes, always), 0 if old is None else old[2]
         self._cover()
 
     def _cover(self) -> None:
         """Let the least time-out of every job cover what may stand before its frames (`waiting.py`)."""
         occupants = [occupant for _, occupant, _ in self._occupants.values()]
         classes = {priority for one in occupants for priority in (one.lowest, one.highest)}
-        if len(classes) == 1 and not any(covered for _, _, covered in self._occupants.values()):
+        plain = not any(covered or one.always for _, one, covered in self._occupants.values())
+        if len(classes) == 1 and plain:
             return
         for key, (job, own, covered) in list(self._occupants.items()):
             ahead = ahead_ps(own, (other for other in occupants if other is not own))

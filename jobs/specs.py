@@ -164,9 +164,10 @@ def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestio
     yield plan.server, PsServerSpec(link_address(plan, plan.server), server_peers(plan), window=remembered, **common)
 
 
-def timing_of(plan: Plan, ahead_ps: int = 0) -> Timing:
+def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timing:
     """Time-outs for a plan: a few round trips, but never below what queues behind a window may add.
 
+    overtaken: whether its chunks may overtake each other, because their class changes on their way.
     ahead_ps: what frames of jobs of other classes may add (:func:`~p4reduce.jobs.waiting.ahead_ps`).
 
     They grow little: who waits for a worker that still computes asks again now and then, and goes on at once when it
@@ -179,6 +180,7 @@ def timing_of(plan: Plan, ahead_ps: int = 0) -> Timing:
         min_ps=max(50 * PS_PER_US, 2 * queued),
         max_ps=longest,
         retries=max(16, PATIENCE_PS // longest),
+        **({"reorder": None} if overtaken else {}),
     )
 
 

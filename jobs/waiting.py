@@ -39,6 +39,8 @@ class Occupant:
     """chunks that a sender has in flight"""
     lowest: int
     highest: int
+    always: bool = False
+    """whether its time-outs cover others also where all have one class"""
 
     @cached_property
     def times(self) -> dict[Hop, int]:
@@ -47,9 +49,10 @@ class Occupant:
 
 
 def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
-    """What may stand before a chunk of a job there and back, picoseconds; 0 where all on its links have one class."""
+    """What may stand before a chunk of a job there and back, ps; 0 where all have one class, but for ``always``."""
     sharing = [other for other in others if not own.times.keys().isdisjoint(other.times)]
-    if all((other.lowest, other.highest) == (own.lowest, own.lowest) for other in (own, *sharing)):
+    one = all((other.lowest, other.highest) == (own.lowest, own.lowest) for other in (own, *sharing))
+    if one and not own.always:
         return 0
     waiting: Counter[Hop] = Counter()
     for other in sharing:

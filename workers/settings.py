@@ -42,14 +42,15 @@ class Timing:
     initial_ps: time-out before the first round trip was measured. min_ps, max_ps: its bounds afterwards (RFC 6298).
     retries: time-outs without any answer in between before the endpoint fails.
     reorder: how many later transmissions must be answered before a chunk counts as lost; it doubles,
-    up to half the window, each time that this turns out to be wrong.
+    up to half the window, each time that this turns out to be wrong. None: never; chunks may overtake each other,
+    since their class changes while they are on their way, and are lost by time only.
     """
 
     initial_ps: int = PS_PER_MS
     min_ps: int = 50 * PS_PER_US
     max_ps: int = 100 * PS_PER_MS
     retries: int = 24
-    reorder: int = 8
+    reorder: int | None = 8
 
     def __post_init__(self) -> None:
         if not 0 < self.min_ps <= self.max_ps or not 0 < self.initial_ps <= self.max_ps:
@@ -57,7 +58,7 @@ class Timing:
                 f"time-outs: initial {self.initial_ps}, min {self.min_ps}, max {self.max_ps} ps; "
                 "needed: 0 < min <= max and 0 < initial <= max"
             )
-        if self.retries < 0 or self.reorder < 1:
+        if self.retries < 0 or (self.reorder is not None and self.reorder < 1):
             raise ValueError(f"retries: {self.retries}, must be >= 0; reorder: {self.reorder}, must be >= 1")
 
 

@@ -51,7 +51,7 @@ def set_window(
     record["entries"] = keep(np.zeros(ring, ENTRY_DTYPE))
     record["payloads"] = keep(np.zeros((ring, lanes), np.float32))
     change_timing(record, timing)
-    record["reorder"] = max(1, min(timing.reorder, window // 2))
+    record["reorder"] = NEVER if timing.reorder is None else max(1, min(timing.reorder, window // 2))
     record["top"] = -(1 << 40)
     record["round_rtt"] = NEVER
     set_up(record, congestion, least)

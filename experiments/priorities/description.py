@@ -14,6 +14,8 @@ LOWEST_JOB_CLASS: Final = 1
 JOB_CLASSES: Final = 6
 """1 to 6: what the jobs share"""
 
+ORDERS: Final = ("none", "switch", "controller", "strangers")
+
 
 @dataclass(frozen=True)
 class JobDescription:
@@ -32,12 +34,17 @@ class JobDescription:
     plan : str
         Name of the planner: 'steiner' and the like, or 'ps'.
     staleness : int or None
-        Rounds by which a worker may be ahead of the slowest: 0 is synchronous; None: without a bound. Others than 0
-        need ``plan`` 'ps': each worker is a job of its own with the server (:mod:`p4reduce.jobs.asynchronous`).
+        Rounds by which a worker may be ahead of the slowest: 0 is synchronous; None: without a bound. With others than
+        0 each worker is a job of its own with the server (:mod:`p4reduce.jobs.asynchronous`), ``plan`` must be 'ps'.
     slowdowns : tuple of float
         By how much each worker computes longer, in rank order; workers beyond its end: 1.
     start_ps : int
         When its first computation begins.
+    order : str
+        Of the batches of a job with ``staleness``: 'none', 'switch' or 'controller' (:mod:`p4reduce.jobs.batch_order`);
+        'strangers': none, and time-outs as of jobs that have nothing to do with each other.
+    rebase : int
+        Of the order that the controller writes.
     name : str
         What it draws its computations by, together with the hosts: jobs of one name on the same hosts draw the same.
     """
@@ -50,7 +57,20 @@ class JobDescription:
     staleness: int | None = 0
     slowdowns: tuple[float, ...] = ()
     start_ps: int = 0
+    order: str = "none"
+    rebase: int = 4
     name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise ValueError(f"order: {self.order!r}, must be one of {', '.join(ORDERS)}")
+        if (self.asynchronous or self.order != "none") and self.plan != "ps":
+            raise ValueError(f"plan: {self.plan!r}: workers that do not wait for each other need 'ps'")
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether each worker is a job of its own."""
+        return self.staleness != 0 or self.order != "none"
 
     def slowdown(self, rank: int) -> float:
         """Of a worker's computation."""
