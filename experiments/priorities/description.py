@@ -16,6 +16,8 @@ JOB_CLASSES: Final = 6
 
 ORDERS: Final = ("none", "switch", "controller", "strangers")
 
+MODELS: Final = ("numbers", "digits")
+
 
 @dataclass(frozen=True)
 class JobDescription:
@@ -45,6 +47,8 @@ class JobDescription:
         'strangers': none, and time-outs as of jobs that have nothing to do with each other.
     rebase : int
         Of the order that the controller writes.
+    model : str
+        'numbers', of ``elements``; or 'digits', which has its own number of elements.
     name : str
         What it draws its computations by, together with the hosts: jobs of one name on the same hosts draw the same.
     """
@@ -59,11 +63,14 @@ class JobDescription:
     start_ps: int = 0
     order: str = "none"
     rebase: int = 4
+    model: str = "numbers"
     name: str = ""
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise ValueError(f"order: {self.order!r}, must be one of {', '.join(ORDERS)}")
+        if self.model not in MODELS:
+            raise ValueError(f"model: {self.model!r}, must be one of {', '.join(MODELS)}")
         if (self.asynchronous or self.order != "none") and self.plan != "ps":
             raise ValueError(f"plan: {self.plan!r}: workers that do not wait for each other need 'ps'")
 

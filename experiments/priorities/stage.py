@@ -1,26 +1,16 @@
 """What all jobs of a run share: the network, its time, the controller, and the classes that jobs have now."""
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final, Protocol
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from p4reduce.comm.errors import ClusterError
 from p4reduce.experiments.priorities.classes import ClassWriter
 from p4reduce.experiments.priorities.description import Description
+from p4reduce.experiments.priorities.models import Digits, Model, Score, WholeNumbers
 from p4reduce.experiments.priorities.policies import Classes, JobSeen, Policy
 from p4reduce.jobs.clockwork import Clockwork
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import EmbeddedSwitches
-from p4reduce.workers.numbers import FixedScale
-
-NUMBERS: Final = FixedScale(1.0)
-"""Gradients are whole numbers already."""
-_LARGEST: Final = 8
-FloatArray = NDArray[np.float32]
 
 
 @dataclass
@@ -37,6 +27,8 @@ class JobResult:
     """ends of the rounds of each worker"""
     most_ahead: int = 0
     """rounds by which a worker began to communicate before the slowest had ended them"""
+    scores: list[Score] = field(default_factory=list)
+    """of the digits, after each round's worth of gradients"""
 
     @property
     def completion_ps(self) -> int:
@@ -81,6 +73,13 @@ class Stage:
         self.parts: list[list[Job]] = []
         """of each job of the description"""
 
+    def model(self, number: int) -> Model:
+        """What the workers of a job compute."""
+        about = self.description.jobs[number]
+        if about.model == "digits":
+            return Digits(len(about.workers), self.description.seed)
+        return WholeNumbers(about.elements, len(about.workers), self.description.rounds)
+
     def apply(self, classes: Classes | None) -> None:
         """Jobs get other classes than they have: at hosts now, in switches one control latency later."""
         for number, wanted in (classes or {}).items():
@@ -96,17 +95,3 @@ class Stage:
 def both(wanted: int | tuple[int, int]) -> tuple[int, int]:
     """Classes of a job's gradients and of its parameters."""
     return (wanted, wanted) if isinstance(wanted, int) else wanted
-
-
-@lru_cache(maxsize=128)
-def gradient_of(rank: int, elements: int) -> FloatArray:
-    """Whole numbers of -8..8, float32 of shape (elements,)."""
-    drawn = np.random.Generator(np.random.Philox(key=[rank, elements])).integers(-_LARGEST, _LARGEST + 1, elements)
-    return drawn.astype(np.float32)
-
-
-def check_weights(name: str, own: FloatArray, expected: FloatArray) -> None:
-    """They are the same. Raises ``ClusterError``, which names the first element that is not."""
-    if not np.array_equal(own, expected):
-        wrong = int(np.flatnonzero(own != expected)[0])
-        raise ClusterError(f"{name}: element {wrong} is {own[wrong]}, must be {expected[wrong]}")

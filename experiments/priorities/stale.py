@@ -1,8 +1,7 @@
 """A job whose workers do not wait for each other, or for a bounded time only."""
 
-import numpy as np
-
-from p4reduce.experiments.priorities.stage import FloatArray, JobResult, Stage, check_weights, gradient_of
+from p4reduce.experiments.priorities.models import FloatArray
+from p4reduce.experiments.priorities.stage import JobResult, Stage
 from p4reduce.jobs.asynchronous import AsynchronousTraining, install
 from p4reduce.jobs.batch_order import BatchOrder, ControllerOrder, SwitchOrder, group_of
 
@@ -20,10 +19,9 @@ class Stale:
         del pulls
         self._stage, self._number = stage, number
         self._about = about = stage.description.jobs[number]
-        self._seen = stage.seen[number]
+        self._seen, self._model = stage.seen[number], stage.model(number)
         base = pushes if about.order in UNORDERED else max(1, pushes - MOST)
-        self._gradients = [gradient_of(rank, about.elements) for rank in range(len(about.workers))]
-        self._weights = np.zeros(about.elements, np.float32)
+        self._weights = self._model.initial()
         self._job = install(
             stage.network,
             stage.controller,
@@ -43,7 +41,7 @@ class Stale:
             self,
             iterations=stage.description.rounds,
             staleness=about.staleness,
-            learning_rate=float(len(about.workers)),
+            learning_rate=self._model.learning_rate,
             moved=None if self._order is None else self._order.moved,
         )
 
@@ -78,25 +76,25 @@ class Stale:
         return self._stage.description.compute_ps(self._about, rank, iteration)
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """The same in every round."""
-        del iteration, weights
-        return self._gradients[rank]
+        """The model's."""
+        return self._model.gradient(rank, iteration, weights)
 
     def pulled(self, rank: int, iteration: int, done_ps: int, weights: FloatArray) -> None:
         """Note when."""
         del iteration, weights
+        self._model.applied(done_ps, self._weights)
         self._ends[rank].append(done_ps)
         self._seen.iteration = self._training.staleness.newest
         self._seen.ended_ps = done_ps
 
     def check(self) -> None:
         """The weights are what they must be. Raises ``ClusterError``."""
-        total = np.stack(self._gradients).astype(np.float64).sum(axis=0)
-        expected = (-self._stage.description.rounds * total).astype(np.float32)
-        check_weights(f"job {self._number}, the server", self._weights, expected)
+        self._model.check(f"job {self._number}, the server", self._weights)
 
     def result(self) -> JobResult:
         """What came of it."""
         ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
         frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
-        return JobResult(ends, self._about.start_ps, frames, resends, self._ends, self._training.most_ahead)
+        return JobResult(
+            ends, self._about.start_ps, frames, resends, self._ends, self._training.most_ahead, self._model.scores
+        )

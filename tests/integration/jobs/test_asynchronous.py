@@ -118,3 +118,13 @@ def test_what_cannot_be_installed():
                 ControllerOrder(
                     Clockwork(network), controller, job, group, staleness=staleness, latency_ps=0, rebase=rebase
                 )
+
+
+@pytest.mark.parametrize("staleness", [0, 2, None])
+def test_the_digits_are_learned_and_every_gradient_counts_once(staleness):
+    """The run holds the weights against the sum of all gradients in float64."""
+    job = JobDescription(FAR, "server1", 0, 10_000_000, plan="ps", staleness=staleness, model="digits")
+    found = run(Description(UPLINK, (job,), rounds=10)).jobs[0].scores
+    assert [score.rounds for score in found] == list(range(1, 11))
+    assert found[-1].accuracy > 0.6 > found[0].accuracy
+    assert [score.at_ps for score in found] == sorted(score.at_ps for score in found)
