@@ -119,7 +119,7 @@ clients: $(INSTALLED)  ## environments of P4Runtime clients that the server is t
 	$(BIN)/python -m tests.support.clients.install
 
 bench-orchestrator: $(WARM)  ## 50 to 5,000 tasks that wait for each other: policy calls, rows, statements, CPU of each
-	@$(BIN)/python -m tests.support.orchestrated.cost
+	@$(BIN)/python -m tests.support.orchestrated.cost $(BENCH)
 
 soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps
 	$(BIN)/python -m tests.support.orchestrated.soak --histories $(HISTORIES)

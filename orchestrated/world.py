@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from p4reduce.base.safe_yaml import one_line
@@ -53,6 +54,8 @@ class World:
         Traffic of others between all hosts, from the first moment on; None: nobody else is there.
     most_bytes : int or None
         Of memory for the models of all tasks together; None: half of the machine's.
+    slowdowns : mapping or None
+        Hosts that train so many times longer than they are told to: what only rounds show.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class World:
         seed: int = 0,
         background: Background | None = None,
         most_bytes: int | None = None,
+        slowdowns: Mapping[str, float] | None = None,
     ) -> None:
+        self._slowdowns = dict(slowdowns or {})
         self.topology = topology
         self.program = program
         self.instance: str = secrets.token_hex(8)
@@ -131,6 +136,7 @@ class World:
                 raise RefusedError(f"task {name}: another task of that name ran here")
             return
         jobs: dict[Role, Job] = {}
+        order = replace(order, training_ps={host: self._trains(host, ps) for host, ps in order.training_ps.items()})
         try:
             self._check_memory(order)
             for role, plan in order.plans.items():
@@ -221,6 +227,9 @@ class World:
         except KeyError:
             raise ClusterError(f"no task {task!r} was started here") from None
 
+    def _trains(self, host: str, told_ps: int) -> int:
+        return round(told_ps * self._slowdowns.get(host, 1.0))
+
     def _check_memory(self, order: Order) -> None:
         """`ClusterError` when a task's models and their copies would not fit beside those of the others."""
         needed = _model_bytes(order)
@@ -277,7 +286,7 @@ class World:
             if reason:
                 self._fail(run, reason)
                 return
-            self._report("round", run, {"round": number, **times})
+            self._report("round", run, {"round": number, **times, "training_ps": dict(run.order.training_ps)})
             if run.round == run.order.task.rounds:
                 self._report("finished", run, {"digest": run.digest.hexdigest()})
                 self._leave(run)

@@ -52,6 +52,15 @@ Traffic = Annotated[
 SocketPath = Annotated[
     Path | None, typer.Option("--socket", help="Where the network's process listens.", show_default="beside the file")
 ]
+Placing = Annotated[
+    str,
+    typer.Option(
+        "--placement",
+        help="Hosts of tasks that name none: random, first-fit, packed, spread, ina-aware, netpack, cassini.",
+    ),
+]
+Order = Annotated[str, typer.Option("--order", help="Of tasks that wait: fifo, fair, priority, edf, sjf.")]
+Strict = Annotated[bool, typer.Option("--no-backfill", help="A task that does not fit lets no later one pass.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the network's process running at the end.")]
 _SHOWN_EVERY_S: Final = 0.2
 EXAMPLES: Final = (
@@ -79,6 +88,9 @@ def orchestrate(
     cut: Links = None,
     mend: Mended = None,
     socket: SocketPath = None,
+    placement: Placing = "packed",
+    order: Order = "fifo",
+    no_backfill: Strict = False,
     keep: Keep = False,
     as_json: Json = False,
 ) -> None:
@@ -88,23 +100,30 @@ def orchestrate(
     socket, and ends when all is done. Killed at any moment, the command goes on where it was when it is called again.
 
     Profiles of hosts (--hosts) have for each host, and in 'default' for all others: slowdown, models, most_models, add
-    (time to add one element of one model that arrives, as in '400ps') and utility (of its data, for tasks that select
-    their local models). 'p4reduce tasks show' has the times that follow from them.
+    (time to add one element of one model that arrives, as in '400ps') utility (of its data, for tasks that select
+    their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' has the times
+    that follow from them, and why a task got its hosts.
     """
     from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
+    from p4reduce.control_plane.placement import order_named, placement_named  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
     from p4reduce.control_plane.scheduling.policy import check_served  # noqa: PLC0415
 
     output = Output(as_json=as_json)
     policy_named(policy)
     check_served(policy)
+    placement_named(placement)
+    order_named(order)
     if lanes not in (64, 256):
         raise BadInput(f"--lanes: {lanes}: the bundled programs have 64 or 256")
     options = Options(
         control_latency_ps=_delay(control_latency, "--control-latency", least=0),
         measure_every_ps=_delay(measure, "--measure", least=1),
         threshold=None if only_forced else threshold,
+        placement=placement,
+        order=order,
+        backfill=not no_backfill,
     )
     profiles = _profiles(hosts, topology)
     traffic = _traffic(background, topology)

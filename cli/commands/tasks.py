@@ -58,6 +58,9 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
     A YAML file has a list 'tasks', a CSV file a line for each task: name, server, workers (in CSV separated by
     spaces), elements; if wanted rounds, training, demand, arrival, deadline, priority ('20us', '1G'), and select, which
     has part of the workers take part: '{how: useful, budget: 0.4, utilities: {h1: 3, h2: 1}}'.
+
+    With a number as workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named; then
+    also slots (of a host, for each worker), shards (home hosts of the data), shard_bytes; owner is for --order fair.
     """
     from p4reduce.control_plane.orchestrator import read_trace  # noqa: PLC0415  (slow to import)
 
@@ -145,6 +148,8 @@ def task_data(row: "TaskRow") -> dict[str, Any]:
         "waits": row.waits,
         "server": row.task.server,
         "workers": list(row.task.workers),
+        "wanted": None if row.task.wanted is None else row.task.wanted.count,
+        "owner": row.task.owner,
         "candidates": list(row.candidates),
         "elements": row.task.elements,
         "rounds": row.task.rounds,
@@ -161,7 +166,7 @@ def task_table(output: Output, rows: "list[TaskRow]") -> None:
         [
             row.name,
             row.state,
-            str(len(row.task.workers)),
+            str(row.task.size),
             str(row.task.elements),
             *("-" if at is None else time_text(at) for at in (row.task.arrival_ps, row.started_ps, row.finished_ps)),
             row.reason or (f"waits: {row.waits}" if row.waits else row.fault),

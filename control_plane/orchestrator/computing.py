@@ -11,6 +11,8 @@ from p4reduce.control_plane.scheduling.task import MAX_PS, Task
 from p4reduce.topologies import Topology, format_delay
 
 MAX_SLOWDOWN: Final = 1e6
+MEASURED_SHARE: Final = 0.3
+"""of the newest round in a host's measured slowdown (exponentially weighted)"""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class HostProfile:
         How useful its data are to a global model, for the selection of local models
         (:class:`~p4reduce.control_plane.scheduling.selection.Selection`); any unit, the same at all hosts. None: not
         known.
+    slots : int
+        Slots (GPUs) that tasks whose hosts are chosen find; those that name their hosts take theirs anyway.
     """
 
     slowdown: float = 1.0
@@ -38,13 +42,14 @@ class HostProfile:
     most_models: int | None = None
     add_ps: int = 0
     utility: float | None = None
+    slots: int = 1
 
     def __post_init__(self) -> None:
-        low = self.slowdown <= 0 or self.models < 1 or self.add_ps < 0
+        low = self.slowdown <= 0 or self.models < 1 or self.add_ps < 0 or self.slots < 0
         if low or (self.most_models is not None and self.most_models < 1) or (self.utility or 0) < 0:
             raise PlanError(
                 f"host profile: slowdown {self.slowdown}, models {self.models}, most_models {self.most_models}, "
-                f"add_ps {self.add_ps}, utility {self.utility}: too low"
+                f"add_ps {self.add_ps}, utility {self.utility}, slots {self.slots}: too low"
             )
         if not self.slowdown <= MAX_SLOWDOWN or not isfinite(self.utility or 0):
             raise PlanError(f"host profile: slowdown {self.slowdown}, utility {self.utility}: too high")
@@ -66,9 +71,15 @@ class ComputingManager:
         hosts = [host.name for host in topology.hosts]
         if unknown := sorted(set(profiles) - set(hosts)):
             raise PlanError(f"host profiles: topology {topology.name!r} has no host {', '.join(unknown)}")
+        self._workers = [host.name for host in topology.workers]
         self._profiles = {host: profiles.get(host, HostProfile()) for host in hosts}
         self._placed: dict[str, Task] = {}
         self._load: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
+        self.serving: Counter[str] = Counter()
+        """global models by host"""
+        self.measured: dict[str, float] = {}
+        """training time of hosts over that of their tasks, where rounds have shown it"""
 
     def place(self, task: Task, *, even_if_full: bool = False) -> None:
         """A task's local models are trained from now on; nothing when they are already.
@@ -85,12 +96,16 @@ class ComputingManager:
                 raise PlanError(f"host {host} trains {self._load[host]} models already, its most")
         self._placed[task.name] = task
         self._load.update(task.workers)
+        self._used.update(dict.fromkeys(task.workers, task.slots))
+        self.serving[task.server] += 1
 
     def release(self, name: str) -> None:
         """A task has ended; nothing when it was not placed."""
         task = self._placed.pop(name, None)
         if task is not None:
             self._load.subtract(task.workers)
+            self._used.subtract(dict.fromkeys(task.workers, task.slots))
+            self.serving[task.server] -= 1
 
     def training_ps(self, task: Task, host: str) -> int:
         """How long a local model trains in one round, with the models that the host trains now.
@@ -113,6 +128,31 @@ class ComputingManager:
         """Whether a host trains its most already."""
         most = self._profile(host).most_models
         return most is not None and self._load[host] >= most
+
+    def slots(self) -> dict[str, int]:
+        """Slots of every host for local models."""
+        return {host: self._profiles[host].slots for host in self._workers}
+
+    def free_slots(self) -> dict[str, int]:
+        """Those that no task has; none at a host that trains its most models."""
+        return {
+            host: 0 if self.is_full(host) else max(0, self._profiles[host].slots - self._used[host])
+            for host in self._workers
+        }
+
+    def slowdowns(self) -> dict[str, float]:
+        """Training times of hosts over those of usual ones: as measured, else as their profiles say."""
+        return {host: self.measured.get(host, self._profiles[host].slowdown) for host in self._workers}
+
+    def measure(self, task: Task, training_ps: Mapping[str, int]) -> dict[str, float]:
+        """How long local models of a task trained in a round; returns the new slowdowns of these hosts."""
+        if not task.training_ps:
+            return {}
+        found = {}
+        for host, took_ps in training_ps.items():
+            now = took_ps / task.training_ps
+            self.measured[host] = found[host] = now + (self.measured.get(host, now) - now) * (1 - MEASURED_SHARE)
+        return found
 
     def utility(self, host: str) -> float | None:
         """How useful its data are; None: not known."""

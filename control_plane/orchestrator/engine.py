@@ -1,8 +1,8 @@
 """The orchestrator: takes tasks, asks the policy, installs trees, watches, swaps trees, and can die at any moment."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.controller import Controller
@@ -13,6 +13,8 @@ from p4reduce.control_plane.orchestrator.executor import Executor, Report
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError
 from p4reduce.control_plane.orchestrator.monitor import Monitor
 from p4reduce.control_plane.orchestrator.options import Options
+from p4reduce.control_plane.orchestrator.placing import Placer
+from p4reduce.control_plane.orchestrator.queueing import Queue
 from p4reduce.control_plane.orchestrator.recovery import Recovery, order_of
 from p4reduce.control_plane.orchestrator.rescheduling import Rescheduler
 from p4reduce.control_plane.orchestrator.rows import TaskRow
@@ -24,11 +26,6 @@ from p4reduce.control_plane.scheduling.policy import Policy, check_served
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import format_delay
-
-_BATCH: Final = 64
-"""new tasks that are read at once"""
-_BEFORE_ALL: Final = (-1, -1)
-"""arrival and number of no task"""
 
 
 def _pass(step: str) -> None:
@@ -76,6 +73,7 @@ class Orchestrator:
         checkpoint: Callable[[str], None] = _pass,
     ) -> None:
         check_served(name)
+        self.queue = Queue(store, options)
         self.store = store
         self.executor = executor
         self.options = options
@@ -85,13 +83,12 @@ class Orchestrator:
         self._policy = policy
         self._lanes = controller.program.lanes
         self._selector = Selector(policy, self.computing, self._lanes)
+        self._placer = Placer(controller.topology, self.computing, options.placement)
+        self.computing.measured |= store.history.slowdowns()
         self._name = name
         self._checkpoint = checkpoint
         self._hosts = {host.name for host in controller.topology.hosts}
         self._room = True  # there may be more room than when the tasks that wait were tried
-        self._tried: tuple[int, int] = (
-            _BEFORE_ALL  # arrival and number of the task that was tried last, of those that wait
-        )
         self._unmeasured = ""  # why the last measurement failed
         self._admitted_ps = -1
         self._measure_at = options.measure_every_ps
@@ -101,6 +98,7 @@ class Orchestrator:
         self._take_reports()
         self._find_stopped()
         self.monitor = Monitor(controller.topology, controller, executor, store)
+        self._placer.adopt((row.task for row in store.tasks(AT_WORK)), self.state())
         self._consider = True
 
     # --- running
@@ -197,6 +195,8 @@ class Orchestrator:
             return
         if report.kind == "round":
             self.store.history.add_round(report)
+            slow = self.computing.measure(self.store.task(report.task).task, report.data.get("training_ps", {}))
+            self.store.history.note_slowdowns(slow, report.at_ps)
         elif report.kind == "finished":
             self._end(report.task, TaskState.FINISHED, report.at_ps, digest=str(report.data["digest"]))
         elif report.kind == "failed":
@@ -214,6 +214,7 @@ class Orchestrator:
             for plan in self.store.plans(task=name):
                 self.store.set_phase(plan.generation, Phase.REMOVING)
         self.computing.release(name)
+        self._placer.end(name)
         self._consider = self._room = True
 
     def fail(self, name: str, reason: str) -> None:
@@ -246,9 +247,9 @@ class Orchestrator:
     # --- tasks that wait
 
     def _admit(self) -> None:
-        """Schedule tasks that have arrived, in order; one that does not fit lets later ones pass.
+        """Schedule tasks that have arrived, in order; one that does not fit lets later ones pass, if that is wanted.
 
-        A new one is tried at once. One that did not fit is tried again when there may be more room; then the oldest
+        A new one is tried at once. One that did not fit is tried again when there may be more room; then the first
         is tried, and those behind the one that was tried last, until ``Options.retries`` of them did not fit. So what
         a task costs does not grow with the number of tasks that wait.
         """
@@ -256,9 +257,13 @@ class Orchestrator:
         for row in self.store.late_tasks(now):
             waited = f": {row.waits}" if row.waits else ""
             self.store.change(row.name, TaskState.REJECTED, now, f"its deadline passed while it waited{waited}")
-        while rows := self.store.new_tasks(now, _BATCH):
+        while rows := self.queue.new(now):
             for row in rows:
-                self._schedule(row)
+                if self.options.backfill:
+                    self._schedule(row)
+                else:
+                    self.store.note_waiting(row.name, "it has just arrived")
+            self._room = self._room or not self.options.backfill
         if self._room or not self.store.any_at_work():
             self._room = False
             self._retry()
@@ -266,42 +271,29 @@ class Orchestrator:
     def _retry(self) -> None:
         """Try tasks that wait; all of them if nothing runs whose end could make room."""
         left = self.options.retries
-        for row in self._candidates():
+        for row in self.queue.candidates():
             if left <= 0 and self.store.any_at_work():
                 return
-            left -= not self._schedule(row)
-            self._tried = (row.arrival_ps, row.number)
-
-    def _candidates(self) -> Iterator[TaskRow]:
-        """Tasks that wait: the oldest, then once round, from behind the one that was tried last."""
-        oldest = self.store.waiting_tasks(_BEFORE_ALL, 1)
-        yield from oldest
-        last = self._tried if oldest else _BEFORE_ALL
-        for after, until in ((last, None), (_BEFORE_ALL, last)):
-            while rows := self.store.waiting_tasks(after, 1):
-                (row,) = rows
-                after = (row.arrival_ps, row.number)  # noqa: PLW2901  (on from here)
-                if until is not None and after > until:
-                    return
-                if row.number != oldest[0].number:
-                    yield row
+            fits = self._schedule(row)
+            if not fits and not self.options.backfill:
+                return
+            left -= not fits
+            self.queue.tried(row)
 
     def _schedule(self, row: TaskRow) -> bool:
         """Try to give a queued task its trees; whether it waits no longer. What is wrong with it ends it alone."""
-        unknown = sorted({row.task.server, *row.task.workers} - self._hosts)
+        unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
         fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
-        if fault := fault or self._selector.fault(row.task):
+        if fault := fault or self._placer.fault(row.task) or self._selector.fault(row.task):
             self._reject(row, fault)
             return True
         state = self.state()
         try:
-            choice = self._select(row.task, state)
-            decision = (
-                choice.decision
-                if choice
-                else self._policy(row.task, state, lanes=self.installer.controller.program.lanes)
-            )
-            task = choice.task if choice else row.task
+            placement = None if row.task.wanted is None else self._placer.choose(row.task, state)
+            task = row.task if placement is None else placement.of(row.task)
+            choice = self._select(task, state)
+            decision = choice.decision if choice else self._policy(task, state, lanes=self._lanes)
+            task = choice.task if choice else task
             self.computing.place(task)
             proposals = self.installer.propose(decision)
         except PlanError as error:
@@ -327,7 +319,7 @@ class Orchestrator:
             self._reject(row, f"it cannot be run: {type(error).__name__}: {one_line(error)}")
             return True
         try:
-            self.installer.install_first(row.name, proposals, self._name, why, choice)
+            self.installer.install_first(row.name, proposals, self._name, why, choice, placement)
         except InstallError as error:
             self._end(row.name, TaskState.FAILED, self.executor.now(), f"its trees could not be installed: {error}")
             return True
@@ -335,6 +327,9 @@ class Orchestrator:
             self.installer.begin(order)
         except RefusedError as error:
             self.fail(row.name, f"its hosts cannot run it: {one_line(error)}")
+            return True
+        self._placer.begin(task, state)
+        self.queue.started(task)
         return True
 
     def _select(self, task: Task, state: NetworkState) -> Choice | None:

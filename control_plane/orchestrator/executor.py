@@ -42,7 +42,8 @@ class Report:
     kind : str
         'round': a round of a task is done; ``data`` has 'round' (from 0) and the times 'started_ps', 'trained_ps',
         'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
-        times between 'trained_ps' and 'done_ps': they are equal to the latter.
+        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'training_ps': how long each
+        worker trained, by host, where that is known.
         'finished': all rounds are done; 'digest' is the SHA-256 of the weights of every round.
         'failed': a host gave up; 'reason'.
         'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.

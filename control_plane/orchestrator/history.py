@@ -78,6 +78,18 @@ class History:
             (report.task, int(report.data["round"]), *times),
         )
 
+    def note_slowdowns(self, slowdowns: Mapping[str, float], at_ps: int) -> None:
+        """How slow hosts were found to be, after a round more."""
+        self._connection.executemany(
+            "INSERT INTO host_measurements VALUES (?, ?, 1, ?) ON CONFLICT (host) DO UPDATE SET "
+            "slowdown = excluded.slowdown, rounds = rounds + 1, at_ps = excluded.at_ps",
+            [(host, slowdown, at_ps) for host, slowdown in slowdowns.items()],
+        )
+
+    def slowdowns(self) -> dict[str, float]:
+        """How slow hosts were found to be."""
+        return {row["host"]: row["slowdown"] for row in self._connection.execute("SELECT * FROM host_measurements")}
+
     def rounds_done(self, task: str) -> int:
         """How many rounds of a task are done."""
         query = "SELECT coalesce(max(round) + 1, 0) FROM rounds WHERE task = ?"

@@ -29,6 +29,7 @@ class ProfileEntry(BaseModel):
     add: Annotated[int, BeforeValidator(parse_delay)] = 0
     """for one element of one model, as in '100ps'"""
     utility: Annotated[float | None, Field(strict=True, ge=0, allow_inf_nan=False)] = None
+    slots: Annotated[int, Field(strict=True, ge=0)] = 1
 
 
 class HostsDocument(BaseModel):

@@ -18,6 +18,7 @@ from p4reduce.control_plane.orchestrator.selecting import Choice
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff
+from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
@@ -165,8 +166,11 @@ class Installer:
         policy: str,
         why: Mapping[str, Any],
         choice: Choice | None = None,
+        placement: Placement | None = None,
     ) -> None:
         """Install the trees of a queued task, which is scheduled then; ``choice``: for those of its workers.
+
+        ``placement``: at these hosts.
 
         `InstallError`: they are to be removed again, and the task is still scheduled.
         """
@@ -174,6 +178,9 @@ class Installer:
         with self.store.transaction():
             self.store.change(task, TaskState.SCHEDULED, now)
             self._intend(task, proposals, now)
+            if placement is not None:
+                self.store.place(task, placement.workers, placement.server)
+                self.store.history.add_decision(now, task, "place", policy, placement.why)
             if choice is not None:
                 self.store.choose(task, choice.task.workers)
                 self.store.history.add_decision(now, task, "select", policy, choice.why)

@@ -23,6 +23,12 @@ class Options:
     retries : int
         Tasks that wait, and trees of running tasks that nothing forces to go, that a policy is asked about at one time.
         More find room sooner, and cost more.
+    placement : str
+        Chooses the hosts of tasks that name none (:data:`~p4reduce.control_plane.placement.policy.PLACEMENTS`).
+    order : str
+        In which tasks that wait are tried (:data:`~p4reduce.control_plane.placement.orders.ORDERS`).
+    backfill : bool
+        Whether a task that does not fit lets later ones pass.
     """
 
     control_latency_ps: int = PS_PER_MS
@@ -30,3 +36,6 @@ class Options:
     threshold: float | None = 1.0
     queueing: bool = True
     retries: int = 8
+    placement: str = "packed"
+    order: str = "fifo"
+    backfill: bool = True

@@ -13,6 +13,7 @@ from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.scheduling.selection import selection_from_data
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.wanted import wanted_from_data
 from p4reduce.topologies.model import Hop
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
@@ -24,7 +25,8 @@ class TaskRow:
     """A task and where it stands. Times are virtual picoseconds.
 
     ``task`` has those workers that take part: of one that selects them all candidates as long as nothing is chosen,
-    then the chosen ones, and no selection any more. ``candidates`` are the workers that it was submitted with.
+    then the chosen ones, and no selection any more; of one whose hosts are chosen these, as soon as it is scheduled.
+    ``candidates`` are the workers that it was submitted with.
     ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
     why a queued task did not fit when it was last tried; None before that.
     """
@@ -64,6 +66,8 @@ def task_row(row: sqlite3.Row) -> TaskRow:
     if not fault and task.name != row["name"]:
         task, fault = UNREADABLE, f"its specification is that of {one_line(task.name, 60)!r}"
     candidates = task.workers
+    if not fault and row["placed"] is not None:
+        task, fault = _placed(task, row["placed"])
     if not fault and row["chosen"] is not None:
         task, fault = _chosen(task, row["chosen"])
     return TaskRow(
@@ -100,6 +104,15 @@ def _chosen(task: Task, text: str) -> tuple[Task, str]:
         return UNREADABLE, f"its choice of workers in the database cannot be used: {one_line(error)}"
 
 
+def _placed(task: Task, text: str) -> tuple[Task, str]:
+    """The task with the hosts that were chosen for it, and what is wrong with them."""
+    try:
+        hosts = json.loads(text)
+        return replace(task, workers=tuple(hosts["workers"]), server=hosts["server"], wanted=None), ""
+    except (ValueError, TypeError, KeyError, RecursionError, PlanError) as error:
+        return UNREADABLE, f"its hosts in the database cannot be used: {one_line(error)}"
+
+
 def _subset(chosen: Any, workers: tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(chosen, list) or not set(chosen) <= set(workers):
         raise ValueError("it is no list of its workers")
@@ -130,6 +143,7 @@ def _demand(text: str) -> Mapping[Hop, int]:
 
 def task_from_data(data: Mapping[str, Any]) -> Task:
     """A task from plain data, as ``dataclasses.asdict`` and JSON make it."""
-    select = data.get("select")
-    more = {} if select is None else {"select": selection_from_data(select)}
+    select, wanted = data.get("select"), data.get("wanted")
+    more: dict[str, Any] = {} if select is None else {"select": selection_from_data(select)}
+    more |= {} if wanted is None else {"wanted": wanted_from_data(wanted)}
     return Task(**{**data, "workers": tuple(data["workers"]), **more})

@@ -6,7 +6,7 @@ from typing import Final
 
 from p4reduce.control_plane.orchestrator.errors import StoreError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """of the tables; a newer one is refused, an older one is converted by `UPGRADES`"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
@@ -30,7 +30,10 @@ CREATE TABLE tasks (
     digest TEXT,
     deadline_ps INTEGER,
     waits TEXT,
-    chosen TEXT
+    chosen TEXT,
+    placed TEXT,
+    owner TEXT NOT NULL DEFAULT '',
+    rank REAL NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE changes (
@@ -115,6 +118,22 @@ CREATE TABLE switch_measurements (
 ) STRICT;
 """
 
+PLACEMENT: Final = """
+CREATE TABLE owners (owner TEXT PRIMARY KEY, served REAL NOT NULL) STRICT;
+
+CREATE TABLE host_measurements (
+    host TEXT PRIMARY KEY,
+    slowdown REAL NOT NULL,
+    rounds INTEGER NOT NULL,
+    at_ps INTEGER NOT NULL
+) STRICT;
+
+DROP INDEX IF EXISTS tasks_waiting;
+CREATE INDEX tasks_waiting ON tasks (rank, arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
+CREATE INDEX tasks_of_owners ON tasks (owner, rank, arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
+"""
+"""What came with the choice of hosts and of the queue's order."""
+
 INDICES: Final = """
 CREATE INDEX tasks_in_state ON tasks (state, arrival_ps, number);
 CREATE INDEX tasks_new ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NULL;
@@ -136,6 +155,12 @@ UPDATE tasks SET deadline_ps = json_extract(spec, '$.deadline_ps')
 """
     + INDICES,
     2: "ALTER TABLE tasks ADD COLUMN chosen TEXT;",
+    3: """
+ALTER TABLE tasks ADD COLUMN placed TEXT;
+ALTER TABLE tasks ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN rank REAL NOT NULL DEFAULT 0;
+"""
+    + PLACEMENT,
 }
 """from each version to the next"""
 
@@ -192,7 +217,7 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")  # of two processes that find a new file one makes the tables
     try:
         version = _check(connection, path)
-        steps = [TABLES, INDICES] if version == 0 else [UPGRADES[old] for old in range(version, VERSION)]
+        steps = [TABLES, INDICES, PLACEMENT] if version == 0 else [UPGRADES[old] for old in range(version, VERSION)]
         for statement in filter(str.strip, ";".join(steps).split(";")):
             connection.execute(statement)
         if steps:

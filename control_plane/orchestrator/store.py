@@ -17,10 +17,14 @@ from p4reduce.control_plane.orchestrator.history import History
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow, plan_row, task_row
 from p4reduce.control_plane.orchestrator.schema import connect
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, FOLLOWING, LIVE, Phase, TaskState
+from p4reduce.control_plane.placement.orders import QueueOrder, order_named
 from p4reduce.control_plane.scheduling.task import Task
 
 MAX_NUMBER: Final = 65_535
 """of jobs and epochs: 16 bits on the wire"""
+FIFO: Final = "fifo"
+Place = tuple[float, int, int]
+"""rank, arrival and number of a task: where it stands in the queue"""
 
 
 class Store:
@@ -127,12 +131,22 @@ class Store:
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks, all of them or none; `TaskError` for a name that is taken."""
         with self.transaction():
+            key = order_named(self.fact("order") or FIFO).key
             for task in tasks:
                 if self._connection.execute("SELECT 1 FROM tasks WHERE name = ?", (task.name,)).fetchone():
                     raise TaskError(f"task {task.name}: name: there is such a task already; give it another name")
                 self._connection.execute(
-                    "INSERT INTO tasks (name, spec, arrival_ps, deadline_ps, state) VALUES (?, ?, ?, ?, ?)",
-                    (task.name, json.dumps(asdict(task)), task.arrival_ps, task.deadline_ps, TaskState.QUEUED),
+                    "INSERT INTO tasks (name, spec, arrival_ps, deadline_ps, state, owner, rank) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        task.name,
+                        json.dumps(asdict(task)),
+                        task.arrival_ps,
+                        task.deadline_ps,
+                        TaskState.QUEUED,
+                        task.owner,
+                        key(task),
+                    ),
                 )
                 self._note_change(task.name, task.arrival_ps, None, TaskState.QUEUED, "submitted")
 
@@ -146,14 +160,49 @@ class Store:
             "state = 'queued' AND waits IS NULL AND arrival_ps <= ? ORDER BY arrival_ps, number LIMIT ?", now_ps, count
         )
 
-    def waiting_tasks(self, after: tuple[int, int], count: int) -> list[TaskRow]:
-        """Tasks that did not fit when they were tried, behind one with this arrival and number."""
+    def waiting_tasks(self, after: Place, count: int) -> list[TaskRow]:
+        """Tasks that did not fit when they were tried, behind one with this rank, arrival and number."""
         return self._tasks(
-            "state = 'queued' AND waits IS NOT NULL AND (arrival_ps, number) > (?, ?) "
-            "ORDER BY arrival_ps, number LIMIT ?",
+            "state = 'queued' AND waits IS NOT NULL AND (rank, arrival_ps, number) > (?, ?, ?) "
+            "ORDER BY rank, arrival_ps, number LIMIT ?",
             *after,
             count,
         )
+
+    def first_of_owners(self) -> list[TaskRow]:
+        """The first waiting task of every owner, of owners who got little first; one index lookup for each owner."""
+        owners = self._connection.execute(
+            "WITH RECURSIVE waiting (owner) AS (SELECT min(owner) FROM tasks WHERE state = 'queued' AND waits IS NOT "
+            "NULL UNION ALL SELECT (SELECT min(owner) FROM tasks WHERE state = 'queued' AND waits IS NOT NULL AND "
+            "owner > waiting.owner) FROM waiting WHERE waiting.owner IS NOT NULL) "
+            "SELECT waiting.owner FROM waiting LEFT JOIN owners USING (owner) WHERE waiting.owner IS NOT NULL "
+            "ORDER BY coalesce(served, 0), waiting.owner"
+        ).fetchall()
+        where = "state = 'queued' AND waits IS NOT NULL AND owner = ? ORDER BY rank, arrival_ps, number LIMIT 1"
+        return [row for (owner,) in owners for row in self._tasks(where, owner)]
+
+    def served(self, owners: Iterable[str]) -> dict[str, float]:
+        """What owners got so far: estimated worker-seconds of their tasks that were started."""
+        query = "SELECT coalesce((SELECT served FROM owners WHERE owner = ?), 0)"
+        return {owner: float(self._connection.execute(query, (owner,)).fetchone()[0]) for owner in owners}
+
+    def serve(self, owner: str, work: float) -> None:
+        """An owner gets something."""
+        with self.transaction():
+            self._connection.execute(
+                "INSERT INTO owners VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET served = served + excluded.served",
+                (owner, work),
+            )
+
+    def set_order(self, name: str, order: QueueOrder) -> None:
+        """In which order tasks wait from now on; every one that waits is ranked anew if that is another one."""
+        if (self.fact("order") or FIFO) == name:
+            return
+        with self.transaction():
+            self.set_fact("order", name)
+            for row in self.tasks((TaskState.QUEUED,)):
+                rank = 0.0 if row.fault else order.key(row.task)
+                self._connection.execute("UPDATE tasks SET rank = ? WHERE name = ?", (rank, row.name))
 
     def late_tasks(self, now_ps: int) -> list[TaskRow]:
         """Queued tasks whose deadline has passed."""
@@ -215,6 +264,8 @@ class Store:
                 "UPDATE tasks SET state = ?, reason = ?, waits = NULL, digest = coalesce(?, digest) WHERE name = ?",
                 (state, reason, digest, name),
             )
+            if state is TaskState.QUEUED:  # where it goes is decided anew
+                self._connection.execute("UPDATE tasks SET placed = NULL WHERE name = ?", (name,))
             if state is TaskState.RUNNING:
                 self._connection.execute("UPDATE tasks SET started_ps = ? WHERE name = ?", (at_ps, name))
             elif state in ENDED:
@@ -233,6 +284,12 @@ class Store:
             self._connection.execute(
                 "UPDATE tasks SET chosen = ? WHERE name = ? AND chosen IS NULL", (json.dumps(list(workers)), name)
             )
+
+    def place(self, name: str, workers: Sequence[str], server: str) -> None:
+        """Which hosts a task runs at; that changes when it is moved, or waits again."""
+        with self.transaction():
+            placed = json.dumps({"workers": list(workers), "server": server})
+            self._connection.execute("UPDATE tasks SET placed = ? WHERE name = ?", (placed, name))
 
     def request_cancel(self, name: str) -> None:
         """Ask the orchestrator to give a task up; `TaskError` when it has ended."""

@@ -13,6 +13,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import TaskError
 from p4reduce.control_plane.scheduling.selection import How, Selection
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 
 COLUMNS: Final = (
@@ -27,8 +28,12 @@ COLUMNS: Final = (
     "deadline",
     "priority",
     "select",
+    "owner",
+    "slots",
+    "shards",
+    "shard_bytes",
 )
-"""fields of a task in a file; those from 'rounds' on may be left out"""
+"""fields of a task in a file; those from 'rounds' on may be left out, and the server where hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
 _MAX_CELL: Final = 1 << 16
 """characters of a mapping in CSV"""
@@ -42,6 +47,11 @@ def _rate(value: Any) -> int:
 
 def _names(value: Any) -> Any:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+def _hosts(value: Any) -> Any:
+    """Names of hosts, or how many are wanted."""
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else _names(value)
 
 
 def _mapping(value: Any) -> Any:
@@ -73,9 +83,9 @@ class TaskLine(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str
-    server: str
-    workers: Annotated[tuple[str, ...], BeforeValidator(_names)]
-    """host names; in CSV separated by spaces"""
+    server: str = ""
+    workers: Annotated[Annotated[int, Field(strict=True)] | tuple[str, ...], BeforeValidator(_hosts)]
+    """host names, in CSV separated by spaces; or how many are wanted, of hosts that are chosen then"""
     elements: int
     rounds: int = 1
     training: Delay = 0
@@ -85,13 +95,17 @@ class TaskLine(BaseModel):
     priority: Annotated[int | None, Field(ge=0, le=7)] = None
     select: Annotated[SelectLine | None, BeforeValidator(_mapping)] = None
     """in CSV as text, '{how: random, budget: 0.4}'"""
+    owner: str = ""
+    slots: int = 1
+    shards: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    shard_bytes: int = 0
 
     def task(self) -> Task:
         """As the policies see it; `PlanError` when its fields do not fit each other."""
         return Task(
             name=self.name,
             server=self.server,
-            workers=self.workers,
+            workers=self.workers if isinstance(self.workers, tuple) else (),
             elements=self.elements,
             rounds=self.rounds,
             training_ps=self.training,
@@ -100,7 +114,22 @@ class TaskLine(BaseModel):
             deadline_ps=self.deadline,
             priority=self.priority,
             select=None if self.select is None else self.select.selection(),
+            wanted=self._wanted(),
+            owner=self.owner,
+            slots=self.slots,
         )
+
+    def _wanted(self) -> Wanted | None:
+        if isinstance(self.workers, int):
+            try:
+                return Wanted(self.workers, self.shards, self.shard_bytes)
+            except PlanError as error:
+                raise PlanError(f"task {self.name}: {error}") from None
+        if self.shards or self.shard_bytes:
+            raise PlanError(
+                f"task {self.name}: shards: only a task whose hosts are chosen has them; give a number of workers"
+            )
+        return None
 
 
 def read_trace(path: Path) -> list[Task]:
@@ -177,14 +206,16 @@ def write_trace(path: Path, tasks: list[Task]) -> None:
 def _cells(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry as cells of CSV."""
     select = {"select": json.dumps(entry["select"])} if "select" in entry else {}
-    return {**entry, "workers": " ".join(entry["workers"]), **select}
+    workers = entry["workers"]
+    names = {name: " ".join(entry[name]) for name in ("shards",) if name in entry}
+    return {**entry, "workers": workers if isinstance(workers, int) else " ".join(workers), **names, **select}
 
 
 def _entry(task: Task) -> dict[str, Any]:
     entry = {
         "name": task.name,
-        "server": task.server,
-        "workers": list(task.workers),
+        "server": task.server or None,
+        "workers": list(task.workers) if task.wanted is None else task.wanted.count,
         "elements": task.elements,
         "rounds": task.rounds,
         "training": format_delay(task.training_ps),
@@ -193,6 +224,10 @@ def _entry(task: Task) -> dict[str, Any]:
         "deadline": None if task.deadline_ps is None else format_delay(task.deadline_ps),
         "priority": task.priority,
         "select": None if task.select is None else _select(task.select),
+        "owner": task.owner or None,
+        "slots": task.slots if task.slots > 1 else None,
+        "shards": None if task.wanted is None else list(task.wanted.shards) or None,
+        "shard_bytes": None if task.wanted is None else task.wanted.shard_bytes or None,
     }
     return {name: value for name, value in entry.items() if value is not None}
 

@@ -8,6 +8,7 @@ from p4reduce.base.safe_yaml import short
 from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.scheduling.selection import Selection
+from p4reduce.control_plane.scheduling.wanted import Wanted
 
 MAX_ELEMENTS: Final = 1 << 40
 MAX_ROUNDS: Final = (1 << 31) - 1
@@ -16,6 +17,7 @@ MAX_PS: Final = 10**17
 MAX_BPS: Final = 10**15
 """as of links"""
 MAX_NAME: Final = 128
+MAX_SLOTS: Final = 1 << 20
 
 Aggregation = Literal["switches", "hosts"]
 """who adds up the models of a task"""
@@ -56,6 +58,13 @@ class Task:
     select : Selection or None
         Which of the workers take part is still to be chosen, and how; None: all of them. Policies are asked for
         trees of those that do, without it.
+    wanted : Wanted or None
+        Its hosts are still to be chosen, and what they must be: there are no ``workers`` then, and the server is ''
+        where it is to be chosen, too. Policies are asked for trees when they are, without it.
+    owner : str
+        Whose task it is, for the order 'fair'.
+    slots : int
+        Slots (GPUs) of its host that each local model takes.
     """
 
     name: str
@@ -71,6 +80,9 @@ class Task:
     aggregation: Aggregation | None = None
     reservation: Reservation = "peak"
     select: Selection | None = None
+    wanted: Wanted | None = None
+    owner: str = ""
+    slots: int = 1
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -80,8 +92,16 @@ class Task:
         for host in (self.server, *self.workers):
             if not isinstance(host, str):
                 raise PlanError(f"task {self.name}: workers and server: {short(host)} is no name of a host")
-        if not self.workers:
-            raise PlanError(f"task {self.name}: workers: at least one local model is needed")
+        if not isinstance(self.owner, str) or len(self.owner) > MAX_NAME or not self.owner.isprintable():
+            raise PlanError(f"task {self.name}: owner: {short(self.owner)} is no text of at most {MAX_NAME} characters")
+        if self.wanted is None and not (self.workers and self.server):
+            what = "workers: at least one local model" if self.server else "server: the host of the global model"
+            raise PlanError(f"task {self.name}: {what} is needed")
+        if self.wanted is not None and (self.workers or self.select is not None):
+            raise PlanError(
+                f"task {self.name}: workers: a task whose hosts are chosen names none and has no 'select'; "
+                "give a number or names"
+            )
         if len(set(self.workers)) != len(self.workers) or self.server in self.workers:
             raise PlanError(f"task {self.name}: workers and server must be different hosts, each named once")
         limits: tuple[tuple[str, Any, int, int], ...] = (
@@ -92,6 +112,7 @@ class Task:
             ("arrival_ps", self.arrival_ps, 0, MAX_PS),
             ("deadline_ps", self.deadline_ps, 0, MAX_PS),
             ("priority", self.priority, 0, 7),
+            ("slots", self.slots, 1, MAX_SLOTS),
         )
         for field, value, least, most in limits:
             if value is None and field in ("deadline_ps", "priority"):
@@ -116,6 +137,11 @@ class Task:
                 self.select.check_workers(self.workers)
             except PlanError as error:
                 raise PlanError(f"task {self.name}: {error}") from None
+
+    @property
+    def size(self) -> int:
+        """How many local models it has, chosen or not."""
+        return len(self.workers) if self.wanted is None else self.wanted.count
 
     @property
     def reserved_bps(self) -> int:

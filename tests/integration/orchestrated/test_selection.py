@@ -1,6 +1,7 @@
 """Tasks that select their local models: only the chosen ones send, whatever dies on the way."""
 
 import json
+import re
 import sqlite3
 from dataclasses import asdict, replace
 
@@ -100,7 +101,7 @@ def test_a_choice_that_cannot_be_used_is_its_tasks_fault(tmp_path, expected):
 def test_a_database_of_yesterday_goes_on(tmp_path):
     path = tmp_path / "tasks.sqlite"
     connection = sqlite3.connect(path)
-    connection.executescript(TABLES.replace(",\n    chosen TEXT\n", "\n"))
+    connection.executescript(re.sub(r",\n    chosen TEXT.*?\n\)", "\n)", TABLES, count=1, flags=re.DOTALL))
     connection.executescript("PRAGMA application_id = 1345606212; PRAGMA user_version = 2;")
     assert "chosen" not in {row[1] for row in connection.execute("PRAGMA table_info(tasks)")}
     old = asdict(replace(SELECTING, name="old", select=None))

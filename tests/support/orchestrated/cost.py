@@ -9,13 +9,14 @@ import sqlite3
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.orchestrated.instant import PS_PER_US, Fuse, InstantController, InstantHosts, Switch
 
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
+from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import leaf_spine
 
@@ -35,9 +36,13 @@ class Cost:
     cpu_s: float
 
 
-def cost(tasks: int, *, rounds: int = 1, training_ps: int = 20 * PS_PER_US) -> Cost:
-    """Run so many tasks of which one has room at a time."""
+def cost(
+    tasks: int, *, rounds: int = 1, training_ps: int = 20 * PS_PER_US, placement: str = "", order: str = "fifo"
+) -> Cost:
+    """Run so many tasks of which one has room at a time; with ``placement`` they want three of the four hosts."""
     topology = leaf_spine(leaves=2, spines=2, hosts=2, servers=1)
+    options = replace(OPTIONS, placement=placement or OPTIONS.placement, order=order)
+    names = ((), Wanted(3)) if placement else (("h1", "h3"), None)
     rate = topology.link_at("h1", 1).rate_bps
     fuse, switches = Fuse(), {switch.name: Switch() for switch in topology.switches}
     hosts = InstantHosts(topology, switches, fuse)
@@ -55,13 +60,13 @@ def cost(tasks: int, *, rounds: int = 1, training_ps: int = 20 * PS_PER_US) -> C
 
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "t.sqlite", synchronous=False) as store:
         store.submit(
-            Task(f"t{number}", "server1", ("h1", "h3"), 100, rounds, training_ps, rate // 2 + 1)
+            Task(f"t{number}", "server1", names[0], 100, rounds, training_ps, rate // 2 + 1, wanted=names[1])
             for number in range(tasks)
         )
         store._connection.set_trace_callback(count)
         began = time.process_time()
         with InstantController(topology, bundled(LANES), switches, fuse, election_id=store.take_charge()) as controller:
-            Orchestrator(store, controller, hosts, policy, name="steiner", options=OPTIONS).run()
+            Orchestrator(store, controller, hosts, policy, name="steiner", options=options).run()
         cpu_s = time.process_time() - began
         store._connection.set_trace_callback(None)
         assert store.count([TaskState.FINISHED]) == tasks
@@ -83,12 +88,14 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.orchestrated.cost", description=__doc__)
     parser.add_argument("--tasks", type=int, nargs="+", default=[50, 100, 200, 1000, 5000])
+    parser.add_argument("--placement", default="", help="have hosts chosen, by this placement policy")
+    parser.add_argument("--order", default="fifo", help="of tasks that wait")
     given = parser.parse_args()
     cost(5)  # what is compiled or imported on first use is no task's
     head = ("tasks", "policy calls", "a task", "rows", "measurements", "statements a task", "CPU ms a task")
     sys.stdout.write("  ".join(f"{name:>17}" for name in head) + "\n")
     for tasks in given.tasks:
-        found = cost(tasks)
+        found = cost(tasks, placement=given.placement, order=given.order)
         cells = (
             f"{tasks:,}",
             f"{found.calls:,}",

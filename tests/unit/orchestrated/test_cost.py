@@ -23,6 +23,13 @@ def test_a_task_costs_the_same_however_many_wait():
     assert many.rows / 100 <= 1.2 * few.rows / 25
 
 
+@pytest.mark.parametrize(("placement", "order"), [("ina-aware", "fifo"), ("packed", "sjf"), ("random", "fair")])
+def test_so_does_one_whose_hosts_are_chosen(placement, order):
+    few, many = (cost(tasks, placement=placement, order=order) for tasks in (25, 100))
+    assert many.calls / 100 <= 1.2 * few.calls / 25 <= 20
+    assert many.statements / 100 <= 1.2 * few.statements / 25
+
+
 def test_measurements_are_thinned_out_and_keep_their_means(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "KEPT_ROWS", 200)
     monkeypatch.setattr(history, "LEAST_TIMES", 20)

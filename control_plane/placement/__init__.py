@@ -1,0 +1,34 @@
+"""Placement: which hosts a task gets, in which order tasks that wait are tried, and who gets slots of switches.
+
+Importing this package registers the built-in policies.
+"""
+
+from p4reduce.control_plane.placement import policies
+from p4reduce.control_plane.placement.cluster import Cluster
+from p4reduce.control_plane.placement.loads import Load
+from p4reduce.control_plane.placement.orders import ORDERS, QueueOrder, order_named
+from p4reduce.control_plane.placement.policy import (
+    PLACEMENTS,
+    Placement,
+    PlacementPolicy,
+    place,
+    placement_named,
+    register_placement,
+)
+from p4reduce.control_plane.placement.racks import Racks
+
+__all__ = [
+    "ORDERS",
+    "PLACEMENTS",
+    "Cluster",
+    "Load",
+    "Placement",
+    "PlacementPolicy",
+    "QueueOrder",
+    "Racks",
+    "order_named",
+    "place",
+    "placement_named",
+    "policies",
+    "register_placement",
+]
