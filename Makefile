@@ -82,6 +82,12 @@ poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER=
 poster-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python scripts/poster.py --quick --jobs $(JOBS) --out out/poster-quick
 
+priorities: $(WARM)  ## the study of priorities on packets, in out/priorities: PRIORITIES='--phis 0.2,0.4' or other flags
+	@$(BIN)/python scripts/priorities.py --jobs $(JOBS) --out out/priorities $(PRIORITIES)
+
+priorities-quick: $(WARM)  ## a small part of it
+	@$(BIN)/python scripts/priorities.py --quick --jobs $(JOBS) --out out/priorities-quick
+
 # Real time: what to run, by flags of make.
 TOPO ?= star:hosts=4,servers=1
 PLAN ?= steiner,ring,ps

@@ -11,8 +11,6 @@ exit code is 1 when something that must hold does not.
 """
 
 import argparse
-import inspect
-import re
 import signal
 import sys
 import time
@@ -23,6 +21,7 @@ from typing import Any, Final, get_type_hints
 
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.failures import BadInput
+from p4reduce.cli.flags import descriptions, flag
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
@@ -53,12 +52,12 @@ def parser() -> argparse.ArgumentParser:
     """Every field of the settings as a flag; what is absent is as in ``make poster``, with --quick as in the sample."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--quick", action="store_true", help="begin with the sample's parameters")
-    told = _descriptions()
+    told = descriptions(PosterSettings)
     for name, kind in get_type_hints(PosterSettings).items():
         more = _MORE.get(name, {})
         metavar = None if kind in _SCALARS or "metavar" in more else _LISTS[kind][1]
         made.add_argument(
-            _flag(name),
+            flag(name),
             type=kind if kind in _SCALARS else str,
             **({"metavar": metavar} if metavar else {}),
             **{"help": told[name], **more},
@@ -85,25 +84,12 @@ def settings_of(given: argparse.Namespace) -> PosterSettings:
         if kind in _SCALARS and value is not None:
             changes[name] = value
         elif kind not in _SCALARS and value:
-            changes[name] = () if value == "none" else tuple(_LISTS[kind][0](value, _flag(name)))
+            changes[name] = () if value == "none" else tuple(_LISTS[kind][0](value, flag(name)))
     if given.scenario:
         changes["scenarios"] = (*changes.get("scenarios", ()), *map(_scenario, given.scenario))
     if unknown := [name for name in changes.get("policies", ()) if name not in POLICIES]:
         raise BadInput(f"--policies: {unknown[0]!r} is none of {', '.join(sorted(POLICIES))}")
     return replace(QUICK if given.quick else PosterSettings(), **changes)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _descriptions() -> dict[str, str]:
-    """What the docstring of the settings says of each field."""
-    found = {}
-    for names, text in re.findall(r"^(\w[\w, ]*) : .*\n((?: {4}.*\n?)+)", inspect.getdoc(PosterSettings) or "", re.M):
-        plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", " ".join(text.split())).replace("`", "")
-        found.update(dict.fromkeys(names.split(", "), plain.replace("%", "%%")))
-    return found
 
 
 def _known(text: str, flag: str) -> list[Scenario]:

@@ -1,10 +1,10 @@
 """report.html of the poster's experiment: one page with its figures inside, nothing from outside."""
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from p4reduce.cli.report.pieces import claims_table, figures_of, page_of, table
 from p4reduce.cli.report.poster_sensitivity import (
     SENSITIVITY_COLUMNS,
     WEIGHT_COLUMNS,
@@ -12,15 +12,13 @@ from p4reduce.cli.report.poster_sensitivity import (
     sensitivity_rows,
     weight_rows,
 )
-from p4reduce.cli.report.style import DRAWINGS, PAGE, PALETTE
-from p4reduce.cli.report.svg import Markup, element, join, void
+from p4reduce.cli.report.svg import Markup, element
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.overlapping import overlap_points
 from p4reduce.experiments.poster.rings import ring_points
 from p4reduce.experiments.poster.settings import POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, SPFF
 from p4reduce.experiments.poster.statistics import Point
 
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 TITLE: Final = "Flexible scheduling of AI tasks: the poster on packets"
 SAYS: Final = {
     "access": "Faster hosts' links: bytes saved stay, total latency saved does not.",
@@ -38,10 +36,6 @@ SAYS: Final = {
     "overlapping": "Tasks that communicate at the same time, against each alone.",
     "flow-level": "Larger models, by a flow-level model that was calibrated on packets.",
 }
-IMAGE_STYLE: Final = (
-    "img{max-width:100%;height:auto;background:#fff;border-radius:6px}"
-    "@media(prefers-color-scheme:dark){img{filter:invert(.93) hue-rotate(180deg)}}"  # dark paper, the same hues
-)
 
 
 def write_poster_report(path: Path, result: PosterResult, figures: Mapping[str, Path]) -> Path:
@@ -52,38 +46,24 @@ def write_poster_report(path: Path, result: PosterResult, figures: Mapping[str, 
 
 def poster_page(result: PosterResult, figures: Mapping[str, Path]) -> str:
     """The page as text. The same result and figures give the same bytes."""
-    head = element(
-        "head",
-        void("meta", charset="utf-8"),
-        void("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", TITLE),
-        element("style", Markup(PALETTE + DRAWINGS + PAGE + IMAGE_STYLE)),
-    )
-    body = element(
-        "main",
-        element("h1", TITLE),
+    return page_of(
+        TITLE,
         element("p", _lead(result), class_="soft"),
         *(element("p", text, class_="fault", role="alert") for text in result.differences[:20]),
         element("h2", "What must hold"),
-        _table(
-            ("claim", "measured", "holds"),
-            [(claim.text, claim.measured, "yes" if claim.holds else "NO") for claim in result.claims],
-            plain=True,
-        ),
+        claims_table(result.claims),
         element("h2", f"{max(result.settings.sizes)} local models: ours, the poster's, the bound"),
         _headline(result),
-        *_figures(figures),
+        *figures_of(figures, SAYS),
         *_sensitivity(result),
         *_swaps(result),
         *_overlapping(result),
         *_rings(result),
         *_background(result),
         element("h2", "Every point"),
-        _table(POINT_COLUMNS, [point_cells(point) for point in result.points]),
+        table(POINT_COLUMNS, [point_cells(point) for point in result.points]),
         *_provenance(result),
     )
-    return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
 
 
 POINT_COLUMNS: Final = (
@@ -163,7 +143,7 @@ HEADLINE_COLUMNS: Final = (
 
 
 def _headline(result: PosterResult) -> Markup:
-    return _table(HEADLINE_COLUMNS, headline_rows(result))
+    return table(HEADLINE_COLUMNS, headline_rows(result))
 
 
 def _share(saving: float | None) -> str:
@@ -180,18 +160,6 @@ def _lead(result: PosterResult) -> str:
         f"calibrated once so that spff takes {settings.target_ms} ms with {most} local models on "
         f"{settings.calibrated_in.name}, then the same for every policy, size and network."
     )
-
-
-def _figures(figures: Mapping[str, Path]) -> list[Markup]:
-    parts = []
-    for name, path in figures.items():
-        data = base64.b64encode(path.read_bytes()).decode()
-        says = SAYS.get(name, name)
-        parts += [
-            element("h2", says),
-            element("div", void("img", src=f"data:image/png;base64,{data}", alt=says), class_="card"),
-        ]
-    return parts
 
 
 SWAP_COLUMNS: Final = (
@@ -236,7 +204,7 @@ def _swaps(result: PosterResult) -> list[Markup]:
         for row in result.swaps
         if row.threshold is not None
     ]
-    return [element("h2", "Every swap that was considered"), _table(SWAP_COLUMNS, rows)] if rows else []
+    return [element("h2", "Every swap that was considered"), table(SWAP_COLUMNS, rows)] if rows else []
 
 
 def _overlapping(result: PosterResult) -> list[Markup]:
@@ -252,7 +220,7 @@ def _overlapping(result: PosterResult) -> list[Markup]:
         for point in overlap_points(result.overlapping)
     ]
     columns = ("network", "policy", "tasks", "alone, ms", "at once, ms", "slowest at once, ms")
-    return [element("h2", "Tasks that communicate at the same time"), _table(columns, rows)] if rows else []
+    return [element("h2", "Tasks that communicate at the same time"), table(columns, rows)] if rows else []
 
 
 RING_COLUMNS: Final = ("network", "policy", "tasks", "rejected", "communication, ms", "bound, ms", "MB on links")
@@ -282,7 +250,7 @@ def _rings(result: PosterResult) -> list[Markup]:
     return [
         element("h2", "Hosts that add up"),
         element("p", says, class_="soft"),
-        _table(RING_COLUMNS, rows),
+        table(RING_COLUMNS, rows),
     ]
 
 
@@ -291,9 +259,9 @@ def _sensitivity(result: PosterResult) -> list[Markup]:
     if result.sensitivity:
         parts.append(element("h2", "What figures depend on"))
         parts += [element("p", text, class_="soft") for text in failing_rates(result)]
-        parts.append(_table(SENSITIVITY_COLUMNS, sensitivity_rows(result)))
+        parts.append(table(SENSITIVITY_COLUMNS, sensitivity_rows(result)))
     if result.weights:
-        parts += [element("h2", "Bandwidth against latency (lambda)"), _table(WEIGHT_COLUMNS, weight_rows(result))]
+        parts += [element("h2", "Bandwidth against latency (lambda)"), table(WEIGHT_COLUMNS, weight_rows(result))]
     return parts
 
 
@@ -303,9 +271,9 @@ def _background(result: PosterResult) -> list[Markup]:
         (name, f"links between switches: mean {100 * shares['mean']:.0f} %, busiest {100 * shares['largest']:.0f} %")
         for name, shares in result.background.items()
     ]
-    parts = [element("h2", "Networks"), _table(("network", "capacities"), rows, plain=True)]
+    parts = [element("h2", "Networks"), table(("network", "capacities"), rows, plain=True)]
     if found:
-        parts += [element("h3", "Background traffic as measured"), _table(("network", "used"), found, plain=True)]
+        parts += [element("h3", "Background traffic as measured"), table(("network", "used"), found, plain=True)]
     return parts
 
 
@@ -313,11 +281,4 @@ def _provenance(result: PosterResult) -> list[Markup]:
     rows = [(key, value) for key, value in result.provenance.items()]
     rows += [(name, str(value)) for name, value in vars(result.settings).items() if name != "scenarios"]
     rows += [(scenario.name, scenario.topology) for scenario in result.settings.scenarios]
-    return [element("h2", "Where the figures come from"), _table(("what", "value"), rows, plain=True)]
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, plain: bool = False) -> Markup:
-    head = element("tr", *(element("th", column, scope="col") for column in columns))
-    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
-    table = element("table", element("thead", head), element("tbody", join(body)), class_="plain" if plain else None)
-    return element("div", table, class_="scroll")
+    return [element("h2", "Where the figures come from"), table(("what", "value"), rows, plain=True)]

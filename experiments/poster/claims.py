@@ -1,8 +1,8 @@
 """What the experiment must show, checked against its own figures."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from p4reduce.experiments.claim import Claim
 from p4reduce.experiments.poster.sensitivity import ACCESS, DELAY, SensitivityPoint
 from p4reduce.experiments.poster.settings import POSTER_SAVING, SPFF, PosterSettings
 from p4reduce.experiments.poster.statistics import Point
@@ -13,15 +13,6 @@ NEAR_EXACT = 1.05
 BYTES_SAVING = 0.5
 HEADLINES = (("germany50", "overlay-mst"), ("geant", "overlay-mst"), ("fat-tree", "steiner"))
 """scenario and policy that are held against the poster's -17.4 % and against half of the bandwidth"""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Something that must hold."""
-
-    text: str
-    measured: str
-    holds: bool
 
 
 def claims(

@@ -1,14 +1,15 @@
 """The whole experiment: run its pieces, calibrate, summarize, check."""
 
 import dataclasses
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from p4reduce.base.progress import Progress
-from p4reduce.experiments.poster.claims import Claim, claims
+from p4reduce.experiments.claim import Claim
+from p4reduce.experiments.parallel import in_parallel, rarely_collecting
+from p4reduce.experiments.poster.claims import claims
 from p4reduce.experiments.poster.flow_model import FlowModel, calibrate_flow
 from p4reduce.experiments.poster.overlapping import (
     OverlapResult,
@@ -17,7 +18,6 @@ from p4reduce.experiments.poster.overlapping import (
     overlap_units,
     run_overlapping,
 )
-from p4reduce.experiments.poster.parallel import in_parallel, rarely_collecting
 from p4reduce.experiments.poster.rings import RingResult, RingRow, RingUnit, ring_units, run_rings
 from p4reduce.experiments.poster.sensitivity import SensitivityPoint, sensitivity_points, variations
 from p4reduce.experiments.poster.settings import SPFF, PosterSettings
@@ -27,6 +27,7 @@ from p4reduce.experiments.poster.tasks import draw_tasks
 from p4reduce.experiments.poster.units import Row, Unit, UnitResult, run_unit, units_of
 from p4reduce.experiments.poster.weighing import WeightResult, WeightRow, WeightUnit, run_weights, weight_units
 from p4reduce.experiments.selection.experiment import SelectionPoint, SelectionResult, SelectionUnit, run_selection
+from p4reduce.experiments.tables import plain
 from p4reduce.jobs.programs import bundled
 from p4reduce.runs.provenance import provenance
 
@@ -78,7 +79,7 @@ class PosterResult:
     def as_data(self) -> dict[str, Any]:
         """Plain data for result.json, all but the rows."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "rows"}
-        return {name: _plain(value) for name, value in data.items()}
+        return {name: plain(value) for name, value in data.items()}
 
 
 def run_poster(
@@ -228,13 +229,3 @@ def _background(units: Sequence[Unit], results: Sequence[UnitResult]) -> dict[st
             if topology.node(link.a).is_switch and topology.node(link.b).is_switch:
                 shares.setdefault(unit.scenario.name, []).append(bps / link.rate_bps)
     return {name: {"mean": sum(own) / len(own), "largest": max(own)} for name, own in shares.items()}
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value

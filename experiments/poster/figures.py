@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from p4reduce.experiments.drawing import save_all
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.flow_model import MODELS
 from p4reduce.experiments.poster.overlap_figure import draw_overlapping
@@ -21,7 +21,7 @@ from p4reduce.experiments.poster.settings import (
 )
 from p4reduce.experiments.poster.statistics import Point
 from p4reduce.experiments.poster.swap_figure import draw_swaps
-from p4reduce.experiments.poster.titles import MANY, title
+from p4reduce.experiments.titles import MANY, title
 
 STYLES: Final = {
     SPFF: ("#4d4d4d", "s", "-"),
@@ -35,15 +35,7 @@ STYLES: Final = {
 }
 """colour, marker, line: after Okabe and Ito, told apart without colour too"""
 _UNKNOWN: Final = ("#000000", ".", "-")
-DPI: Final = 130
 _COLUMNS: Final = 3
-_SETTINGS: Final[Any] = {
-    "svg.hashsalt": "p4reduce",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-}
 
 Value = Callable[[Point], float]
 
@@ -79,16 +71,7 @@ def draw_all(result: PosterResult, folder: Path) -> dict[str, Path]:
         "swaps": draw_swaps,
         "overlapping": draw_overlapping,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = {}
-    with mpl.rc_context(_SETTINGS):
-        for name, make in makers.items():
-            figure = make(result)
-            if figure is not None:
-                drawn[name] = folder / f"{name}.png"
-                figure.savefig(drawn[name], dpi=DPI, metadata={"Software": None})
-                figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
-    return drawn
+    return save_all(((name, make(result)) for name, make in makers.items()), folder)
 
 
 def _latency(result: PosterResult) -> Figure:

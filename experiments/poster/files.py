@@ -1,11 +1,7 @@
 """What the experiment leaves behind: raw rows, points, the result with its provenance, figures."""
 
-import csv
-import dataclasses
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.figures import draw_all
@@ -17,6 +13,7 @@ from p4reduce.experiments.poster.swaps import SwapRow
 from p4reduce.experiments.poster.units import Row
 from p4reduce.experiments.poster.weighing import WeightRow
 from p4reduce.experiments.selection.experiment import SelectionPoint
+from p4reduce.experiments.tables import write_table
 
 
 def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[str, Path]]:
@@ -28,33 +25,23 @@ def write_files(result: PosterResult, folder: Path) -> tuple[list[Path], dict[st
         The files, and the figures (PNG) by name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tables = [_table(folder / "runs.csv", Row, result.rows), _table(folder / "points.csv", Point, result.points)]
+    tables = [
+        write_table(folder / "runs.csv", Row, result.rows),
+        write_table(folder / "points.csv", Point, result.points),
+    ]
     if result.sensitivity:
-        tables.append(_table(folder / "sensitivity.csv", SensitivityPoint, result.sensitivity))
+        tables.append(write_table(folder / "sensitivity.csv", SensitivityPoint, result.sensitivity))
     if result.weights:
-        tables.append(_table(folder / "weights.csv", WeightRow, result.weights))
+        tables.append(write_table(folder / "weights.csv", WeightRow, result.weights))
     if result.selection:
-        tables.append(_table(folder / "selection.csv", SelectionPoint, result.selection))
+        tables.append(write_table(folder / "selection.csv", SelectionPoint, result.selection))
     if result.swaps:
-        tables.append(_table(folder / "swaps.csv", SwapRow, result.swaps))
+        tables.append(write_table(folder / "swaps.csv", SwapRow, result.swaps))
     if result.overlapping:
-        tables.append(_table(folder / "overlapping.csv", OverlapRow, result.overlapping))
+        tables.append(write_table(folder / "overlapping.csv", OverlapRow, result.overlapping))
     if result.rings:
-        tables.append(_table(folder / "rings.csv", RingRow, result.rings))
+        tables.append(write_table(folder / "rings.csv", RingRow, result.rings))
     data = folder / "result.json"
     data.write_text(json.dumps(result.as_data(), indent=1, sort_keys=True, default=str) + "\n", "utf-8")
     drawn = draw_all(result, folder / "figures")
     return [*tables, data], drawn
-
-
-def _table(path: Path, kind: type[Any], rows: Iterable[Any]) -> Path:
-    fields = [field.name for field in dataclasses.fields(kind)]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\r\n")
-        writer.writerow(fields)
-        writer.writerows([_cell(getattr(row, name)) for name in fields] for row in rows)
-    return path
-
-
-def _cell(value: Any) -> Any:
-    return "" if value is None else value

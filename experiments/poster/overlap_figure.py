@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.overlapping import OverlapPoint, overlap_points
-from p4reduce.experiments.poster.titles import MANY, title
+from p4reduce.experiments.titles import MANY, title
 
 _COLOURS = {"spff": "#4d4d4d", "overlay-mst": "#b65000", "steiner": "#0060a0"}
 _OTHER = "#00785a"

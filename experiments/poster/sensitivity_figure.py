@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.sensitivity import ACCESS, DELAY, PACKETS, REAL, SensitivityPoint
 from p4reduce.experiments.poster.settings import POSTER_SAVING, SPFF
-from p4reduce.experiments.poster.titles import title
+from p4reduce.experiments.titles import title
 from p4reduce.topologies.units import parse_delay, parse_rate
 
 COLOURS: Final = {"spff": "#4d4d4d", "overlay-mst": "#b65000", "steiner": "#0060a0"}

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from p4reduce.experiments.poster.experiment import PosterResult
 from p4reduce.experiments.poster.swaps import SwapRow
-from p4reduce.experiments.poster.titles import title
+from p4reduce.experiments.titles import title
 
 _STYLES: Final = (("#0060a0", "o"), ("#b65000", "s"), ("#00785a", "^"), ("#a0457e", "D"))
 """colour and marker of a network with a loss rate, in their order"""

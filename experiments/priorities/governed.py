@@ -67,6 +67,8 @@ class Governed:
     accuracy: Accuracy | None
     readings: int
     """of counters"""
+    classes: tuple[int, ...]
+    """of each job's gradients at the end"""
 
 
 def run_governed(description: Description, governing: Governing, alone: Sequence[Alone]) -> Governed:
@@ -93,7 +95,7 @@ def run_governed(description: Description, governing: Governing, alone: Sequence
         run = Run(description, policy, switches)
         policy.attach(run, switches.controller)
         result = run.result()
-        return Governed(result, policy.accuracy(), policy.readings)
+        return Governed(result, policy.accuracy(), policy.readings, tuple(job.priority for job in run.jobs))
 
 
 class _Governor(Fixed):

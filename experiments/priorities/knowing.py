@@ -59,6 +59,8 @@ class Oracle:
         about, alone = self._description.jobs[seen.number], self._alone[seen.number]
         began = about.start_ps if seen.ended_ps is None else seen.ended_ps
         size = 4 * about.elements
+        sending = seen.started_ps is not None and (seen.ended_ps is None or seen.ended_ps < seen.started_ps)
+        batch = seen.iteration if sending else seen.iteration + 1
         return JobFacts(
             job_name(seen.number),
             self._links[seen.number],
@@ -70,8 +72,8 @@ class Oracle:
             attained=round(size * share),
             next_ps=began + about.compute_ps - now_ps,
             deadline_ps=began + about.compute_ps + alone.communication_ps - now_ps,
-            newest=seen.iteration,
-            oldest=seen.iteration,
+            newest=batch,
+            oldest=batch,
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from p4reduce.experiments.poster.titles import title
+from p4reduce.experiments.titles import title
 
 LONG = "Fig. 3a: total latency = training + communication (dotted: + adding up at G; bars: the poster's)"
 

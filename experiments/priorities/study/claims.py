@@ -1,0 +1,144 @@
+"""What the study must show: the bars, each with what was measured. What was not run is left out."""
+
+from collections.abc import Iterator, Sequence
+
+from p4reduce.experiments.claim import Claim
+from p4reduce.experiments.priorities.study.points import Point
+from p4reduce.experiments.priorities.study.settings import StudySettings
+
+NO_CONTENTION = 0.005
+SINGLE = 0.005
+IDENTICAL = 0.01
+LOW_MEAN, LOW_WORST, LOW_RESENDS = 1.06, 1.10, 0.001
+SIZES_MEAN, NEAR_ORACLE = 1.25, 0.02
+HOSTS_BEST, HOSTS_WORST = 1.03, 1.07
+ERROR, IN_TIME = 0.02, 0.99
+
+
+def claims(settings: StudySettings, found: Sequence[Point], runs: int) -> list[Claim]:
+    """Everything that can be said of what was run."""
+    made = [
+        Claim(
+            "every sum is exact, and the first transmissions of every link are those that were predicted",
+            f"in {runs} runs (one in which they were not would have ended the study)",
+            True,
+        )
+    ]
+    for part in (_controls, _distinct, _sizes, _hosts, _prediction):
+        made += part(settings, found)
+    return made
+
+
+def _pick(found: Sequence[Point], part: str, **wanted: object) -> list[Point]:
+    return [
+        one for one in found if one.part == part and all(getattr(one, name) == value for name, value in wanted.items())
+    ]
+
+
+def _controls(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
+    del settings
+    for fifo in _pick(found, "apart", policy="fifo"):
+        # Time shifts put the first round off, and no round after it.
+        others = [
+            (abs((one.steady if one.policy == "cassini" else one.mean) - 1), one.policy)
+            for one in _pick(found, "apart")
+            if one is not fifo
+        ]
+        if others:
+            off, policy = max(others)
+            yield Claim(
+                "no contention: every policy within 0.5 % of first come, first served",
+                f"at most {100 * off:.2f} % off ({policy})",
+                off <= NO_CONTENTION,
+            )
+    yield from _against("single", "a synchronous job by itself: batch order 0 +- 0.5 %", SINGLE, found)
+    for batch in _pick(found, "identical", policy="batch"):
+        first = _one(found, "identical", policy="fifo", phi=batch.phi)
+        pull = _one(found, "identical", policy="pull-push", phi=batch.phi)
+        if first is not None:
+            aside = "" if pull is None else f"; pull before push alone {100 * (pull.mean / first.mean - 1):+.1f} %"
+            off = batch.mean / first.mean - 1
+            yield Claim(
+                f"identical jobs, phi {batch.phi:g}: raw batch order within 1 % of first come, first served",
+                f"{100 * off:+.1f} %{aside}",
+                abs(off) <= IDENTICAL,
+            )
+
+
+def _against(part: str, text: str, limit: float, found: Sequence[Point]) -> Iterator[Claim]:
+    fifo, batch = _one(found, part, policy="fifo"), _one(found, part, policy="batch")
+    if fifo is not None and batch is not None:
+        off = batch.mean / fifo.mean - 1
+        yield Claim(text, f"{100 * off:+.2f} %", abs(off) <= limit)
+
+
+def _distinct(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
+    fifo = _one(found, "load", policy="fifo", phi=settings.low_phi)
+    distinct = _one(found, "load", policy="random", phi=settings.low_phi)
+    if fifo is None or distinct is None:
+        return
+    name = f"4 jobs at phi {settings.low_phi:g}, a distinct order"
+    yield Claim(
+        f"{name}: mean at most {LOW_MEAN} x alone (first come, first served: {fifo.mean:.2f})",
+        f"{distinct.mean:.3f}",
+        distinct.mean <= LOW_MEAN,
+    )
+    yield Claim(f"{name}: worst job at most {LOW_WORST:.2f}", f"{distinct.worst:.3f}", distinct.worst <= LOW_WORST)
+    yield Claim(
+        f"{name}: at most 0.1 % of frames sent again",
+        f"{100 * distinct.resend_share:.3f} %",
+        distinct.resend_share <= LOW_RESENDS,
+    )
+
+
+def _sizes(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
+    del settings
+    fifo = _one(found, "sizes", policy="fifo")
+    oracle = _one(found, "sizes", policy="sjf", knowledge="oracle")
+    predicted = _one(found, "sizes", policy="sjf", knowledge="predicted")
+    if fifo is None or oracle is None or predicted is None:
+        return
+    name = f"sizes {fifo.sizes} at phi {fifo.phi:g}, shortest first from predicted sizes"
+    yield Claim(
+        f"{name}: mean at most {SIZES_MEAN} x alone (first come, first served: {fifo.mean:.2f})",
+        f"{predicted.mean:.3f}, learning included",
+        predicted.mean <= SIZES_MEAN,
+    )
+    off, later = predicted.mean / oracle.mean - 1, predicted.steady / oracle.steady - 1
+    yield Claim(
+        f"{name}: within 2 % of the oracle",
+        f"{100 * off:+.2f} %; without the three rounds of learning {100 * later:+.2f} %",
+        off <= NEAR_ORACLE,
+    )
+
+
+def _hosts(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
+    del settings
+    fifo, order = _one(found, "same-hosts", policy="fifo"), _one(found, "same-hosts", policy="sjf")
+    if fifo is not None and order is not None:
+        best = 2 * order.mean - order.worst
+        yield Claim(
+            f"two jobs on the same hosts, distinct classes: at most {HOSTS_BEST} and {HOSTS_WORST} x alone (one class: "
+            f"{fifo.mean:.2f})",
+            f"{best:.3f} and {order.worst:.3f}",
+            best <= HOSTS_BEST and order.worst <= HOSTS_WORST,
+        )
+
+
+def _prediction(settings: StudySettings, found: Sequence[Point]) -> Iterator[Claim]:
+    for one in _pick(found, "jitter", jitter=settings.jitter):
+        if one.median_error is not None and one.in_time is not None and one.median_lead is not None:
+            yield Claim(
+                f"predicted starts at {100 * one.jitter:g} % jitter: median error at most 2 % of a period",
+                f"{100 * one.median_error:.2f} %, known {one.median_lead:.2f} of a period ahead",
+                one.median_error <= ERROR,
+            )
+            yield Claim(
+                f"at least 99 % of classes written before the first frame (control latency {one.latency})",
+                f"{100 * one.in_time:.1f} %",
+                one.in_time >= IN_TIME,
+            )
+
+
+def _one(found: Sequence[Point], part: str, **wanted: object) -> Point | None:
+    return next(iter(_pick(found, part, **wanted)), None)

@@ -1,0 +1,223 @@
+"""The figures of the study."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from p4reduce.experiments.drawing import save_all
+from p4reduce.experiments.priorities.study.points import Point
+from p4reduce.experiments.priorities.study.study import StudyResult
+from p4reduce.experiments.titles import title
+
+STYLES: Final = {
+    "fifo": ("#4d4d4d", "s", "-"),
+    "fair": ("#7a5c00", "D", ":"),
+    "pull-push": ("#8c1d1d", "v", "--"),
+    "batch": ("#4b3f9e", "^", "--"),
+    "random": ("#0060a0", "X", "-"),
+    "sjf": ("#00785a", "o", "-"),
+    "cassini": ("#b65000", "P", ":"),
+    "aalo": ("#a0457e", "<", "--"),
+    "srpt": ("#2f6f8f", "*", ":"),
+    "slack": ("#5b5b5b", ">", ":"),
+    "mltcp": ("#c07000", "d", "--"),
+    "reversed": ("#8c1d1d", "v", "-"),
+    "intensity": ("#4b3f9e", "^", "-"),
+}
+"""colour, marker, line: after Okabe and Ito, told apart without colour too"""
+_OTHER: Final = ("#000000", ".", "-")
+SIZE_COLOURS: Final = ("#0060a0", "#00785a", "#b65000", "#8c1d1d", "#4b3f9e", "#7a5c00", "#a0457e", "#5b5b5b")
+
+
+def draw_all(result: StudyResult, folder: Path) -> dict[str, Path]:
+    """Draw every figure that the result has data for, as PNG and SVG; PNG files by name."""
+    makers: dict[str, Callable[[StudyResult], Figure | None]] = {
+        "load": _load,
+        "interleaving": _interleaving,
+        "sizes": _sizes,
+        "prediction": _prediction,
+        "queues": _queues,
+        "resends": _resends,
+        "fairness": _fairness,
+    }
+    return save_all(((name, make(result)) for name, make in makers.items()), folder)
+
+
+def _of(result: StudyResult, part: str) -> list[Point]:
+    return [one for one in result.points if one.part == part]
+
+
+def _load(result: StudyResult) -> Figure | None:
+    found = _of(result, "load")
+    if not found:
+        return None
+    figure = Figure(figsize=(10, 4.6))
+    for place, (heading, value) in enumerate((("mean of the jobs", "mean"), ("worst job", "worst"))):
+        axis = figure.add_subplot(1, 2, place + 1)
+        for policy in dict.fromkeys(one.policy for one in found):
+            own = sorted((one for one in found if one.policy == policy), key=lambda one: one.phi)
+            _line(axis, policy, [one.phi for one in own], [getattr(one, value) for one in own])
+        axis.axhline(1, color="black", linewidth=0.6)
+        axis.set_xlabel("phi: communication / round, alone")
+        axis.set_ylabel("time / alone")
+        axis.set_title(heading)
+    _legend(figure, "Four identical jobs over one uplink: completion time by load and policy")
+    return figure
+
+
+def _interleaving(result: StudyResult) -> Figure | None:
+    if not result.rounds:
+        return None
+    policies = list(dict.fromkeys(row.policy for row in result.rounds))
+    figure = Figure(figsize=(3.4 * len(policies), 3.2))
+    for place, policy in enumerate(policies):
+        axis = figure.add_subplot(1, len(policies), place + 1)
+        for job in sorted({row.job for row in result.rounds}):
+            own = [row for row in result.rounds if (row.policy, row.job) == (policy, job)]
+            values = [row.took_ps / row.alone_ps for row in own]
+            axis.plot([row.round + 1 for row in own], values, marker="os"[job % 2], color=SIZE_COLOURS[3 * job % 8],
+                      label=f"job {job}")  # fmt: skip
+        axis.set_ylim(0.9, 1.9)
+        axis.set_xlabel("round")
+        axis.set_title(policy)
+    figure.axes[0].set_ylabel("round / alone")
+    figure.axes[0].legend()
+    title(figure, "Two identical jobs: in lock-step, or falling into interleaving")
+    figure.tight_layout()
+    return figure
+
+
+def _sizes(result: StudyResult) -> Figure | None:
+    rows = [row for row in result.rows if row.part == "sizes"]
+    if not rows:
+        return None
+    ways = list(dict.fromkeys((row.policy, row.knowledge) for row in rows))
+    means = {(one.policy, one.knowledge): one.mean for one in _of(result, "sizes")}
+    ways.sort(key=lambda way: means[way])
+    sizes = sorted({row.size for row in rows})
+    figure = Figure(figsize=(10, 4))
+    axis = figure.add_subplot()
+    width = 0.8 / len(sizes)
+    for number, size in enumerate(sizes):
+        heights = [_mean([row.slowdown for row in rows if (row.policy, row.knowledge, row.size) == (*way, size)])
+                   for way in ways]  # fmt: skip
+        places = [place + (number - (len(sizes) - 1) / 2) * width for place in range(len(ways))]
+        axis.bar(places, heights, width, color=SIZE_COLOURS[number % 8], label=f"size {size}")
+    axis.plot(range(len(ways)), [means[way] for way in ways], "k_", markersize=22, label="mean")
+    labels = [policy if told == "oracle" else f"{policy}, {told}" for policy, told in ways]
+    axis.set_xticks(range(len(ways)), labels, rotation=25, ha="right")
+    axis.axhline(1, color="black", linewidth=0.6)
+    axis.set_ylabel("time / alone")
+    axis.legend(ncols=len(sizes) + 1)
+    title(figure, f"Unequal jobs ({rows[0].sizes}) at phi {rows[0].phi:g}: which order decides")
+    figure.tight_layout()
+    return figure
+
+
+def _prediction(result: StudyResult) -> Figure | None:
+    jitters, latencies = _of(result, "jitter"), _of(result, "latency")
+    if not jitters and not latencies:
+        return None
+    figure = Figure(figsize=(10, 3.4))
+    left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    places = [100 * one.jitter for one in jitters]
+    left.plot(places, [100 * (one.median_error or 0) for one in jitters], "o-", color="#0060a0", label="median")
+    left.plot(places, [100 * (one.p95_error or 0) for one in jitters], "s--", color="#b65000", label="95th percentile")
+    left.set_xlabel("jitter of computing times, %")
+    left.set_ylabel("error of the predicted start, % of a period")
+    left.legend()
+    names = [one.latency for one in latencies]
+    right.plot(names, [100 * (one.in_time or 0) for one in latencies], "o-", color="#0060a0", label="in time, %")
+    right.plot(names, [100 * (one.mean - 1) for one in latencies], "s--", color="#b65000", label="slower than alone, %")
+    right.set_xlabel("control latency")
+    right.legend()
+    title(
+        figure, "Predicted from the switches' counters: error by jitter; classes in time, and time, by control latency"
+    )
+    figure.tight_layout()
+    return figure
+
+
+def _queues(result: StudyResult) -> Figure | None:
+    found = sorted(_of(result, "queues"), key=lambda one: one.queues)
+    if not found:
+        return None
+    figure = Figure(figsize=(6, 3.4))
+    axis = figure.add_subplot()
+    for name, colour, marker in (("mean", "#0060a0", "o"), ("worst", "#b65000", "s")):
+        values = [getattr(one, name) for one in found]
+        axis.plot([one.queues for one in found], values, color=colour, marker=marker, label=name)
+    axis.set_xlabel("queues for jobs (one more for tiny frames, one for plain IPv4)")
+    axis.set_ylabel("time / alone")
+    axis.legend()
+    count = len(found[0].sizes.split(":"))
+    title(figure, f"{count} identical jobs, phi {found[0].phi:g}: how many queues a distinct order needs")
+    figure.tight_layout()
+    return figure
+
+
+def _resends(result: StudyResult) -> Figure | None:
+    rows = [row for row in result.rows if row.part == "sizes"]
+    if not rows:
+        return None
+    ways = list(dict.fromkeys((row.policy, row.knowledge) for row in rows))
+    classes = sorted({row.priority for row in rows}, reverse=True)
+    figure = Figure(figsize=(10, 3.8))
+    axis = figure.add_subplot()
+    width = 0.8 / len(classes)
+    for number, value in enumerate(classes):
+        heights = []
+        for way in ways:
+            own = [row for row in rows if (row.policy, row.knowledge, row.priority) == (*way, value)]
+            heights.append(100 * sum(row.resends for row in own) / max(1, sum(row.frames for row in own)))
+        places = [place + (number - (len(classes) - 1) / 2) * width for place in range(len(ways))]
+        axis.bar(places, heights, width, color=SIZE_COLOURS[number % 8], label=f"class {value}")
+    labels = [policy if told == "oracle" else f"{policy}, {told}" for policy, told in ways]
+    axis.set_xticks(range(len(ways)), labels, rotation=25, ha="right")
+    axis.set_ylabel("frames sent again, %")
+    axis.legend(ncols=3)
+    title(figure, "Frames sent again, by the class that a job had at the end")
+    figure.tight_layout()
+    return figure
+
+
+def _fairness(result: StudyResult) -> Figure | None:
+    shown = [one for one in result.points if one.part in ("load", "sizes", "rotation")]
+    if not shown:
+        return None
+    figure = Figure(figsize=(7, 4.4))
+    axis = figure.add_subplot()
+    for part, marker in (("load", "o"), ("sizes", "s"), ("rotation", "*")):
+        own = [one for one in shown if one.part == part]
+        colours = [STYLES.get(one.policy, _OTHER)[0] for one in own]
+        axis.scatter([one.jain for one in own], [one.worst for one in own], c=colours, marker=marker, s=34, label=part)
+        if part == "rotation":
+            for one in own:
+                text = f"every {one.rotate_rounds}" if one.rotate_rounds else "never"
+                axis.annotate(text, (one.jain, one.worst), fontsize=7, xytext=(4, 4), textcoords="offset points")
+    for policy in dict.fromkeys(one.policy for one in shown):
+        axis.plot([], [], "o", color=STYLES.get(policy, _OTHER)[0], label=policy)
+    axis.set_xlabel("Jain's index of 1 / slowdown, lowest of the seeds")
+    axis.set_ylabel("worst job, time / alone")
+    axis.legend(fontsize=7, ncols=2)
+    title(figure, "Who starves: the worst job and Jain's index of every policy; an order rotated every so many rounds")
+    figure.tight_layout()
+    return figure
+
+
+def _line(axis: Any, policy: str, x: Sequence[float], y: Sequence[float]) -> None:
+    colour, marker, line = STYLES.get(policy, _OTHER)
+    axis.plot(x, y, color=colour, marker=marker, linestyle=line, markersize=4, linewidth=1.2, label=policy)
+
+
+def _legend(figure: Figure, text: str) -> None:
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    title(figure, text)
+    figure.legend(handles, labels, loc="lower center", ncols=min(6, len(labels)))
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

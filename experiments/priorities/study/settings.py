@@ -1,0 +1,128 @@
+"""Every parameter of the study of priorities."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.priorities import JOB_CLASSES, PRIORITY_POLICIES
+
+LENET_5: Final = 61_706
+"""float32 parameters of the smallest jobs"""
+MOST_JITTER: Final = 1 / 3
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """Every parameter of the study.
+
+    Attributes
+    ----------
+    seeds : tuple of int
+        Of computing times, and of orders that are drawn.
+    few_seeds : int
+        The first so many seeds are used for policies that are asked while flows are under way, and for sweeps of
+        predictions.
+    rounds : int
+        Of every job.
+    elements : int
+        float32 of a job of size 1.
+    jitter : float
+        Of computing times: standard deviation as a share.
+    phis : tuple of float
+        Shares of communication in a round alone: the load that one job puts on the uplink.
+    policies : tuple of str
+        That are asked when a round begins or ends.
+    within_policies : tuple of str
+        That are asked while flows are under way, too.
+    within_phis : tuple of float
+        Loads at which these are run.
+    sizes : tuple of int
+        Of jobs with unequal models; none: not done.
+    sizes_phi : float
+        Their load.
+    identical_phis : tuple of float
+        Loads at which jobs without jitter, in lock-step, are put in batch order.
+    low_phi : float
+        Load at which a distinct order is held against its bars.
+    read_every : str
+        How often counters are read.
+    latency : str
+        Control latency: of a reading, and again of a write.
+    jitters : tuple of float
+        At which errors of predictions are measured.
+    latencies : tuple of str
+        Control latencies that are tried.
+    queue_jobs, queue_phi : int and float
+        So many jobs of such a load for the sweep of queues; 0 jobs: not done.
+    queues : tuple of int
+        That jobs may use.
+    rotations : tuple of int
+        Rounds after which an order is rotated; 0: never.
+    """
+
+    seeds: tuple[int, ...] = tuple(range(5))
+    few_seeds: int = 1
+    rounds: int = 12
+    elements: int = LENET_5
+    jitter: float = 0.02
+    phis: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+    policies: tuple[str, ...] = ("fifo", "fair", "pull-push", "batch", "random", "cassini")
+    within_policies: tuple[str, ...] = ("aalo", "srpt", "slack", "mltcp")
+    within_phis: tuple[float, ...] = (0.2, 0.4, 0.8)
+    sizes: tuple[int, ...] = (1, 2, 4, 8)
+    sizes_phi: float = 0.4
+    identical_phis: tuple[float, ...] = (0.2, 0.4)
+    low_phi: float = 0.2
+    read_every: str = "40us"
+    latency: str = "100us"
+    jitters: tuple[float, ...] = (0.0, 0.02, 0.1, 0.3)
+    latencies: tuple[str, ...] = ("10us", "100us", "1ms", "10ms")
+    queue_jobs: int = 16
+    queue_phi: float = 0.05
+    queues: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    rotations: tuple[int, ...] = (0, 1, 3)
+
+    def __post_init__(self) -> None:
+        for field, values in (("seeds", self.seeds), ("phis", self.phis), ("policies", self.policies)):
+            if not values or len(set(values)) != len(values):
+                raise ClusterError(f"{field}: give at least one, and each once")
+        for field, phis in (
+            ("phis", self.phis),
+            ("within_phis", self.within_phis),
+            ("sizes_phi, low_phi, queue_phi", (self.sizes_phi, self.low_phi, self.queue_phi)),
+        ):
+            if any(not 0 < phi < 1 for phi in phis):
+                raise ClusterError(f"{field}: {phis}: a share of communication lies between 0 and 1")
+        if any(not 0 <= jitter < MOST_JITTER for jitter in (self.jitter, *self.jitters)):
+            raise ClusterError("jitter, jitters: each must be at least 0 and below 1/3")
+        if "fifo" not in self.policies:
+            raise ClusterError("policies: fifo is what all others are compared with; name it too")
+        for name in (*self.policies, *self.within_policies):
+            if name not in PRIORITY_POLICIES:
+                raise ClusterError(f"policies: {name!r} is none of {', '.join(sorted(PRIORITY_POLICIES))}")
+        if self.rounds < 4:
+            raise ClusterError(f"rounds: {self.rounds}: need at least 4, the first of which are learnt from")
+        if any(queues not in range(1, len(JOB_CLASSES) + 1) for queues in self.queues):
+            raise ClusterError(f"queues: {self.queues}: each must be 1..{len(JOB_CLASSES)}")
+        if min((self.few_seeds, self.elements, *self.sizes)) < 1 or min(self.rotations, default=0) < 0:
+            raise ClusterError("few_seeds, elements, sizes: at least 1; rotations: at least 0")
+
+
+QUICK: Final = StudySettings(
+    seeds=(0,),
+    rounds=8,
+    elements=16_384,
+    phis=(0.2,),
+    policies=("fifo", "random"),
+    within_policies=(),
+    within_phis=(),
+    sizes=(1, 2),
+    read_every="20us",
+    latency="20us",
+    jitters=(0.02,),
+    latencies=(),
+    identical_phis=(0.4,),
+    queue_jobs=0,
+    rotations=(),
+)
+"""`make priorities-quick`: a sample."""
