@@ -122,16 +122,17 @@ class Controller:
     ) -> None:
         self.close()
 
-    def plan(self, request: PlanRequest) -> Plan:
+    def plan(self, request: PlanRequest, view: Topology | None = None) -> Plan:
         """Lay out a job and take its resources; :meth:`install` or :meth:`release` it. Raises `PlanError`.
 
-        Its lanes are the program's; a request for others is refused.
+        Its lanes are the program's; a request for others is refused. view: what of the topology is lit
+        (:func:`~p4reduce.topologies.optical.view`).
         """
         lanes = self.program.lanes
         if request.lanes not in (None, lanes):
             raise PlanError(f"lanes: {request.lanes}, but the switches run {self.program.name}, which adds up {lanes}")
         with self._lock:
-            return make_plan(self.topology, replace(request, lanes=lanes), self.resources)
+            return make_plan(self.topology if view is None else view, replace(request, lanes=lanes), self.resources)
 
     def release(self, plan: Plan) -> None:
         """Give back what :meth:`plan` took, of a plan that is not installed."""

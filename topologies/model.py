@@ -125,6 +125,8 @@ class Topology:
 
     partial: ClassVar[bool] = False
     """whether ports may be left out, and parts cut off (:class:`~p4reduce.topologies.optical.View`)"""
+    shared_ports: ClassVar[bool] = False
+    """whether links may share a port of a switch (:class:`~p4reduce.topologies.optical.Overlay`)"""
 
     def __post_init__(self) -> None:
         from p4reduce.topologies.validate import check  # noqa: PLC0415  (check needs the classes above)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from p4reduce.topologies.builder import Capable, CapableSwitches, TopologyBuilder
-from p4reduce.topologies.model import Hop, Link, Topology, TopologyError
+from p4reduce.topologies.model import Link, Topology, TopologyError
 from p4reduce.topologies.units import parse_rate
 
 Matrix = Sequence[Sequence[int]]
@@ -23,6 +23,13 @@ class View(Topology):
     """
 
     partial: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Overlay(View):
+    """Circuits of several configurations at once: a port may be that of one circuit in each of them."""
+
+    shared_ports: ClassVar[bool] = True
 
 
 def oxc(
@@ -155,9 +162,10 @@ def view(topology: Topology, circuits: Iterable[Link]) -> View:
     return View(topology.name, nodes, (*own, *circuits))
 
 
-def delay_of(topology: Topology, a: Hop, b: Hop) -> int:
-    """Propagation along both fibres of a circuit, picoseconds."""
-    return topology.link_at(*a).delay_ps + topology.link_at(*b).delay_ps
+def overlay(topology: Topology, circuits: Iterable[Link]) -> Overlay:
+    """The same with circuits of which not all are lit at one time: for a job whose pairs take turns."""
+    lit = view(topology, ())
+    return Overlay(lit.name, lit.nodes, (*lit.links, *circuits))
 
 
 Demand = dict[tuple[str, str], int]

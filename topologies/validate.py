@@ -67,7 +67,7 @@ def _check_ports(topology: Topology) -> None:
             used[end] += 1
             port = link.port_of(end)
             if topology.partial:
-                if not 1 <= port <= MAX_PORT or (end, port) in taken:
+                if not 1 <= port <= MAX_PORT or ((end, port) in taken and not topology.shared_ports):
                     raise TopologyError(f"links[{number}]: port {port} of {end!r} is taken, or not in 1..{MAX_PORT}")
                 taken.add((end, port))
             elif port != used[end]:

@@ -1,0 +1,1 @@
+"""Time-division multiplexing of training jobs over an optical cross-connect: on packets, and in a flow model."""

@@ -1,0 +1,82 @@
+"""Schedules by hand: what they should take on packets can be calculated on paper."""
+
+from p4reduce.control_plane.tdm.jobs import Kind, TdmJob
+from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.schedule import (
+    Clock,
+    Configuration,
+    Cycle,
+    JobPlan,
+    Matrix,
+    Mode,
+    Process,
+    Route,
+    Schedule,
+    Tree,
+)
+
+GBPS = 10**9
+NETWORK = OpticalNetwork(4, 2, 25 * GBPS, 2, 25 * GBPS, delta_s=20e-6)
+CHAIN: Matrix = ((0, 1, 0, 0), (1, 0, 1, 0), (0, 1, 0, 1), (0, 0, 1, 0))
+STAR: Matrix = ((0, 0, 1, 1), (0, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0))
+FRAME = 1110 / 1024
+"""bytes on a link for a byte of 256 lanes"""
+
+
+def job(name: str, size: int, compute_s: float, units: int, kind: Kind = "rar") -> TdmJob:
+    return TdmJob(name, kind, size, compute_s, units)
+
+
+def placed(
+    name: str,
+    hosts: tuple[str, ...],
+    process: int,
+    *trees: Tree,
+    routes: tuple[Route, ...] = (),
+    group: int | None = None,
+    cycle: int = 0,
+    priority: int | None = None,
+) -> JobPlan:
+    return JobPlan(
+        name,
+        tuple((host, 1) for host in hosts),
+        cycle,
+        process,
+        process if group is None else group,
+        trees=trees,
+        routes=routes,
+        priority=priority,
+    )
+
+
+def schedule(
+    plans: tuple[JobPlan, ...],
+    matrices: tuple[Matrix, ...],
+    round_s: float,
+    *,
+    network: OpticalNetwork = NETWORK,
+    mode: Mode = "gated",
+    clock: Clock = "completion",
+    guard_s: float = 0.0,
+) -> Schedule:
+    share = round_s / len(matrices)
+    processes = tuple(
+        Process((Configuration(matrix, number * share, share),), number * share, share)
+        for number, matrix in enumerate(matrices)
+    )
+    cycles = (Cycle(tuple(plan.job for plan in plans), round_s, mode),)
+    return Schedule("by hand", network, plans, processes, cycles, round_s, clock, guard_s)
+
+
+def two_groups(
+    size: int, compute_s: float, *, clock: Clock = "completion", round_s: float = 0.0, guard_s: float = 0.0
+) -> tuple[Schedule, dict[str, TdmJob]]:
+    """Two groups that share hosts: a chain of pods, then a star of other ones, and a job within a pod."""
+    plans = (
+        placed("a", ("h1", "h3", "h5", "h7"), 0, Tree(1, ((0, 1), (2, 1), (3, 2)), 1.0)),
+        placed("b", ("h1", "h2", "h5", "h7"), 1, Tree(0, ((2, 0), (3, 0)), 1.0)),
+        placed("c", ("h3", "h4"), 1, Tree(1, (), 1.0)),
+    )
+    jobs = {name: job(name, size, compute_s, 4) for name in "ab"} | {"c": job("c", size // 2, compute_s, 2)}
+    took = round_s or 2 * max(compute_s, NETWORK.delta_s + size / NETWORK.nic * FRAME)
+    return schedule(plans, (CHAIN, STAR), took, clock=clock, guard_s=guard_s), jobs
