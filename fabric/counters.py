@@ -50,7 +50,8 @@ class LinkCounters:
     dark_lost: int = 0
     """of a link to a cross-connect: a bit of them met a mirror that was dark, or turned"""
     misrouted: int = 0
-    """of a link to a cross-connect: delivered, but to another switch than its circuit led to when they were queued"""
+    """of a link to a cross-connect: delivered, but to another switch than their MAC address names; of frames whose
+    address is no node's, to another one than the circuit led to when they were queued"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class Installer:
                 continue
             number = self._tree(tree, plan, hosts, end - first)
             sources = _drawn(draw, len(hosts), end - first)
-            total = np.sum(sources, axis=0, dtype=np.int64).astype(np.int32)
+            total: Words = np.asarray(np.sum(sources, axis=0, dtype=np.int64), np.int32)
             parts.append(self._part(number, tree, Operation.ALL_REDUCE, sources, total))
         return parts
 

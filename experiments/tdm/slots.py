@@ -34,13 +34,17 @@ class SlottedPlayer(Player):
 
     def _set_gates(self) -> None:
         """In darkness no group's queue is open, afterwards that of the group whose window it is."""
+        entries: list[tuple[int, int]] = []
         closed = ALL_QUEUES & ~sum(1 << queue for queue in QUEUES)
-        entries = []
+        fabric = self._network.fabric
+        # What leaves a switch is at the mirrors a fibre's delay later.
+        fibre = max(link.delay_ps for own in uplinks(fabric.topology).values() for link in own)
         for number, (start, end) in enumerate(self._slots):
             dark = min(self._delta_ps, end - start)
-            entries += [(dark, closed)] if dark else []
-            entries += [(end - start - dark, closed | 1 << QUEUES[self._group(number)])] if end - start > dark else []
-        fabric = self._network.fabric
+            open_ = max(0, end - start - dark - fibre)
+            after = end - start - dark - open_
+            found = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
+            entries += [entry for entry in found if entry[0]]
         longest = LONGEST_HEADERS + 4 * next(iter(self._jobs.values())).parts[0].job.plan.lanes
         for switch, fibres in uplinks(fabric.topology).items():
             for link in fibres:
@@ -66,7 +70,7 @@ class SlottedPlayer(Player):
                 yield ("until", base + start, ())
                 circuits = self._schedule.processes[process].configurations[0].circuits
                 self._reconfigure(self._installer.matrices.index(circuits), self._delta_ps)
-            if self._keep == "pause":
+            if self._keep == "pause" and number + 1 < self._rounds + WARM_UP:
                 self._pause(number + 1)
             if number < self._rounds:
                 self._played.rounds_ps.append(self._round_ps)

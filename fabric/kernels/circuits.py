@@ -12,7 +12,7 @@ from p4reduce.fabric.access import frame_at, link_at, mirror_at, reconfiguration
 from p4reduce.fabric.kernels.cells import drop_frame, frame_address
 from p4reduce.fabric.kernels.events import next_seq, push
 from p4reduce.fabric.kernels.jit import kernel
-from p4reduce.fabric.kernels.taps import note
+from p4reduce.fabric.kernels.taps import next_node, note
 from p4reduce.fabric.kernels.wires import pass_on
 from p4reduce.fabric.records import EVENT_KINDS, LAST, LIGHT, LOST, NONE
 
@@ -80,6 +80,9 @@ def cross(w: Any, frame_index: int) -> None:
         drop_frame(w, frame_index)
         return
     link.delivered += 1
-    if frame.port != link_at(w.links, mirror.circuit).target:
+    meant = next_node(w, frame_address(w, frame_index))
+    if meant < 0:
+        meant = frame.port
+    if meant != link_at(w.links, mirror.circuit).target:
         link.misrouted += 1
     pass_on(w, mirror.circuit, frame_index, occupied)

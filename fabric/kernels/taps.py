@@ -50,9 +50,22 @@ def ip_at(address: int, place: int) -> int:
 
 
 @kernel
+def next_node(w: Any, address: int) -> int:
+    """The node that a frame's destination MAC address names, the next one on its way, or -1."""
+    if byte_at(address, 0) != 0x02 or byte_at(address, 1) != 0x00:
+        return -1
+    return node_of(w, ip_at(address, 2))  # type: ignore[no-any-return]
+
+
+@kernel
 def destination(w: Any, address: int) -> int:
-    """The node that an IPv4 frame is addressed to, or -1 (docs/architecture.md, "Addresses")."""
-    ip = ip_at(address, IP_DST)
+    """The node that an IPv4 frame is addressed to, or -1."""
+    return node_of(w, ip_at(address, IP_DST))  # type: ignore[no-any-return]
+
+
+@kernel
+def node_of(w: Any, ip: int) -> int:
+    """The node of an address, or -1 (docs/architecture.md, "Addresses")."""
     host = ip - 0x0A000001
     switch = ip - 0x0A800001
     if 0 <= host < w.host_count:
