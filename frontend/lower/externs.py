@@ -20,11 +20,11 @@ from p4reduce.frontend.lower.places import (
     Value,
     data_of,
 )
-from p4reduce.frontend.lower.storage import is_scalar, storage_width
+from p4reduce.frontend.lower.storage import STANDARD, is_scalar, storage_width
 from p4reduce.frontend.lower.values import Json, as_parameter, constant, is_constant
 from p4reduce.frontend.syntax.declarations import EnumMember, Function
 from p4reduce.frontend.syntax.tree import Call, Expression, Member
-from p4reduce.frontend.types.kinds import Type
+from p4reduce.frontend.types.kinds import VOID, Type
 
 
 class ExternLowering(PacketLowering, Inlining):
@@ -206,7 +206,25 @@ class ExternLowering(PacketLowering, Inlining):
         self._into(node, 0, lambda target: self.do(node, "modify_field_rng_uniform", target, low, high))
 
     def _mark_to_drop(self, node: Call) -> None:
-        self.do(node, "mark_to_drop", {"type": "header", "value": "standard_metadata"})
+        """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
+        place = self.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {})
+        if not isinstance(place, StructPlace):
+            raise Unexpected
+        pairs = [
+            (FieldPlace(member.type, STANDARD, name), member)
+            for name, member in place.members.items()
+            if name in ("egress_spec", "mcast_grp")
+        ]
+        copies = [
+            (own, member) for own, member in pairs if not (isinstance(member, FieldPlace) and member.header == STANDARD)
+        ]
+        kept = [self.temporary(own.type) for own, _ in copies]
+        for held, (own, _) in zip(kept, copies, strict=True):
+            self.assign(held, own, node)
+        self.do(node, "mark_to_drop", {"type": "header", "value": STANDARD})
+        for held, (own, member) in zip(kept, copies, strict=True):
+            self.assign(member, own, node)
+            self.assign(own, held, node)
 
     def _digest(self, node: Call) -> None:
         receiver = self.given(node, 0)

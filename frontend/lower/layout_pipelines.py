@@ -29,18 +29,17 @@ class PipelineLayout:
     def run(self, body: Sequence[Code], tables: Sequence[Json]) -> tuple[str | None, list[Json], list[Json]]:
         """The first node, the tables and the conditionals."""
         first = self._list(body, None)
-        order: dict[str, None] = {}
-        stack = [first]
-        while stack:
-            name = stack.pop()
-            if name is None or name in order:
-                continue
-            order[name] = None
-            stack += reversed(_following(self.nodes[name]))
-        found = [self.nodes[name] for name in order]
-        reached = {id(node) for node in found}
-        # What no packet reaches is still there for the control plane.
-        found += [table for table in tables if id(table) not in reached]
+        order: dict[str | None, None] = {None: None}
+        # A table that no packet reaches is still there for the control plane, and with it what it leads to.
+        for begin in (first, *(table["name"] for table in tables if table["name"] in self.nodes)):
+            stack = [begin]
+            while stack:
+                name = stack.pop()
+                if name is not None and name not in order:
+                    order[name] = None
+                    stack += reversed(_following(self.nodes[name]))
+        found = [self.nodes[name] for name in order if name is not None]
+        found += [table for table in tables if table["name"] not in self.nodes]
         return first, [n for n in found if "key" in n], [n for n in found if "key" not in n]
 
     def _list(self, codes: Sequence[Code], following: str | None) -> str | None:

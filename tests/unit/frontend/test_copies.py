@@ -1,7 +1,9 @@
 """Arguments are copied in and out only where somebody can tell (specification, section 6.7)."""
 
+from tests.support.conformance.targets.embedded import EmbeddedSwitch
 from tests.support.frontend.mistakes import PROGRAM
 
+from p4reduce.dataplane.model import load_program
 from p4reduce.frontend.compile import compile_text
 
 
@@ -30,3 +32,24 @@ def test_what_is_hashed_is_copied_out_of_headers():
     inputs = [item["value"] for item in json["calculations"][0]["input"]]
     assert [header for header, _ in inputs] == ["scalars"] * 3
     assert inputs[1] == ["scalars", "meta.hops"]
+
+
+def leaves_by(statements):
+    """Ports by which a frame leaves after these statements in ingress, with an action that drops what it is given."""
+    text = PROGRAM.replace(
+        "control MyIngress", "action away(inout standard_metadata_t s) { mark_to_drop(s); }\ncontrol MyIngress"
+    )
+    table = "table gone { actions = { away(std); } const default_action = away(std); }"
+    text = text.replace("table route", f"{table}\n    table route").replace("bit<32> previous;", statements)
+    switch = EmbeddedSwitch(load_program(compile_text(text).require().json), "interpreted")
+    switch.send(1, bytes(60))
+    return [port for port, _ in switch.drain()]
+
+
+def test_a_copy_of_the_standard_metadata_is_dropped_by_its_own_fields():
+    """They came back over what the target had set, and nothing was dropped."""
+    rest = "bit<32> previous;"
+    assert leaves_by(f"std.egress_spec = 3; {rest}") == [3]
+    assert leaves_by(f"std.egress_spec = 3; gone.apply(); {rest}") == []
+    assert leaves_by(f"std.egress_spec = 3; away(std); {rest}") == []
+    assert leaves_by(f"std.egress_spec = 3; standard_metadata_t mine = std; mark_to_drop(mine); {rest}") == [3]

@@ -3,6 +3,7 @@
 import pytest
 from tests.support.frontend.mistakes import PROGRAM
 
+from p4reduce.dataplane.model import load_program
 from p4reduce.frontend.compile import compile_text
 from p4reduce.frontend.diagnostics import P4Error
 
@@ -129,3 +130,10 @@ def test_negative_numbers_are_not_divided(operator):
     message, line = refused(PROGRAM.replace("struct headers_t", f"const int K = -5 {operator} 2;\nstruct headers_t"))
     assert message == f"{operator!r} is not defined for negative numbers"
     assert "const int K" in line
+
+
+def test_a_table_behind_an_exit_leads_to_what_is_there():
+    """No packet comes to it, but the loader follows what it names."""
+    text = PROGRAM.replace("route.apply();", "exit; route.apply(); hdr.ipv4.ttl = 7; if (meta.seen == 1) { drop(); }")
+    program = load_program(compile_text(text).require().json or {})
+    assert "MyIngress.route" in program.tables
