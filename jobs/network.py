@@ -73,6 +73,7 @@ class JobNetwork:
         self._known = len(sources)  # endpoints that the fabric has
         self._reordered = False  # endpoints that it has are of other classes
         self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by identity: what its time-outs cover of others
+        self._of_endpoint: dict[int, Occupant] = {}
         self.fabric = VirtualNetwork(
             switches.topology,
             switches.devices(),
@@ -143,6 +144,11 @@ class JobNetwork:
     def post(self, index: int, operation: Post) -> None:
         """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
         self.endpoints.post(index, operation)
+        occupant = self._of_endpoint.get(index)
+        chunks = operation.chunks(int(self.endpoints.records[index]["lanes"]))
+        if occupant is not None and chunks > occupant.burst:
+            occupant.burst = chunks
+            self._cover()
         self._start(index)
 
     def advance(
@@ -220,6 +226,7 @@ class JobNetwork:
         """Free what the endpoints of a job keep; the next ones at these hosts take their places."""
         for index in job.endpoints:
             self.endpoints.retire(index, link_address(job.plan, self.hosts[index]))
+            self._of_endpoint.pop(index, None)
         if self._occupants.pop(id(job), None) is not None:
             self._cover()
 
@@ -247,7 +254,9 @@ class JobNetwork:
         old = self._occupants.get(id(job))
         classes = (job.priority, job.priority) if old is None else (old[1].lowest, old[1].highest)
         always |= old is not None and old[1].always
-        self._occupants[id(job)] = job, Occupant(job.plan, window, *classes, always), 0 if old is None else old[2]
+        made = Occupant(job.plan, window, *classes, 0 if old is None else old[1].burst, always)
+        self._occupants[id(job)] = job, made, 0 if old is None else old[2]
+        self._of_endpoint.update(dict.fromkeys(job.endpoints, made))
         self._cover()
 
     def _cover(self) -> None:

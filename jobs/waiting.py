@@ -2,9 +2,10 @@
 
 A strict priority lets a lower class wait for as long as there are frames of higher ones. Its senders must not take that
 for loss: what they send again only makes the others wait longer, or is for nothing. So the least time-out of a job
-covers what may stand before one of its frames on every link of its way: the windows of all jobs of its class or of
-higher ones. Where all jobs on its links have one class, queues are first come, first served, and a round trip shows
-what is in them: nothing is added.
+covers what may stand before one of its frames on every link of its way: the windows of all jobs of its class, and all
+that jobs of higher ones send in one operation, since their windows move on while it waits. (With their windows alone
+four channels of a model sent a twentieth of their frames again.) Where all jobs on its links have one class, queues are
+first come, first served, and a round trip shows what is in them: nothing is added.
 """
 
 from collections import Counter
@@ -39,6 +40,8 @@ class Occupant:
     """chunks that a sender has in flight"""
     lowest: int
     highest: int
+    burst: int = 0
+    """chunks of its largest operation so far"""
     always: bool = False
     """whether its time-outs cover others also where all have one class"""
 
@@ -57,7 +60,8 @@ def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
     waiting: Counter[Hop] = Counter()
     for other in sharing:
         if other.highest >= own.lowest:
-            waiting.update({hop: other.window * time for hop, time in other.times.items() if hop in own.times})
+            chunks = max(other.window, other.burst) if other.highest > own.lowest else other.window
+            waiting.update({hop: chunks * time for hop, time in other.times.items() if hop in own.times})
     return max((_both_ways(own.plan, worker, waiting) for worker in own.plan.workers), default=0)
 
 

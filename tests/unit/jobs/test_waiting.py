@@ -86,3 +86,11 @@ def test_plans_without_a_top():
         behind = ahead_ps(occupant(plan, 1), [occupant(TWO, 6)])
         assert behind >= 10 * FRAME_PS[10]
         assert ahead_ps(occupant(TWO, 1), [occupant(plan, 6)]) > 0
+
+
+def test_of_higher_jobs_all_of_an_operation_counts():
+    windows = ahead_ps(occupant(ONE, 1), [occupant(TWO, 6)])
+    higher, alike = occupant(TWO, 6), occupant(TWO, 1)
+    higher.burst = alike.burst = 70
+    assert ahead_ps(occupant(ONE, 1), [higher]) == 7 * windows
+    assert ahead_ps(occupant(ONE, 1), [alike, occupant(BESIDE, 0), occupant(planned(4, ("h1", "h2")), 0)]) == windows
