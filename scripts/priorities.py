@@ -5,8 +5,8 @@
     python scripts/priorities.py --phis 0.2,0.4 --policies fifo,random --seeds 0..9
     python scripts/priorities.py --dask tcp://scheduler:8786               over the machines of a Dask cluster
 
-Writes runs.csv (a row for each job), points.csv, rounds.csv, result.json, figures/ and report.html. The exit code is 1
-when something that must hold does not.
+Writes runs.csv (a row for each job), points.csv, rounds.csv, stale.csv, result.json, figures/ and report.html. The
+exit code is 1 when something that must hold does not.
 """
 
 import argparse
@@ -48,8 +48,10 @@ def parser() -> argparse.ArgumentParser:
     told = descriptions(StudySettings)
     for name, kind in get_type_hints(StudySettings).items():
         listed = _LISTS.get(kind)
-        more = {} if listed is None else {"metavar": listed[1]}
-        made.add_argument(flag(name), type=kind if listed is None else str, help=told[name], **more)
+        if listed is None:
+            made.add_argument(flag(name), type=kind, help=told[name])
+        else:
+            made.add_argument(flag(name), metavar=listed[1], help=told[name])
     made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
     made.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
     made.add_argument("--out", type=Path, default=Path("out/priorities"), help="folder for the results")

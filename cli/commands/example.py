@@ -15,6 +15,7 @@ KINDS: Final = {
     "tasks": ("cli/example_files/tasks.yaml", "tasks submit, topo capable --tasks"),
     "tasks-csv": ("cli/example_files/tasks.csv", "the same as CSV"),
     "hosts": ("control_plane/orchestrator/hosts/leaf-spine-8.yaml", "orchestrate --hosts"),
+    "priorities": ("cli/example_files/priorities.yaml", "priorities compare"),
     "entries": ("cli/example_files/entries.yaml", "trace --program 64 --entries"),
 }
 """What there is: where it lies in the package, and which commands read such a file."""

@@ -18,6 +18,7 @@ SAYS: Final = {
     "queues": "How many queues an order needs.",
     "resends": "Frames sent again, by class.",
     "fairness": "Who starves.",
+    "stale": "Stale-synchronous parameter server with a straggler: the oldest batch first.",
 }
 COLUMNS: Final = (
     "part",

@@ -18,7 +18,7 @@ FACTOR: Final = 4
 
 @register_priority_policy("aalo", within=True)
 def aalo(situation: Situation) -> Classes:
-    """Answer."""
+    """Fewest bytes of this iteration so far first, in steps of a factor (PIAS, Aalo); nothing need be known."""
     return Classes({flow: _class(job.attained) for job in situation.jobs for flow in job.flows})
 
 

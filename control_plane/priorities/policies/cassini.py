@@ -26,7 +26,10 @@ Steps = NDArray[np.int64]
 
 @register_priority_policy("cassini")
 def cassini(situation: Situation) -> Shifts:
-    """Answer. Jobs without a known period stay where they are, and nobody makes room for them."""
+    """No order: flows of periodic jobs are put off, once, so that they meet as little as possible (CASSINI).
+
+    Jobs without a known period stay where they are, and nobody makes room for them.
+    """
     jobs = [job for job in situation.jobs if _periodic(job)]
     if len(jobs) < 2:
         return Shifts({})

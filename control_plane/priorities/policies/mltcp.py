@@ -13,5 +13,5 @@ INTERCEPT: Final = 0.25
 
 @register_priority_policy("mltcp", within=True)
 def mltcp(situation: Situation) -> Paces:
-    """Answer."""
+    """No order: who has sent more of the iteration sends faster, until jobs take turns (MLTCP)."""
     return Paces({job.name: INTERCEPT + SLOPE * job.sent for job in situation.jobs})

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from p4reduce.experiments.claim import Claim
 from p4reduce.experiments.priorities.study.points import Point
 from p4reduce.experiments.priorities.study.settings import StudySettings
+from p4reduce.experiments.priorities.study.stale import StaleRow, saved
 
 NO_CONTENTION = 0.005
 SINGLE = 0.005
@@ -13,9 +14,10 @@ LOW_MEAN, LOW_WORST, LOW_RESENDS = 1.06, 1.10, 0.001
 SIZES_MEAN, NEAR_ORACLE = 1.25, 0.02
 HOSTS_BEST, HOSTS_WORST = 1.03, 1.07
 ERROR, IN_TIME = 0.02, 0.99
+STALE_SAVES = 0.15
 
 
-def claims(settings: StudySettings, found: Sequence[Point], runs: int) -> list[Claim]:
+def claims(settings: StudySettings, found: Sequence[Point], stale: Sequence[StaleRow], runs: int) -> list[Claim]:
     """Everything that can be said of what was run."""
     made = [
         Claim(
@@ -26,7 +28,7 @@ def claims(settings: StudySettings, found: Sequence[Point], runs: int) -> list[C
     ]
     for part in (_controls, _distinct, _sizes, _hosts, _prediction):
         made += part(settings, found)
-    return made
+    return made + list(_stale(stale))
 
 
 def _pick(found: Sequence[Point], part: str, **wanted: object) -> list[Point]:
@@ -137,6 +139,18 @@ def _prediction(settings: StudySettings, found: Sequence[Point]) -> Iterator[Cla
                 f"at least 99 % of classes written before the first frame (control latency {one.latency})",
                 f"{100 * one.in_time:.1f} %",
                 one.in_time >= IN_TIME,
+            )
+
+
+def _stale(rows: Sequence[StaleRow]) -> Iterator[Claim]:
+    for order in ("switch", "controller"):
+        less = saved(rows, 2, 2.0, order)
+        if less is not None:
+            yield Claim(
+                f"SSP(2), a straggler x 2, the oldest batch first ({order}): at least 15 % less time",
+                f"{100 * less[0]:.1f} % against first come, first served; {100 * less[1]:.1f} % against senders that "
+                "know nothing of each other",
+                less[0] >= STALE_SAVES,
             )
 
 

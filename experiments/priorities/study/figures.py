@@ -41,6 +41,7 @@ def draw_all(result: StudyResult, folder: Path) -> dict[str, Path]:
         "queues": _queues,
         "resends": _resends,
         "fairness": _fairness,
+        "stale": _stale,
     }
     return save_all(((name, make(result)) for name, make in makers.items()), folder)
 
@@ -203,6 +204,29 @@ def _fairness(result: StudyResult) -> Figure | None:
     axis.set_ylabel("worst job, time / alone")
     axis.legend(fontsize=7, ncols=2)
     title(figure, "Who starves: the worst job and Jain's index of every policy; an order rotated every so many rounds")
+    figure.tight_layout()
+    return figure
+
+
+def _stale(result: StudyResult) -> Figure | None:
+    if not result.stale:
+        return None
+    bounds = sorted({row.staleness for row in result.stale})
+    figure = Figure(figsize=(4.2 * len(bounds), 3.4))
+    for place, bound in enumerate(bounds):
+        axis = figure.add_subplot(1, len(bounds), place + 1)
+        own = [row for row in result.stale if row.staleness == bound]
+        least = min(row.took_ps for row in own)
+        for number, order in enumerate(dict.fromkeys(row.order for row in own)):
+            stragglers = sorted({row.straggler for row in own})
+            took = [_mean([row.took_ps for row in own if (row.straggler, row.order) == (one, order)]) / least
+                    for one in stragglers]  # fmt: skip
+            axis.plot(stragglers, took, marker="sovX"[number % 4], color=SIZE_COLOURS[number], label=order)
+        axis.set_xlabel("straggler computes longer by")
+        axis.set_title(f"SSP({bound})")
+    figure.axes[0].set_ylabel("time / shortest")
+    figure.axes[0].legend()
+    title(figure, "Stale-synchronous: 8 workers behind one uplink, oldest batch first or first come, first served")
     figure.tight_layout()
     return figure
 

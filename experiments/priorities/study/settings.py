@@ -56,6 +56,12 @@ class StudySettings:
         So many jobs of such a load for the sweep of queues; 0 jobs: not done.
     queues : tuple of int
         That jobs may use.
+    stalenesses : tuple of int
+        Bounds of a stale-synchronous parameter server of 8 workers, at least 1; none: not done.
+    stragglers : tuple of float
+        By how much one of them computes longer.
+    stale_phi, stale_elements : float and int
+        Its load when nobody is behind, and its model.
     rotations : tuple of int
         Rounds after which an order is rotated; 0: never.
     """
@@ -80,6 +86,10 @@ class StudySettings:
     queue_jobs: int = 16
     queue_phi: float = 0.05
     queues: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    stalenesses: tuple[int, ...] = (2, 4)
+    stragglers: tuple[float, ...] = (1.0, 1.5, 2.0)
+    stale_phi: float = 0.7
+    stale_elements: int = 15_000
     rotations: tuple[int, ...] = (0, 1, 3)
 
     def __post_init__(self) -> None:
@@ -89,7 +99,10 @@ class StudySettings:
         for field, phis in (
             ("phis", self.phis),
             ("within_phis", self.within_phis),
-            ("sizes_phi, low_phi, queue_phi", (self.sizes_phi, self.low_phi, self.queue_phi)),
+            (
+                "sizes_phi, low_phi, queue_phi, stale_phi",
+                (self.sizes_phi, self.low_phi, self.queue_phi, self.stale_phi),
+            ),
         ):
             if any(not 0 < phi < 1 for phi in phis):
                 raise ClusterError(f"{field}: {phis}: a share of communication lies between 0 and 1")
@@ -104,6 +117,8 @@ class StudySettings:
             raise ClusterError(f"rounds: {self.rounds}: need at least 4, the first of which are learnt from")
         if any(queues not in range(1, len(JOB_CLASSES) + 1) for queues in self.queues):
             raise ClusterError(f"queues: {self.queues}: each must be 1..{len(JOB_CLASSES)}")
+        if min(self.stalenesses, default=1) < 1 or min(self.stragglers, default=1) < 1 or self.stale_elements < 1:
+            raise ClusterError("stalenesses, stragglers, stale_elements: each must be at least 1")
         if min((self.few_seeds, self.elements, *self.sizes)) < 1 or min(self.rotations, default=0) < 0:
             raise ClusterError("few_seeds, elements, sizes: at least 1; rotations: at least 0")
 
@@ -123,6 +138,7 @@ QUICK: Final = StudySettings(
     latencies=(),
     identical_phis=(0.4,),
     queue_jobs=0,
+    stalenesses=(),
     rotations=(),
 )
 """`make priorities-quick`: a sample."""
