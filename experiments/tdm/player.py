@@ -175,9 +175,11 @@ class Player:
     def _gated(self, cycle: Cycle, *, report: bool) -> Acts:
         """Groups take turns: one communicates while the others train; a single one does both in turns."""
         groups: dict[int, list[Installed]] = {}
+        together = len({self._jobs[name].plan.start_s for name in cycle.jobs}) == 1
         for name in cycle.jobs:
             one = self._jobs[name]
-            groups.setdefault(one.plan.process if len(self._schedule.processes) > 1 else one.plan.group, []).append(one)
+            own = 0 if together else one.plan.group
+            groups.setdefault(one.plan.process if len(self._schedule.processes) > 1 else own, []).append(one)
         order = sorted(groups)
         first = groups[order[0]]
         self._train(first, cycle)

@@ -1,0 +1,156 @@
+"""``p4reduce tdm``: training jobs that share an optical cross-connect in turns."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from p4reduce.base.units import PS_PER_S
+from p4reduce.base.written import write_text
+from p4reduce.cli.examples import epilog
+from p4reduce.cli.failures import BadInput, Failed, guarded
+from p4reduce.cli.output import Output
+from p4reduce.cli.progress import progress_bar
+from p4reduce.cli.units import time_text
+from p4reduce.control_plane.tdm.jobs import TdmJob
+from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
+from p4reduce.control_plane.tdm.schedule import Schedule
+
+app = typer.Typer(help="Training jobs over an optical cross-connect, in turns.", no_args_is_help=True)
+
+NETWORK: Final = "oxc:pods=4,hosts=4,ports=2,rate=25G,delta=200us"
+RUN_EXAMPLES: Final = (
+    "p4reduce example jobs > jobs.yaml",
+    f"p4reduce tdm run {NETWORK} jobs.yaml --svg gantt.svg",
+    f"p4reduce tdm run {NETWORK} jobs.yaml --clock slots --keep pause --json",
+)
+COMPARE_EXAMPLES: Final = (f"p4reduce tdm compare {NETWORK} jobs.yaml --policies tdm,no-tdm,static",)
+Network = Annotated[str, typer.Argument(help=f"As {NETWORK}.", show_default=False)]
+Jobs = Annotated[Path, typer.Argument(help="File of jobs, YAML or CSV.", show_default=False)]
+Policy = Annotated[str, typer.Option("--policy", help="Who schedules.")]
+Policies = Annotated[str, typer.Option("--policies", help="Several, with commas.")]
+Rounds = Annotated[int, typer.Option("--rounds", help="Whole rounds that are measured.", min=1, max=1000)]
+Scale = Annotated[float, typer.Option("--scale", help="Bytes, training and delta are divided by it.", min=0.001)]
+Keep = Annotated[str, typer.Option("--keep", help="How windows are kept: starts, pause, gates.")]
+Clock = Annotated[str, typer.Option("--clock", help="When a process ends: completion, slots.")]
+Guard = Annotated[str, typer.Option("--guard", help="At the end of slots, as 20us (not divided).")]
+Seed = Annotated[int, typer.Option("--seed", help="Of policies and vectors.")]
+Loss = Annotated[float, typer.Option("--loss", help="Probability for each frame on each link.", min=0.0, max=0.5)]
+Svg = Annotated[Path | None, typer.Option("--svg", help="Draw circuits, jobs and darkness to this file.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+COLUMNS: Final = (
+    "policy", "round", "planned", "iteration", "dark lost", "misrouted", "resends", "reconfigured", "as predicted",
+)  # fmt: skip
+
+
+@app.command("run", epilog=epilog(*RUN_EXAMPLES))
+@guarded
+def run(
+    network: Network,
+    jobs: Jobs,
+    *,
+    policy: Policy = "tdm",
+    rounds: Rounds = 3,
+    scale: Scale = 64.0,
+    keep: Keep = "starts",
+    clock: Clock = "completion",
+    guard: Guard = "20us",
+    seed: Seed = 1,
+    loss: Loss = 0.0,
+    svg: Svg = None,
+    as_json: Json = False,
+) -> None:
+    """Play a policy's schedule on packets, which cross the P4 program.
+
+    Every sum and block is checked, and every link's first transmissions, process by process, against the prediction.
+    """
+    _play([policy], network, jobs, rounds, scale, keep, clock, guard, seed, loss, svg, as_json=as_json)
+
+
+@app.command("compare", epilog=epilog(*COMPARE_EXAMPLES))
+@guarded
+def compare(
+    network: Network,
+    jobs: Jobs,
+    *,
+    policies: Policies = "tdm,static,no-tdm",
+    rounds: Rounds = 3,
+    scale: Scale = 64.0,
+    seed: Seed = 1,
+    loss: Loss = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Play the same jobs with several policies: one line each."""
+    chosen = [name.strip() for name in policies.split(",") if name.strip()]
+    if not chosen:
+        raise BadInput("--policies: names none")
+    _play(chosen, network, jobs, rounds, scale, "starts", "completion", "20us", seed, loss, None, as_json=as_json)
+
+
+def _play(
+    policies: list[str],
+    spec: str,
+    path: Path,
+    rounds: int,
+    scale: float,
+    keep: str,
+    clock: str,
+    guard: str,
+    seed: int,
+    loss: float,
+    svg: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from p4reduce.control_plane.tdm.jobs_file import read_jobs  # noqa: PLC0415  (slow to import)
+    from p4reduce.experiments.tdm.gantt import gantt_svg  # noqa: PLC0415
+    from p4reduce.experiments.tdm.packets import KEEPS, play  # noqa: PLC0415
+
+    output = Output(as_json=as_json)
+    if keep not in KEEPS:
+        raise BadInput(f"--keep: {keep!r} is none of {', '.join(KEEPS)}")
+    network = parse_network(spec)
+    network = network.with_delta(network.delta_s / scale)
+    found = read_jobs(path, scale)
+    by_name = {job.name: job for job in found}
+    rows, data = [], []
+    with progress_bar(output) as open_bar:
+        for policy in policies:
+            bar = open_bar(policy)
+            schedule = _schedule(policy, found, network, clock, guard, seed)
+            played = play(schedule, by_name, rounds=rounds, keep=keep, seed=seed, loss=loss, progress=bar)  # type: ignore[arg-type]
+            if not played.exact:
+                raise Failed(f"{policy}: a sum or block is wrong")
+            if played.differing and not loss:
+                raise Failed(f"{policy}: {played.differing[0]} ({len(played.differing)} links differ)")
+            times = [time for own in played.iterations_ps.values() for time in own]
+            mean = sum(times) / len(times) / PS_PER_S if times else 0.0
+            rows.append(
+                [
+                    policy,
+                    time_text(round(played.round_s * 1e12)),
+                    time_text(round(schedule.round_s * 1e12)),
+                    time_text(round(mean * 1e12)) if mean else "-",
+                    str(played.dark_lost),
+                    str(played.misrouted),
+                    str(played.resends),
+                    str(played.reconfigurations),
+                    "-" if loss else "all frames",
+                ]
+            )
+            data.append(played.as_data())
+            if svg is not None:
+                write_text(svg, gantt_svg(played, {plan.job: plan.group for plan in schedule.jobs}))
+                output.note(f"wrote {svg}")
+    output.data({"network": spec, "jobs": str(path), "scale": scale, "played": data})
+    output.table(list(COLUMNS), rows)
+    output.line(f"times at 1/{scale:g} of the jobs' bytes and training; planned: without headers and round trips")
+
+
+def _schedule(policy: str, jobs: list[TdmJob], network: OpticalNetwork, clock: str, guard: str, seed: int) -> Schedule:
+    from p4reduce.control_plane.tdm.registry import Options, make_schedule  # noqa: PLC0415
+    from p4reduce.topologies import parse_delay  # noqa: PLC0415
+
+    guard_s = parse_delay(guard) / PS_PER_S if clock == "slots" else 0.0
+    chosen: dict[str, Any] = {"clock": clock, "guard_s": guard_s, "seed": seed}
+    return make_schedule(policy, jobs, network, Options(**chosen))

@@ -1,0 +1,53 @@
+"""``p4reduce tdm`` from the outside."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from p4reduce.cli.main import app
+
+NETWORK = "oxc:pods=3,hosts=2,ports=1,rate=25G,delta=640us"
+JOBS = """jobs:
+- {name: a, kind: rar, bytes: 6M, compute: 4ms, workers: 4}
+- {name: b, kind: ps, bytes: 5M, compute: 3ms, workers: 4}
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(JOBS)
+    return path
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_run_on_packets_and_its_chart(jobs: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "gantt.svg"
+    done = call("tdm", "run", NETWORK, jobs, "--rounds", 1, "--svg", chart, "--json")
+    assert done.exit_code == 0, done.output
+    [played] = json.loads(done.stdout)["played"]
+    assert played["exact"]
+    assert (played["dark_lost"], played["misrouted"], played["differing"]) == (0, 0, [])
+    drawn = chart.read_text("utf-8")
+    assert "a communicate" in drawn
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("star:hosts=3",), "no optical network"),
+        ((NETWORK, "--policy", "best"), "best"),
+        ((NETWORK, "--keep", "hope"), "--keep: 'hope' is none of"),
+        (("oxc:pods=3,hosts=2,ports=0",), "ports"),
+    ],
+)
+def test_what_cannot_be_is_one_line(arguments: tuple[str, ...], said: str, jobs: Path) -> None:
+    done = call("tdm", "run", arguments[0], jobs, *arguments[1:])
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+    assert "Traceback" not in done.output
