@@ -178,8 +178,8 @@ class Player:
         together = len({self._jobs[name].plan.start_s for name in cycle.jobs}) == 1
         for name in cycle.jobs:
             one = self._jobs[name]
-            own = 0 if together else one.plan.group
-            groups.setdefault(one.plan.process if len(self._schedule.processes) > 1 else own, []).append(one)
+            group = 0 if together else one.plan.group
+            groups.setdefault(one.plan.process if len(self._schedule.processes) > 1 else group, []).append(one)
         order = sorted(groups)
         first = groups[order[0]]
         self._train(first, cycle)
