@@ -39,7 +39,7 @@ def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
             )
 
 
-def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str]:
+def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, int | None]:
     chosen = call.options
     return (
         call.operation,
@@ -49,6 +49,7 @@ def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str]:
         chosen.words,
         chosen.poison,
         chosen.name,
+        chosen.staleness,
     )
 
 
@@ -56,6 +57,8 @@ def _describe(call: Call) -> str:
     extra = f", root={call.root}" if call.operation == "broadcast" else ""
     if call.operation == "push_pull":
         extra = f", learning_rate={call.learning_rate:g}"
+        if call.options.stale:
+            extra += f", staleness={call.options.staleness}"
     kind = " of int32" if call.options.words and call.operation == "all_reduce" and not call.options.name else ""
     return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
 

@@ -35,6 +35,13 @@ class Options:
     """What the collective is to whoever asked for it, where it is carried as another."""
     patience_s: float | None = None
     """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
+    staleness: int | None = 0
+    """Of a push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether workers do not wait for each other in every round."""
+        return self.staleness != 0
 
 
 PLAIN: Final = Options()
@@ -264,15 +271,22 @@ class Communicator:
         """Workers: replace ``array`` by the server's, bit for bit. The server: publish ``array``."""
         return self._served("pull", array)
 
-    def push_pull(self, array: FloatArray, learning_rate: float) -> FloatArray:
+    def push_pull(self, array: FloatArray, learning_rate: float, *, staleness: int | None = 0) -> FloatArray:
         """One step of a parameter server, chunk by chunk in the network.
 
         Workers pass gradients and get weights back; the server passes the weights, which become
         ``w - learning_rate * sum / size``.
+
+        staleness: 0: all wait for each other (`dist_sync`). A bound s: a worker goes on while it is at most s rounds
+        ahead of the slowest (stale-synchronous); None: whatever the others do (`dist_async`). Then each gradient moves
+        the weights when it comes, a worker gets them as they are, and a call of the server ends when as many more
+        gradients have come as there are workers. In virtual time only.
         """
         if not math.isfinite(learning_rate):
             raise ValueError(f"push_pull: learning_rate must be finite, got {learning_rate}")
-        return self._served("push_pull", array, learning_rate)
+        if staleness is not None and (isinstance(staleness, bool) or staleness < 0):
+            raise ValueError(f"push_pull: staleness must be a number of rounds from 0 on, or None, got {staleness}")
+        return self._served("push_pull", array, learning_rate, staleness)
 
     @overload
     def barrier(self) -> None: ...
@@ -317,9 +331,11 @@ class Communicator:
             self._queue.join(LEAVE_S)
         self._backend.close()
 
-    def _served(self, operation: str, array: FloatArray, learning_rate: float = 0.0) -> FloatArray:
+    def _served(
+        self, operation: str, array: FloatArray, learning_rate: float = 0.0, staleness: int | None = 0
+    ) -> FloatArray:
         _check(operation, array, {np.dtype(np.float32)})
-        chosen = Options(patience_s=self._patience_s)
+        chosen = Options(patience_s=self._patience_s, staleness=staleness)
         flat = array.reshape(-1)
         self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen)
         return array

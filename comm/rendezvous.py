@@ -67,6 +67,9 @@ class _Seat:
 Carry = Callable[[list[Call], Callable[[], None]], None]
 """``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call; raises ``CollectiveError``. It
 calls ``check`` now and then, which raises once the group has ended: then nobody needs the result any more."""
+CarryStale = Callable[[list[Call], Callable[[], None]], list[Call]]
+"""The same where workers do not wait for each other: takes the calls of all who are there, those that it has already
+too, and carries on until at least one of them is done; which ones are."""
 
 
 class Group(Protocol):
@@ -104,8 +107,11 @@ class Rendezvous:
         ranks: Sequence[int] | None = None,
         clocks: list[Clock] | None = None,
         subgroup: Subgroup | None = None,
+        carry_stale: CarryStale | None = None,
     ) -> None:
         self.subgroup = subgroup
+        self._carry_stale = carry_stale
+        self._carrying = False
         self._size = size
         self._known_as = range(size) if ranks is None else ranks
         self._server = server
@@ -146,7 +152,7 @@ class Rendezvous:
         """End the group and wait until the network has nobody's array any more."""
         with self._changed:
             self._end(ClusterError("the group has ended"))
-            self._changed.wait_for(lambda: not any(seat.under_way for seat in self._seats))
+            self._changed.wait_for(lambda: not self._carrying)
 
     def waiting(self) -> str:
         """Who waits for whom, as one line; empty when nobody waits."""
@@ -188,6 +194,8 @@ class Rendezvous:
         if not 0 <= root < self._size:
             raise ValueError(f"root {root}: this group has workers 0 to {self._size - 1}")
         summed = operation in {"all_reduce", "push", "push_pull"} and not (options.words or options.poison)
+        if options.stale and self._carry_stale is None:
+            raise CollectiveError("staleness: only the whole group, in virtual time, has workers that do not wait")
         bad = first_bad_value(array) if summed else None
         if bad is not None:
             raise ValueError(f"{operation}: {self._name(rank)} gave {array[bad]} at index {bad}; a sum cannot carry it")
@@ -207,8 +215,11 @@ class Rendezvous:
         patience_s = self._patience_s if options.patience_s is None else options.patience_s
         with self._changed:
             self._changed.wait_for(lambda: seat.under_way or seat.finished or self._failure is not None, patience_s)
-            self._changed.wait_for(lambda: not seat.under_way)  # until then the network writes to its array
+            # Until then the network writes to its array; it may wait for others' next calls meanwhile.
+            while not self._changed.wait_for(lambda: self._released(seat), patience_s) and self._carrying:
+                pass
             missing = "" if seat.finished else self._missing(operation)
+            seat.under_way = False
             call, seat.call = seat.call, None
             if seat.finished:
                 seat.ready_ps = call.done_ps
@@ -228,7 +239,9 @@ class Rendezvous:
         """``rank`` makes no more calls; whoever waits for it is told."""
         with self._changed:
             self._seats[rank].left = True
-            self._check_left()
+            complete = self._take_complete()
+        if complete:
+            self._carry_out(complete)
 
     def compute(self, rank: int, seconds: float) -> None:
         """Advance ``rank``'s clock."""
@@ -258,6 +271,8 @@ class Rendezvous:
 
     def _take_complete(self) -> list[Call]:
         """The calls of a collective that nobody is missing in, which are under way from now on; or none."""
+        if any(seat.call is not None and seat.call.options.stale and not seat.finished for seat in self._seats):
+            return self._take_stale()
         calls = self._waiting_calls()
         workers = [call for call in calls if call.rank < self._size]
         served = bool(workers) and workers[0].operation in SERVED
@@ -272,13 +287,40 @@ class Rendezvous:
             return []
         for call in needed:
             self._seats[call.rank].under_way = True
+        self._carrying = True
         return needed
 
-    def _carry_out(self, calls: list[Call]) -> None:
-        done = False
+    def _take_stale(self) -> list[Call]:
+        """The calls of all who have not left, when each of them has one; or none."""
+        there = [seat for seat in self._seats if not seat.left]
+        if self._carrying or self._failure is not None or any(seat.call is None or seat.finished for seat in there):
+            return []
+        calls = [seat.call for seat in there if seat.call is not None]
+        if self._seats[self._size].left:
+            self._end(CollectiveError(f"push_pull: {self._names([calls[0].rank])} waits for the server, which left"))
+            return []
         try:
-            self._carry(calls, self._check)
-            done = True
+            check_agreement(calls, self._name)
+        except CollectiveError as error:
+            self._end(error)
+            return []
+        for seat in there:
+            seat.under_way = True
+        self._carrying = True
+        return calls
+
+    def _released(self, seat: _Seat) -> bool:
+        """Whether the network has no use for a participant's array any more."""
+        return seat.finished or not seat.under_way or (self._failure is not None and not self._carrying)
+
+    def _carry_out(self, calls: list[Call]) -> None:
+        finished: list[Call] = []
+        try:
+            if calls[0].options.stale and self._carry_stale is not None:
+                finished = self._carry_stale(calls, self._check)
+            else:
+                self._carry(calls, self._check)
+                finished = calls
         except ClusterError as error:
             self.fail(error)
         except BaseException as error:
@@ -286,8 +328,12 @@ class Rendezvous:
             raise
         finally:
             with self._changed:
-                for call in calls:
-                    self._seats[call.rank].under_way, self._seats[call.rank].finished = False, done
+                self._carrying = False
+                for call in finished:
+                    self._seats[call.rank].under_way, self._seats[call.rank].finished = False, True
+                if not finished:
+                    for call in calls:
+                        self._seats[call.rank].under_way = False
                 self._changed.notify_all()
 
     def _check(self) -> None:
@@ -315,7 +361,9 @@ class Rendezvous:
 
     def _missing(self, operation: str) -> str:
         needed = self._seats if operation in SERVED else self._seats[: self._size]
-        return self._names([rank for rank, seat in enumerate(needed) if not seat.waits])
+        stale = any(seat.call is not None and seat.call.options.stale for seat in needed)  # they stay while others come
+        there = [seat.waits or (stale and seat.under_way) for seat in needed]
+        return self._names([rank for rank, here in enumerate(there) if not here])
 
     def _names(self, ranks: list[int]) -> str:
         return ", ".join(map(self._name, ranks))

@@ -36,16 +36,21 @@ class Staleness:
         if bound is not None and bound < 0:
             raise ValueError(f"staleness: {bound}, must be at least 0, or None for no bound")
         self.done = [0] * workers
-        self._bound = bound
+        self.bound = bound
+        self._watched = list(range(workers))
+
+    def watch(self, ranks: Sequence[int]) -> None:
+        """Only these workers count from now on: the others have left."""
+        self._watched = list(ranks)
 
     def may(self, rank: int) -> bool:
         """Whether a worker may begin to communicate in its next round."""
-        return self._bound is None or self.done[rank] - min(self.done) <= self._bound
+        return self.bound is None or self.done[rank] - self.oldest <= self.bound
 
     @property
     def oldest(self) -> int:
         """The round of whoever is slowest."""
-        return min(self.done)
+        return min((self.done[rank] for rank in self._watched), default=0)
 
     @property
     def newest(self) -> int:

@@ -26,6 +26,7 @@ class Clockwork:
         self._order = count()
         self._calls: list[tuple[int, int, Call]] = []
         self._waiting: dict[int, Done] = {}
+        self._serving: set[int] = set()
 
     def at(self, time_ps: int, call: Call) -> None:
         """Call at this time, or now if it is past."""
@@ -36,16 +37,24 @@ class Clockwork:
         self.network.post(index, operation)
         self._waiting[index] = then
 
-    def run(self, *, check: Call | None = None) -> None:
-        """Until nobody has anything to do. ``ClusterError`` when an endpoint gives up or waits for ever."""
-        while self._calls or self._waiting:
-            until = self._calls[0][0] if self._calls else None
-            reason = self.network.advance(until, sorted(self._waiting), first=True, check=check)
-            if reason is Stop.QUIET and until is None:
+    def serve(self, index: int, operation: Post, then: Done) -> None:
+        """The same for an endpoint that others come to: that it waits for them keeps nobody from the end of a run."""
+        self.post(index, operation, then)
+        self._serving.add(index)
+
+    def run(self, *, check: Call | None = None, until: Callable[[], bool] | None = None) -> None:
+        """Until nobody has anything to do, or until something is so, which is asked after every step.
+
+        ``ClusterError`` when an endpoint gives up or waits for ever.
+        """
+        while (self._calls or self._waiting.keys() - self._serving) and not (until is not None and until()):
+            next_ps = self._calls[0][0] if self._calls else None
+            reason = self.network.advance(next_ps, sorted(self._waiting), first=True, check=check)
+            if reason is Stop.QUIET and next_ps is None:
                 waiting = ", ".join(self.network.hosts[index] for index in sorted(self._waiting))
                 raise ClusterError(f"nothing moves any more, but these still wait: {waiting}")
             self._collect()
-            while self._calls and self._calls[0][0] <= self.network.now:
+            while self._calls and self._calls[0][0] <= self.network.now and not (until is not None and until()):
                 heappop(self._calls)[2]()
 
     def _collect(self) -> None:
@@ -56,5 +65,6 @@ class Clockwork:
                 error = self.network.status(index).error
                 raise ClusterError(f"{self.network.hosts[index]}: {error}")
             if state is not State.ACTIVE:
+                self._serving.discard(index)
                 self._waiting.pop(index)(int(records[index]["done_at"]))
                 records = self.network.endpoints.records

@@ -94,6 +94,8 @@ class RealBackend:
 
         Raises ``ValueError`` for NaN or infinity, ``CollectiveError`` when the network gives up.
         """
+        if options.stale:
+            raise CollectiveError(f"{operation}: staleness is for virtual time only")
         if operation == "broadcast" and self.size == 1:
             return self.now_ps()
         asked = options.name or operation

@@ -22,6 +22,7 @@ from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, expect_sum, expect_words
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
+from p4reduce.runs.virtual.stale import StaleCalls
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale
@@ -69,6 +70,7 @@ class Carrier:
         self._jobs: dict[int, Job] = {}
         self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
         self._host_of = workers
+        self._stale: StaleCalls | None = None
         self.switches = EmbeddedSwitches(topology, program)
         try:
             self.network = JobNetwork(
@@ -124,6 +126,53 @@ class Carrier:
         self._add_record(job, calls, expected, (resends, saturated))
         if self.on_collective is not None:
             self.on_collective(len(self.records))
+
+    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+        """Carry calls of workers that do not wait for each other on, until one is done. See ``comm.rendezvous``."""
+        with self._one:
+            check()
+            if self._stale is None:
+                self._stale = self._begin_stale(calls[0])
+            finished = self._stale.carry(calls, check)
+            for call in finished:
+                if call.rank < len(self.workers):
+                    self._note_stale(self._stale, call)
+            return finished
+
+    def _begin_stale(self, first: Call) -> StaleCalls:
+        if self.server is None:
+            raise CollectiveError("push_pull needs a parameter server: choose a topology with a server host")
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        made = StaleCalls.begin(
+            self.network,
+            self.switches.controller,
+            self.workers,
+            self.server,
+            first,
+            window=self.experiment.window,
+        )
+        self._jobs.update({job.plan.job: job for job in made.job.jobs})
+        return made
+
+    def _note_stale(self, stale: StaleCalls, call: Call) -> None:
+        """A worker's push_pull as a collective of its own; its answer depends on who came before, and has no error."""
+        plan = stale.job.jobs[call.rank].plan
+        self.digest.update(hashlib.sha256(call.array.data).digest())
+        self.records.append(
+            CollectiveRecord(
+                operation=call.operation,
+                iteration=call.iteration,
+                elements=call.array.size,
+                start_ps=call.start_ps,
+                done_ps=call.done_ps,
+                communication_ps=call.done_ps - call.start_ps,
+                bound_ps=plan_bound(plan, call.array.size, Operation.PUSH_PULL).time_ps,
+                resends=0,
+                saturated=0,
+                max_error=None,
+                error_bound=None,
+            )
+        )
 
     def drain(self) -> None:
         """Let everything that is still on its way arrive."""

@@ -74,6 +74,7 @@ class Cluster:
                 carry=self.carrier.carry,
                 start_ps=self.carrier.network.now,
                 subgroup=self._seat_in,
+                carry_stale=self.carrier.carry_stale,
             )
         except BaseException:
             self.carrier.close()

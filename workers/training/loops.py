@@ -6,6 +6,7 @@ Only the sum is formed elsewhere: in the network, at the server, or here.
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -39,7 +40,7 @@ class Group(Protocol):
     def all_reduce(self, array: FloatArray) -> FloatArray:
         """Replace ``array`` by the sum over all workers."""
 
-    def push_pull(self, array: FloatArray, learning_rate: float) -> FloatArray:
+    def push_pull(self, array: FloatArray, learning_rate: float, *, staleness: int | None = 0) -> FloatArray:
         """Gradients up, weights down."""
 
     def compute(self, seconds: float) -> None:
@@ -86,26 +87,29 @@ def train_all_reduce(comm: Group, options: TrainingOptions) -> Trained:
         return Trained(parameters, accuracy)
 
 
-def train_parameter_server(comm: Group, options: TrainingOptions) -> Trained:
+def train_parameter_server(comm: Group, options: TrainingOptions, *, slowdown: float = 1.0) -> Trained:
     """SGD with the weights at a parameter server: workers push gradients and pull weights, chunk by chunk.
 
-    Plain SGD: the server keeps no momentum. ``ValueError`` when the options ask for it.
+    Plain SGD: the server keeps no momentum. ``ValueError`` when the options ask for it. With ``options.staleness``
+    workers do not wait for each other, or for a bounded number of rounds only, and end with different weights; the
+    server's are those that count. ``slowdown``: by how much this worker computes longer.
     """
     if options.momentum:
         raise ValueError("momentum: the parameter server steps without; use TrainingOptions.for_parameter_server()")
     with single_threaded_blas():
         task = TrainingTask(options, 0 if comm.is_server else comm.rank, comm.size)
+        push_pull = comm.push_pull if options.staleness == 0 else partial(comm.push_pull, staleness=options.staleness)
         parameters = task.model.initial(options.seed)
         if comm.is_server:
             for _ in range(task.iterations):
-                comm.push_pull(parameters, options.learning_rate)
-            return Trained(parameters, None)
+                push_pull(parameters, options.learning_rate)
+            return Trained(parameters, None if options.staleness == 0 else task.accuracy(parameters))
         travelling = np.empty_like(parameters)
         accuracy = None
         for iteration in range(task.iterations):
             loss = task.gradient(parameters, iteration, travelling)
-            comm.compute(task.compute_seconds)
-            comm.push_pull(travelling, options.learning_rate)
+            comm.compute(task.compute_seconds * slowdown)
+            push_pull(travelling, options.learning_rate)
             parameters, travelling = travelling, parameters
             comm.record(LOSS, loss)
             if comm.rank == 0 and task.evaluates(iteration):

@@ -17,13 +17,16 @@ class TrainingOptions:
     """Decides the split of the data, the initial weights and the order of the images."""
     evaluate_every: int = 2
     """Iterations between two records of the test accuracy."""
+    staleness: int | None = 0
+    """Of a parameter server: rounds by which a worker may be ahead of the slowest (0: all wait, `dist_sync`; None: no
+    bound, `dist_async`)."""
     flops_per_second: float = 1e12
     """Declared speed of a worker's processor: it turns operations into virtual time."""
 
     @classmethod
-    def for_parameter_server(cls, *, epochs: int = 10, seed: int = 0) -> "TrainingOptions":
+    def for_parameter_server(cls, *, epochs: int = 10, seed: int = 0, staleness: int | None = 0) -> "TrainingOptions":
         """Plain SGD, which is what ``push_pull`` computes: smaller batches and larger steps make up for momentum."""
-        return cls(epochs=epochs, seed=seed, global_batch=128, learning_rate=0.5, momentum=0.0)
+        return cls(epochs=epochs, seed=seed, global_batch=128, learning_rate=0.5, momentum=0.0, staleness=staleness)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "global_batch", "evaluate_every"):
