@@ -26,6 +26,8 @@ from p4reduce.frontend.types.programs import Checker
 VERSION = [2, 23]
 COMPILER = "https://github.com/p4reduce/p4reduce"
 BLOCKS = ("parser", "verify", "ingress", "egress", "compute", "deparser")
+PARAMETERS = (4, 2, 3, 3, 2, 2)
+"""How many each block has."""
 _WHERE = {"parser": "parser", "verify": "checksum", "compute": "checksum", "deparser": "deparser"}
 
 
@@ -65,10 +67,13 @@ class Emitter(ChecksumLowering):
                 self.environment = self.program_environment
                 self.program_environment.bound[declaration] = self.make(declaration, None)
         self.environment = self.program_environment
-        for block, value in zip(BLOCKS, main.bound, strict=True):
-            if value is None:
-                raise SourceFault(main.at, f"the {block} of the package is missing")
-            self.blocks[block] = self._block(value)
+        # A program may declare the package itself, as what another preprocessor has written does.
+        given = list(main.bound) if len(main.bound) == len(BLOCKS) else [None] * len(BLOCKS)
+        for block, value, count in zip(BLOCKS, given, PARAMETERS, strict=True):
+            if value is not None:
+                self.blocks[block] = self._block(value)
+            if value is None or len(self.blocks[block].program.parameters) != count:
+                raise SourceFault(main.at, "this V1Switch is not that of v1model", "Write #include <v1model.p4>.")
         parameters = self._parameters()
         parser = self._parser_of(parameters)
         pipelines = [self._pipeline(block, i, parameters) for i, block in enumerate(("ingress", "egress"))]

@@ -137,3 +137,10 @@ def test_a_table_behind_an_exit_leads_to_what_is_there():
     text = PROGRAM.replace("route.apply();", "exit; route.apply(); hdr.ipv4.ttl = 7; if (meta.seen == 1) { drop(); }")
     program = load_program(compile_text(text).require().json or {})
     assert "MyIngress.route" in program.tables
+
+
+def test_a_package_of_the_name_of_the_target_s():
+    """It ended in a traceback where it has fewer blocks."""
+    block = "control Block();\npackage V1Switch(Block b);\ncontrol Mine() { apply { } }\nV1Switch(Mine()) main;\n"
+    message, _ = refused(block)
+    assert message == "this V1Switch is not that of v1model"
