@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
     "priorities": "Priorities: jobs that share links, and what an order between them does.",
     "orchestrate": "Run the tasks of a database until all have ended.",
-    "tdm": "Training jobs over an optical cross-connect, in turns.",
+    "tdm": "TDM: training jobs over an optical cross-connect, in turns.",
     "lab": "Labs: copy one, work on it, have it graded.",
     "example": "Print a file to begin with, or list them all.",
     "report": "Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.",

@@ -14,7 +14,7 @@ KINDS: Final = {
     "topology": ("topologies/two-racks.yaml", "topo show, and as --topology all commands"),
     "tasks": ("cli/example_files/tasks.yaml", "tasks submit, topo capable --tasks"),
     "tasks-csv": ("cli/example_files/tasks.csv", "the same as CSV"),
-    "jobs": ("cli/example_files/jobs.yaml", "tdm"),
+    "jobs": ("cli/example_files/jobs.yaml", "tdm plan, tdm run"),
     "jobs-csv": ("cli/example_files/jobs.csv", "the same as CSV"),
     "hosts": ("control_plane/orchestrator/hosts/leaf-spine-8.yaml", "orchestrate --hosts"),
     "priorities": ("cli/example_files/priorities.yaml", "priorities compare"),

@@ -6,6 +6,9 @@ from itertools import combinations, product
 from random import Random
 from typing import Final
 
+import numpy as np
+
+from p4reduce.control_plane.tdm.descent import descend
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner
 from p4reduce.control_plane.tdm.jobs import TdmJob
@@ -106,8 +109,9 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
     drawn = [random_split(rounds.jobs, gpus, seed * 1000 + number) for number in range(restarts + 1)]
     starts = [tuple(range(jobs)), *(one for one in drawn if one is not None)]
     candidates: dict[Group, float] = {}
+    gangs = not any(job.elastic for job in rounds.jobs)
     for start in starts:
-        group = _descend(start, rounds.bound, jobs)
+        group = _descend_gangs(start, rounds) if gangs else _descend(start, rounds.bound, jobs)
         candidates[group] = rounds.bound(group)
         candidates.setdefault(start, rounds.bound(start))
     best: Partition | None = None
@@ -180,6 +184,18 @@ def _neighbours(group: Group, jobs: int) -> list[Group]:
     inside, outside = list(group), [j for j in range(jobs) if j not in group]
     swaps = [tuple(sorted((*(x for x in inside if x != a), b))) for a in inside for b in outside]
     return [_flipped(group, job) for job in range(jobs)] + swaps
+
+
+def _descend_gangs(start: Group, rounds: Rounds) -> Group:
+    single = [rounds.planner.bound((j,)) for j in range(len(rounds.jobs))]
+    nic_s, train_s = np.array([c for c, _ in single]), np.array([w for _, w in single])
+    units = np.array([job.units for job in rounds.jobs], np.float64)
+    gpus = rounds.planner.network.all_gpus
+    first = np.isin(np.arange(len(units)), start)
+    if units[first].sum() > gpus or units[~first].sum() > gpus:
+        return start
+    found = descend(first, nic_s, train_s, units, gpus, rounds.delta_s, rounds.reading)
+    return tuple(int(j) for j in np.flatnonzero(found))
 
 
 def _descend(start: Group, value: Callable[[Group], float], jobs: int) -> Group:

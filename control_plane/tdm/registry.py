@@ -85,11 +85,13 @@ def make_schedule(
     scheduler = SCHEDULERS.named(policy)
     check_jobs(jobs, network)
     schedule = scheduler(jobs, network, options or Options())
-    if schedule.switches and network.delta_s >= schedule.round_s:
-        raise TdmError(
-            f"delta: {network.delta_s:g} s of darkness in a round of {schedule.round_s:g} s; take larger jobs, "
-            "a faster cross-connect, or a policy that does not switch (pairs, static, no-tdm)"
-        )
+    if schedule.switches and 3 * network.delta_s >= schedule.round_s:
+        lit_s = scheduler(jobs, network.with_delta(0.0), options or Options()).round_s
+        if network.delta_s >= lit_s:
+            raise TdmError(
+                f"delta: {network.delta_s:g} s of darkness, longer than the round of {lit_s:g} s; take larger jobs, "
+                "a faster cross-connect, or a policy that does not switch (pairs, static, no-tdm)"
+            )
     return schedule
 
 

@@ -65,6 +65,12 @@ def place_seed(jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNet
     if sum(given) > network.all_gpus:
         raise TdmError(f"{sum(given)} units for {network.all_gpus} GPUs; use fewer workers, or more hosts")
     free = [network.pod_gpus] * pods
+    named: dict[str, int] = {}
+    for host in (host for job in jobs for host in job.hosts):
+        free[network.pod_of(host)] -= 1
+        named[host] = named.get(host, 0) + 1
+        if named[host] > network.gpus:
+            raise TdmError(f"workers: {host} is named more often than it has GPUs; name another host")
     oxc, tor = np.zeros(pods), np.zeros(pods)
     ratio = (network.ports * network.circuit) / (network.servers * network.nic) if network.ports else 0.0
     total = (np.zeros((pods, pods)), np.zeros((pods, pods)))
@@ -74,12 +80,8 @@ def place_seed(jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNet
         job = jobs[j]
         ps_pod = int(oxc.argmin()) if job.kind == "ps" else None
         units = [0] * pods
-        if job.hosts:
-            for host in job.hosts:
-                units[network.pod_of(host)] += 1
-            if any(count > free[pod] for pod, count in enumerate(units)):
-                raise TdmError(f"job {job.name[:40]!r}: workers: a host that it names has no GPU left")
-            free = [left - count for left, count in zip(free, units, strict=True)]
+        for host in job.hosts:
+            units[network.pod_of(host)] += 1
         for _ in range(0 if job.hosts else given[j]):
             pod = min((p for p in range(pods) if free[p]), key=lambda p: (max(oxc[p], tor[p] * ratio), p))
             units[pod] += 1

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from p4reduce.cli.main import app
+from p4reduce.control_plane.tdm.schedule import schedule_from_data
 
 NETWORK = "oxc:pods=3,hosts=2,ports=1,rate=25G,delta=640us"
 JOBS = """jobs:
@@ -28,7 +29,7 @@ def call(*arguments: object) -> Result:
 
 def test_a_run_on_packets_and_its_chart(jobs: Path, tmp_path: Path) -> None:
     chart = tmp_path / "gantt.svg"
-    done = call("tdm", "run", NETWORK, jobs, "--rounds", 1, "--svg", chart, "--json")
+    done = call("tdm", "run", "-t", NETWORK, jobs, "--rounds", 1, "--svg", chart, "--json")
     assert done.exit_code == 0, done.output
     [played] = json.loads(done.stdout)["played"]
     assert played["exact"]
@@ -47,7 +48,25 @@ def test_a_run_on_packets_and_its_chart(jobs: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_one_line(arguments: tuple[str, ...], said: str, jobs: Path) -> None:
-    done = call("tdm", "run", arguments[0], jobs, *arguments[1:])
+    done = call("tdm", "run", "-t", arguments[0], jobs, *arguments[1:])
     assert done.exit_code == 2, done.output
     assert said in done.output
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("policy", ["tdm", "seed", "pairs", "no-tdm"])
+def test_a_plan_and_its_chart(policy: str, jobs: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "gantt.svg"
+    done = call("tdm", "plan", "-t", NETWORK, jobs, "--policy", policy, "--svg", chart, "--json")
+    assert done.exit_code == 0, done.output
+    schedule = schedule_from_data(json.loads(done.stdout))
+    assert [plan.job for plan in schedule.jobs] == ["a", "b"]
+    assert "a trains" in chart.read_text("utf-8")
+
+
+def test_a_trace() -> None:
+    done = call("tdm", "trace", "--jobs", 20, "--gpus", 32, "--loads", "1", "--policies", "exclusive,pairs", "--json")
+    assert done.exit_code == 0, done.output
+    assert [row["policy"] for row in json.loads(done.stdout)] == ["exclusive", "pairs"]
+    assert call("tdm", "trace", "--trace", "google").exit_code == 2
+    assert call("tdm", "trace", "--loads", "0").exit_code == 2

@@ -1,4 +1,4 @@
-"""``p4reduce tdm``: training jobs that share an optical cross-connect in turns."""
+"""``p4reduce tdm run`` and ``compare``: schedules on packets."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -7,7 +7,6 @@ import typer
 
 from p4reduce.base.units import PS_PER_S
 from p4reduce.base.written import write_text
-from p4reduce.cli.examples import epilog
 from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
@@ -16,16 +15,14 @@ from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
 from p4reduce.control_plane.tdm.schedule import Schedule
 
-app = typer.Typer(help="Training jobs over an optical cross-connect, in turns.", no_args_is_help=True)
-
 NETWORK: Final = "oxc:pods=4,hosts=4,ports=2,rate=25G,delta=200us"
 RUN_EXAMPLES: Final = (
     "p4reduce example jobs > jobs.yaml",
-    f"p4reduce tdm run {NETWORK} jobs.yaml --svg gantt.svg",
-    f"p4reduce tdm run {NETWORK} jobs.yaml --clock slots --keep pause --json",
+    f"p4reduce tdm run -t {NETWORK} jobs.yaml --svg gantt.svg",
+    f"p4reduce tdm run -t {NETWORK} jobs.yaml --clock slots --keep pause --json",
 )
-COMPARE_EXAMPLES: Final = (f"p4reduce tdm compare {NETWORK} jobs.yaml --policies tdm,no-tdm,static",)
-Network = Annotated[str, typer.Argument(help=f"As {NETWORK}.", show_default=False)]
+COMPARE_EXAMPLES: Final = (f"p4reduce tdm compare -t {NETWORK} jobs.yaml --policies tdm,no-tdm,static",)
+Network = Annotated[str, typer.Option("--topology", "-t", help="Pods around a cross-connect.")]
 Jobs = Annotated[Path, typer.Argument(help="File of jobs, YAML or CSV.", show_default=False)]
 Policy = Annotated[str, typer.Option("--policy", help="Who schedules.")]
 Policies = Annotated[str, typer.Option("--policies", help="Several, with commas.")]
@@ -43,12 +40,11 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-@app.command("run", epilog=epilog(*RUN_EXAMPLES))
 @guarded
 def run(
-    network: Network,
     jobs: Jobs,
     *,
+    network: Network = NETWORK,
     policy: Policy = "tdm",
     rounds: Rounds = 3,
     scale: Scale = 64.0,
@@ -67,12 +63,11 @@ def run(
     _play([policy], network, jobs, rounds, scale, keep, clock, guard, seed, loss, svg, as_json=as_json)
 
 
-@app.command("compare", epilog=epilog(*COMPARE_EXAMPLES))
 @guarded
 def compare(
-    network: Network,
     jobs: Jobs,
     *,
+    network: Network = NETWORK,
     policies: Policies = "tdm,static,no-tdm",
     rounds: Rounds = 3,
     scale: Scale = 64.0,
