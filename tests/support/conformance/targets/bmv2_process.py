@@ -74,8 +74,8 @@ class Bmv2Process:
 
 
 @contextlib.contextmanager
-def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]:
-    """BMv2 with a program; eight priority queues, so that no priority drops frames.
+def running(binaries: Bmv2Binaries, program_json: Path, *, queues: int = 8) -> Iterator[Bmv2Process]:
+    """BMv2 with a program; eight priority queues, so that no priority drops frames, or fewer.
 
     Raises:
         RuntimeError: it does not start; with the end of its log.
@@ -84,7 +84,7 @@ def running(binaries: Bmv2Binaries, program_json: Path) -> Iterator[Bmv2Process]
         log = Path(f"/proc/self/fd/{output.fileno()}")
         for attempt in range(ATTEMPTS):
             try:
-                started = _start(binaries, program_json, output, log)
+                started = _start(binaries, program_json, output, log, queues)
                 break
             except RuntimeError:
                 if attempt == ATTEMPTS - 1:
@@ -106,13 +106,13 @@ def _has_thrift(switch: str) -> bool:
     return "--thrift-port" in done.stdout + done.stderr
 
 
-def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: Path) -> Bmv2Process:
+def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: Path, queues: int) -> Bmv2Process:
     thrift, runtime, frames = _free_ports(3)
     command = [binaries.switch, "--device-id", str(DEVICE_ID)]
     if _has_thrift(binaries.switch):
         command += ["--thrift-port", str(thrift)]
     command += ["--log-console", "-L", "error", str(program_json), "--", "--grpc-server-addr", f"127.0.0.1:{runtime}"]
-    command += ["--dp-grpc-server-addr", f"127.0.0.1:{frames}", "--priority-queues", "8"]
+    command += ["--dp-grpc-server-addr", f"127.0.0.1:{frames}", "--priority-queues", str(queues)]
     process = start(here_command(command), stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     channel = grpc.insecure_channel(f"127.0.0.1:{frames}")
     try:
