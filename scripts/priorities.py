@@ -5,8 +5,8 @@
     python scripts/priorities.py --phis 0.2,0.4 --policies fifo,random --seeds 0..9
     python scripts/priorities.py --dask tcp://scheduler:8786               over the machines of a Dask cluster
 
-Writes runs.csv (a row for each job), points.csv, rounds.csv, stale.csv, result.json, figures/ and report.html. The
-exit code is 1 when something that must hold does not.
+Writes runs.csv (a row for each job), points.csv, rounds.csv, stale.csv, layers.csv, learning.csv, result.json, figures/
+and report.html. The exit code is 1 when something that must hold does not.
 """
 
 import argparse

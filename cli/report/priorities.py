@@ -18,6 +18,8 @@ SAYS: Final = {
     "queues": "How many queues an order needs.",
     "resends": "Frames sent again, by class.",
     "fairness": "Who starves.",
+    "layers": "Layers of known models, overlapped with computing: urgent ones first.",
+    "learning": "Staleness and accuracy against time.",
     "stale": "Stale-synchronous parameter server with a straggler: the oldest batch first.",
 }
 COLUMNS: Final = (

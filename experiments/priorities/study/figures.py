@@ -42,6 +42,8 @@ def draw_all(result: StudyResult, folder: Path) -> dict[str, Path]:
         "resends": _resends,
         "fairness": _fairness,
         "stale": _stale,
+        "layers": _layers,
+        "learning": _learning,
     }
     return save_all(((name, make(result)) for name, make in makers.items()), folder)
 
@@ -227,6 +229,48 @@ def _stale(result: StudyResult) -> Figure | None:
     figure.axes[0].set_ylabel("time / shortest")
     figure.axes[0].legend()
     title(figure, "Stale-synchronous: 8 workers behind one uplink, oldest batch first or first come, first served")
+    figure.tight_layout()
+    return figure
+
+
+def _layers(result: StudyResult) -> Figure | None:
+    if not result.layers:
+        return None
+    ratios = sorted({row.ratio for row in result.layers})
+    figure = Figure(figsize=(3.6 * len(ratios), 3.4))
+    for place, ratio in enumerate(ratios):
+        axis = figure.add_subplot(1, len(ratios), place + 1)
+        for number, model in enumerate(dict.fromkeys(row.model for row in result.layers)):
+            own = [row for row in result.layers if (row.model, row.ratio) == (model, ratio)]
+            channels, times = [row.channels for row in own], [row.over_bound for row in own]
+            axis.plot(channels, times, marker="sovX"[number % 4], color=SIZE_COLOURS[number], label=model)
+        axis.set_xlabel("channels")
+        axis.set_title(f"communication / computation {ratio:g}")
+    figure.axes[0].set_ylabel("iteration / bound")
+    figure.axes[0].legend()
+    title(figure, "Layers overlapped with computing, urgent ones first; one channel: first come, first served")
+    figure.tight_layout()
+    return figure
+
+
+def _learning(result: StudyResult) -> Figure | None:
+    if not result.learning:
+        return None
+    stragglers = sorted({row.straggler for row in result.learning})
+    figure = Figure(figsize=(4.2 * len(stragglers), 3.4))
+    for place, straggler in enumerate(stragglers):
+        axis = figure.add_subplot(1, len(stragglers), place + 1)
+        own = [row for row in result.learning if row.straggler == straggler and row.seed == result.settings.seeds[0]]
+        for number, bound in enumerate(dict.fromkeys(row.staleness for row in own)):
+            label = {0: "all wait", -1: "nobody waits"}.get(bound, f"SSP({bound})")
+            rows = [row for row in own if row.staleness == bound]
+            axis.plot([row.at_ps / 1e9 for row in rows], [row.accuracy for row in rows], color=SIZE_COLOURS[number],
+                      marker="sovX"[number % 4], markersize=3, label=label)  # fmt: skip
+        axis.set_xlabel("virtual time, ms")
+        axis.set_title(f"straggler x {straggler:g}")
+    figure.axes[0].set_ylabel("accuracy on test images")
+    figure.axes[0].legend()
+    title(figure, "The digits, plain SGD at a parameter server that waits for all, for some rounds, or not")
     figure.tight_layout()
     return figure
 

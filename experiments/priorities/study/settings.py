@@ -5,6 +5,7 @@ from typing import Final
 
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.priorities import JOB_CLASSES, PRIORITY_POLICIES
+from p4reduce.experiments.priorities.shapes import SHAPES
 
 LENET_5: Final = 61_706
 """float32 parameters of the smallest jobs"""
@@ -62,6 +63,14 @@ class StudySettings:
         By how much one of them computes longer.
     stale_phi, stale_elements : float and int
         Its load when nobody is behind, and its model.
+    layer_models, layer_ratios : tuples of str and float
+        Models whose layers overlap with computing, and communication over computation; none: not done.
+    layer_channels : tuple of int
+        Over which their layers are spread, beside one; at most 6.
+    layer_scale : int
+        Their layers have so many times fewer parameters.
+    learning_rounds : int
+        Of the digits, synchronous, stale-synchronous and asynchronous; 0: not done.
     rotations : tuple of int
         Rounds after which an order is rotated; 0: never.
     """
@@ -90,6 +99,11 @@ class StudySettings:
     stragglers: tuple[float, ...] = (1.0, 1.5, 2.0)
     stale_phi: float = 0.7
     stale_elements: int = 15_000
+    layer_models: tuple[str, ...] = ("vgg16", "resnet50", "transformer")
+    layer_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
+    layer_channels: tuple[int, ...] = (2, 4, 6)
+    layer_scale: int = 64
+    learning_rounds: int = 25
     rotations: tuple[int, ...] = (0, 1, 3)
 
     def __post_init__(self) -> None:
@@ -119,6 +133,13 @@ class StudySettings:
             raise ClusterError(f"queues: {self.queues}: each must be 1..{len(JOB_CLASSES)}")
         if min(self.stalenesses, default=1) < 1 or min(self.stragglers, default=1) < 1 or self.stale_elements < 1:
             raise ClusterError("stalenesses, stragglers, stale_elements: each must be at least 1")
+        for name in self.layer_models:
+            if name not in SHAPES:
+                raise ClusterError(f"layer_models: {name!r} is none of {', '.join(SHAPES)}")
+        if any(channels not in range(1, len(JOB_CLASSES) + 1) for channels in self.layer_channels):
+            raise ClusterError(f"layer_channels: {self.layer_channels}: each must be 1..{len(JOB_CLASSES)}")
+        if min(self.layer_ratios, default=1.0) <= 0 or self.layer_scale < 1 or self.learning_rounds < 0:
+            raise ClusterError("layer_ratios must be above 0, layer_scale at least 1, learning_rounds at least 0")
         if min((self.few_seeds, self.elements, *self.sizes)) < 1 or min(self.rotations, default=0) < 0:
             raise ClusterError("few_seeds, elements, sizes: at least 1; rotations: at least 0")
 
@@ -139,6 +160,8 @@ QUICK: Final = StudySettings(
     identical_phis=(0.4,),
     queue_jobs=0,
     stalenesses=(),
+    layer_models=(),
+    learning_rounds=0,
     rotations=(),
 )
 """`make priorities-quick`: a sample."""

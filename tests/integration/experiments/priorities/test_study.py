@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from p4reduce.cli.report.pieces import POLICY
 from p4reduce.cli.report.priorities import write_priorities_report
 from p4reduce.comm.errors import ClusterError
+from p4reduce.experiments.priorities.study.claims import claims
 from p4reduce.experiments.priorities.study.files import write_files
+from p4reduce.experiments.priorities.study.layered import layer_units, run_layered
+from p4reduce.experiments.priorities.study.learned import learning_units, run_learning
 from p4reduce.experiments.priorities.study.settings import QUICK, StudySettings
 from p4reduce.experiments.priorities.study.study import StudyResult, run_study
 
@@ -53,3 +57,24 @@ def test_files_hold_the_rows_and_the_page_needs_nothing_else(result: StudyResult
 def test_settings_that_cannot_be_name_the_field_and_the_fix(wrong: dict[str, object], says: str) -> None:
     with pytest.raises(ClusterError, match=says):
         StudySettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_layers_and_learning_have_rows_and_claims() -> None:
+    """Models far smaller than in the study, over one channel and four; the digits for two rounds."""
+    settings = replace(
+        QUICK,
+        layer_models=("vgg16",),
+        layer_ratios=(1.0,),
+        layer_channels=(4,),
+        layer_scale=8192,
+        learning_rounds=2,
+        stragglers=(2.0,),
+    )
+    layers = [row for unit in layer_units(settings) for row in run_layered(unit)]
+    assert [(row.channels, row.ratio) for row in layers] == [(1, 1.0), (4, 1.0)]
+    assert layers[0].saved == 0 < layers[1].saved
+    learning = [row for unit in learning_units(settings)[1:2] for row in run_learning(unit)]
+    assert [row.rounds for row in learning] == [1, 2]
+    (claim,) = [one for one in claims(settings, (), (), layers, 1) if "layers of vgg16" in one.text]
+    assert claim.holds == (layers[1].saved >= 0.15)
+    assert "15 %" in claim.text
