@@ -88,6 +88,12 @@ priorities: $(WARM)  ## the study of priorities on packets, in out/priorities: P
 priorities-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python scripts/priorities.py --quick --jobs $(JOBS) --out out/priorities-quick
 
+placement: $(WARM)  ## placement policies in a flow model held to packets, in out/placement: PLACEMENT='--seeds 1..20' or other flags
+	@$(BIN)/python scripts/placement.py --jobs $(JOBS) --out out/placement $(PLACEMENT)
+
+placement-quick: $(WARM)  ## a small part of it
+	@$(BIN)/python scripts/placement.py --quick --jobs $(JOBS) --out out/placement-quick
+
 # Real time: what to run, by flags of make.
 TOPO ?= star:hosts=4,servers=1
 PLAN ?= steiner,ring,ps

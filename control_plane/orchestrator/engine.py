@@ -195,7 +195,9 @@ class Orchestrator:
             return
         if report.kind == "round":
             self.store.history.add_round(report)
-            slow = self.computing.measure(self.store.task(report.task).task, report.data.get("training_ps", {}))
+            task = self.store.task(report.task).task
+            self._placer.round_done(task, int(report.data["round"]))
+            slow = self.computing.measure(task, report.data.get("training_ps", {}))
             self.store.history.note_slowdowns(slow, report.at_ps)
         elif report.kind == "finished":
             self._end(report.task, TaskState.FINISHED, report.at_ps, digest=str(report.data["digest"]))

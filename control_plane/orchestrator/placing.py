@@ -1,6 +1,7 @@
 """Hosts for tasks that name none: the cluster as a placement policy sees it, from what the orchestrator knows."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.placement import Cluster, Load, Placement, Racks, place, placement_named
@@ -24,6 +25,7 @@ class Placer:
         self._computing = computing
         self._policy = policy
         self._loads: dict[str, Load] = {}
+        self._hosts: dict[str, dict[str, int]] = {}
 
     def fault(self, task: Task) -> str:
         """Why no choice will ever be possible; empty where one may be."""
@@ -36,10 +38,17 @@ class Placer:
 
     def begin(self, task: Task, state: NetworkState) -> None:
         """A task runs at its hosts, however these were chosen."""
+        self._hosts[task.name] = dict.fromkeys(task.workers, task.slots)
         try:
             self._loads[task.name] = self._cluster(state).load(task, task.workers, task.server)
         except Rejection:  # links are down: it has no way now, so nothing is known
             self._loads.pop(task.name, None)
+
+    def round_done(self, task: Task, number: int) -> None:
+        """A round of a task has ended, from 0: it has so many left."""
+        load = self._loads.get(task.name)
+        if load is not None:
+            self._loads[task.name] = replace(load, rounds=float(max(0, task.rounds - number - 1)))
 
     def adopt(self, tasks: Iterable[Task], state: NetworkState) -> None:
         """Tasks that run already."""
@@ -49,6 +58,7 @@ class Placer:
     def end(self, name: str) -> None:
         """A task has ended; nothing where it is not known."""
         self._loads.pop(name, None)
+        self._hosts.pop(name, None)
 
     def _cluster(self, state: NetworkState) -> Cluster:
         computing = self._computing
@@ -59,5 +69,6 @@ class Placer:
             free=computing.free_slots(),
             slowdown=computing.slowdowns(),
             running=self._loads,
+            hosts=self._hosts,
             serving=computing.serving,
         )

@@ -1,7 +1,7 @@
 """What a placement policy knows: free slots of hosts, how fast they are, links, and the jobs that run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,8 @@ class Cluster:
         Training time at a host over that at a usual one; 1 where it is not named.
     running : mapping of Load
         By task, what those that run put on links.
+    hosts : mapping
+        By task, the slots of hosts that those which run take, where that is known.
     serving : mapping
         Global models by host.
     rings : bool
@@ -52,6 +54,7 @@ class Cluster:
     free: Mapping[str, int]
     slowdown: Mapping[str, float] = field(default_factory=dict)
     running: Mapping[str, Load] = field(default_factory=dict)
+    hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     serving: Mapping[str, int] = field(default_factory=dict)
     rings: bool = False
     seed: int = 0
@@ -131,10 +134,11 @@ class Cluster:
             options += [ring_copies(self.racks, hosts, one) for one in self.racks.ways(racks)]
         if not options:
             raise Rejection(f"task {task.name}: no way joins its hosts")
-        best = min(options, key=lambda one: self._lasts(one.copies))
+        best = min(options, key=lambda one: self.lasts(one.copies))
         return best.load(bits, compute, float(task.rounds))
 
-    def _lasts(self, copies: Mapping[int, float]) -> float:
+    def lasts(self, copies: Mapping[int, float]) -> float:
+        """How long the busiest link takes for so many copies, in any unit: for comparing ways of one task."""
         return max((times / self.capacity_bps[link] * self.crowd(link) for link, times in copies.items()), default=0.0)
 
     def crowd(self, link: int) -> float:
@@ -164,6 +168,24 @@ class Cluster:
         return float(after[-1]), float(
             sum((a - b) * one.rounds for a, b, one in zip(after, before, others, strict=False))
         )
+
+    def ends(self) -> list[tuple[float, str]]:
+        """(seconds until it ends, name) of the tasks that run, as predicted now, the soonest first."""
+        names = list(self.running)
+        if not names:
+            return []
+        loads = [self.running[name] for name in names]
+        times = iteration_times(loads, self.capacity_bps)
+        return sorted((float(one.rounds * lasts), name) for one, lasts, name in zip(loads, times, names, strict=True))
+
+    def without(self, names: Iterable[str]) -> "Cluster":
+        """The cluster when some tasks have ended."""
+        gone = set(names)
+        free = dict(self.free)
+        for name in gone & set(self.hosts):
+            for host, slots in self.hosts[name].items():
+                free[host] = min(self.slots.get(host, 0), free.get(host, 0) + slots)
+        return replace(self, free=free, running={name: one for name, one in self.running.items() if name not in gone})
 
     def read_seconds(self, wanted: Wanted, hosts: Sequence[str]) -> float:
         """Seconds until all workers have their shards, which begin at one time and share links evenly."""

@@ -1,0 +1,1 @@
+"""The flow model's inner loop, compiled."""

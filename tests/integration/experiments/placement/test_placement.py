@@ -1,0 +1,65 @@
+"""The experiment as `make placement-quick` runs it, and the calibration on packets."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.support.paths import ROOT
+
+from p4reduce.experiments.placement.calibration import POINTS, Calibrated, calibrate
+from p4reduce.experiments.placement.claims import claims
+from p4reduce.experiments.placement.experiment import PlacementResult, points_of, run_placement
+from p4reduce.experiments.placement.settings import QUICK, UNIFORM
+
+
+@pytest.fixture(scope="module")
+def script():
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("placement_script", ROOT / "scripts" / "placement.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_sample_holds_and_leaves_its_files(script, tmp_path, capsys):
+    assert script.main(["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert said["points"] == written["points"]
+    assert len(written["claims"]) == 6
+    assert all(claim["holds"] for claim in written["claims"])
+    for name in ("runs.csv", "points.csv", "calibration.csv", "policies.png", "policies.svg"):
+        assert (tmp_path / name).stat().st_size > 0
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") >= len(QUICK.scenarios)
+    assert "src=" not in page
+
+
+@pytest.mark.parametrize("point", POINTS[4:9:2], ids=lambda point: point.name)
+def test_the_model_is_within_its_bar_of_packets(point):
+    assert calibrate(point).error <= 0.1
+
+
+def test_claims_can_fail():
+    settings = replace(QUICK, scenarios=(UNIFORM,), jobs=6, seeds=(1,), points=0, orders=())
+    result = run_placement(settings)
+    assert [claim.holds for claim in claims(result)] == [True]
+    rows = tuple(replace(row, jct_s=2 * row.jct_s) if row.policy == "ina-aware" else row for row in result.rows)
+    wrong = (Calibrated("off", (1.0,), (1.2,)),)
+    worse = PlacementResult(settings, rows, tuple(points_of(rows)), wrong)
+    assert [claim.holds for claim in claims(worse)] == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--scenarios", "nowhere"], "--scenarios: 'nowhere' is none of ring; uniform"),
+        (["--policies", "best"], "there is no placement 'best'"),
+        (["--loads", "0"], "--loads: 0: each must be above 0"),
+        (["--cluster-jobs", "0"], "--cluster-jobs: 0 is below 1"),
+    ],
+)
+def test_wrong_flags_are_named(script, capsys, flags, said):
+    assert script.main(flags) == 2
+    assert said in capsys.readouterr().err
