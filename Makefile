@@ -82,6 +82,12 @@ poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER=
 poster-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python scripts/poster.py --quick --jobs $(JOBS) --out out/poster-quick
 
+tdm: $(WARM)  ## taking turns over an optical cross-connect, on packets, in out/tdm: TDM='--seeds 1..3' or other flags
+	@$(BIN)/python scripts/tdm.py --jobs $(JOBS) --out out/tdm $(TDM)
+
+tdm-quick: $(WARM)  ## a small part of it
+	@$(BIN)/python scripts/tdm.py --quick --jobs $(JOBS) --out out/tdm-quick $(TDM)
+
 priorities: $(WARM)  ## the study of priorities on packets, in out/priorities: PRIORITIES='--phis 0.2,0.4' or other flags
 	@$(BIN)/python scripts/priorities.py --jobs $(JOBS) --out out/priorities $(PRIORITIES)
 

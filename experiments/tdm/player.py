@@ -11,6 +11,7 @@ from p4reduce.experiments.tdm.counting import Counting
 from p4reduce.experiments.tdm.gpus import Gpus
 from p4reduce.experiments.tdm.installing import Installed, Installer, Part
 from p4reduce.experiments.tdm.results import Played, Span, What, Window
+from p4reduce.experiments.tdm.turns import turns_of
 from p4reduce.fabric import Stop
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.workers.records import State
@@ -174,12 +175,8 @@ class Player:
 
     def _gated(self, cycle: Cycle, *, report: bool) -> Acts:
         """Groups take turns: one communicates while the others train; a single one does both in turns."""
-        groups: dict[int, list[Installed]] = {}
-        together = len({self._jobs[name].plan.start_s for name in cycle.jobs}) == 1
-        for name in cycle.jobs:
-            one = self._jobs[name]
-            group = 0 if together else one.plan.group
-            groups.setdefault(one.plan.process if len(self._schedule.processes) > 1 else group, []).append(one)
+        turns = turns_of(self._schedule, cycle)
+        groups = {key: [self._jobs[name] for name in own] for key, own in turns.items()}
         order = sorted(groups)
         first = groups[order[0]]
         self._train(first, cycle)

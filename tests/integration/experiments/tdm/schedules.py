@@ -17,10 +17,6 @@ from p4reduce.control_plane.tdm.schedule import (
 
 GBPS = 10**9
 NETWORK = OpticalNetwork(4, 2, 25 * GBPS, 2, 25 * GBPS, delta_s=20e-6)
-CHAIN: Matrix = ((0, 1, 0, 0), (1, 0, 1, 0), (0, 1, 0, 1), (0, 0, 1, 0))
-STAR: Matrix = ((0, 0, 1, 1), (0, 0, 0, 0), (1, 0, 0, 0), (1, 0, 0, 0))
-FRAME = 1110 / 1024
-"""bytes on a link for a byte of 256 lanes"""
 
 
 def job(name: str, size: int, compute_s: float, units: int, kind: Kind = "rar") -> TdmJob:
@@ -66,17 +62,3 @@ def schedule(
     )
     cycles = (Cycle(tuple(plan.job for plan in plans), round_s, mode),)
     return Schedule("by hand", network, plans, processes, cycles, round_s, clock, guard_s)
-
-
-def two_groups(
-    size: int, compute_s: float, *, clock: Clock = "completion", round_s: float = 0.0, guard_s: float = 0.0
-) -> tuple[Schedule, dict[str, TdmJob]]:
-    """Two groups that share hosts: a chain of pods, then a star of other ones, and a job within a pod."""
-    plans = (
-        placed("a", ("h1", "h3", "h5", "h7"), 0, Tree(1, ((0, 1), (2, 1), (3, 2)), 1.0)),
-        placed("b", ("h1", "h2", "h5", "h7"), 1, Tree(0, ((2, 0), (3, 0)), 1.0)),
-        placed("c", ("h3", "h4"), 1, Tree(1, (), 1.0)),
-    )
-    jobs = {name: job(name, size, compute_s, 4) for name in "ab"} | {"c": job("c", size // 2, compute_s, 2)}
-    took = round_s or 2 * max(compute_s, NETWORK.delta_s + size / NETWORK.nic * FRAME)
-    return schedule(plans, (CHAIN, STAR), took, clock=clock, guard_s=guard_s), jobs

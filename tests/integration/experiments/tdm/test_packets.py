@@ -3,20 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tests.integration.experiments.tdm.schedules import (
-    CHAIN,
-    FRAME,
-    GBPS,
-    NETWORK,
-    job,
-    placed,
-    schedule,
-    two_groups,
-)
+from tests.integration.experiments.tdm.schedules import GBPS, NETWORK, job, placed, schedule
 
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.network import OpticalNetwork
 from p4reduce.control_plane.tdm.schedule import Configuration, Process, Route, Schedule, Tree
+from p4reduce.experiments.tdm.by_hand import CHAIN, FRAME, two_groups
 from p4reduce.experiments.tdm.packets import play
 from p4reduce.experiments.tdm.results import Played
 
@@ -32,7 +24,7 @@ def sound(played: Played) -> None:
 
 
 def test_darkness_hides_behind_training() -> None:
-    played = play(*two_groups(SIZE, 150e-6), rounds=2)
+    played = play(*two_groups(NETWORK, SIZE, 150e-6), rounds=2)
     sound(played)
     assert played.rounds_ps == [300_000_000] * 2  # max(delta + C, W), twice: not a picosecond more
     assert played.reconfigurations == 5
@@ -40,7 +32,7 @@ def test_darkness_hides_behind_training() -> None:
 
 
 def test_where_communication_is_longer_it_is_what_counts() -> None:
-    played = play(*two_groups(SIZE, 10e-6), rounds=2)
+    played = play(*two_groups(NETWORK, SIZE, 10e-6), rounds=2)
     sound(played)
     assert 1.0 < played.round_s / (2 * (SENT_S + NETWORK.delta_s)) < 1.15  # lead round trips of a small vector
     for window in played.windows:
@@ -50,12 +42,12 @@ def test_where_communication_is_longer_it_is_what_counts() -> None:
 
 @pytest.mark.parametrize("delta_s", [0.0, 1e-6, 500e-6])
 def test_any_darkness(delta_s: float) -> None:
-    plan, jobs = two_groups(SIZE, 10e-6)
+    plan, jobs = two_groups(NETWORK, SIZE, 10e-6)
     sound(play(replace(plan, network=plan.network.with_delta(delta_s)), jobs, rounds=1))
 
 
 def test_the_same_configuration_twice_is_never_dark() -> None:
-    plan, jobs = two_groups(SIZE, 10e-6)
+    plan, jobs = two_groups(NETWORK, SIZE, 10e-6)
     both = ((0, 1, 1, 0), (1, 0, 0, 0), (1, 0, 0, 1), (0, 0, 1, 0))
     plans = (
         replace(plan.plan("a"), trees=(Tree(0, ((1, 0), (2, 0), (3, 2)), 1.0),)),
@@ -105,7 +97,7 @@ def test_an_all_to_all_in_two_configurations() -> None:
 
 
 def test_losses_change_times_and_nothing_else() -> None:
-    plan, jobs = two_groups(SIZE, 50e-6)
+    plan, jobs = two_groups(NETWORK, SIZE, 50e-6)
     quiet, lossy = play(plan, jobs, rounds=1), play(plan, jobs, rounds=1, loss=0.01)
     assert lossy.exact
     assert lossy.resends > 0
@@ -128,7 +120,7 @@ def test_jobs_that_no_window_gates(mode: str) -> None:
 
 
 def test_the_clock_of_slots_keeps_its_beat_and_loses_nothing_in_time() -> None:
-    plan, jobs = two_groups(SIZE, 50e-6, clock="slots", round_s=300e-6)
+    plan, jobs = two_groups(NETWORK, SIZE, 50e-6, clock="slots", round_s=300e-6)
     for keep in ("starts", "pause", "gates"):
         played = play(plan, jobs, rounds=2, keep=keep)
         sound(played)
@@ -137,7 +129,7 @@ def test_the_clock_of_slots_keeps_its_beat_and_loses_nothing_in_time() -> None:
 
 def test_each_way_of_keeping_windows_by_itself() -> None:
     """Slots of 50 us, too short for 71: what is not through must wait for its next window."""
-    plan, jobs = two_groups(SIZE, 1e-6, clock="slots", round_s=100e-6, guard_s=12e-6)
+    plan, jobs = two_groups(NETWORK, SIZE, 1e-6, clock="slots", round_s=100e-6, guard_s=12e-6)
     played = {keep: play(plan, jobs, rounds=20, keep=keep) for keep in ("starts", "pause", "gates")}
     assert all(one.exact for one in played.values())
     assert played["pause"].iterations_ps["a"]
@@ -154,7 +146,7 @@ def test_each_way_of_keeping_windows_by_itself() -> None:
     ],
 )
 def test_what_packets_cannot_do_says_why(broken: object, said: str) -> None:
-    plan, jobs = two_groups(SIZE, 1e-6)
+    plan, jobs = two_groups(NETWORK, SIZE, 1e-6)
     with pytest.raises(TdmError, match=said):
         play(replace(plan, jobs=(broken(plan.jobs[0]), *plan.jobs[1:])), jobs, rounds=1)  # type: ignore[operator]
     with pytest.raises(TdmError, match="at least 1"):
