@@ -140,7 +140,8 @@ class Description:
         drawn = 0.0
         if self.jitter:
             # By what the job is, not by its number: alone it draws the same.
-            key = [self.seed, crc32(f"{job.name}/{job.workers[rank]}".encode()) << 32 | iteration]
+            who = crc32(f"{job.name}/{job.workers[rank]}".encode())
+            key = np.array([self.seed, who << 32 | iteration], np.uint64)  # a list of such numbers becomes float64
             drawn = float(np.clip(np.random.Generator(np.random.Philox(key=key)).standard_normal(), -3, 3))
         return max(1, round(job.compute_ps * job.slowdown(rank) * (1 + self.jitter * drawn)))
 

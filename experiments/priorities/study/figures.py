@@ -204,7 +204,7 @@ def _fairness(result: StudyResult) -> Figure | None:
         axis.plot([], [], "o", color=STYLES.get(policy, _OTHER)[0], label=policy)
     axis.set_xlabel("Jain's index of 1 / slowdown, lowest of the seeds")
     axis.set_ylabel("worst job, time / alone")
-    axis.legend(fontsize=7, ncols=2)
+    axis.legend(fontsize=7, ncols=2, loc="upper center")
     title(figure, "Who starves: the worst job and Jain's index of every policy; an order rotated every so many rounds")
     figure.tight_layout()
     return figure

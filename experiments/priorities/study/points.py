@@ -26,6 +26,8 @@ class Point:
     lowest: float
     """of the seeds' means"""
     highest: float
+    best: float
+    """of each seed's best job, the worst"""
     worst: float
     """job of all seeds"""
     steady: float
@@ -75,6 +77,7 @@ def _point(rows: list[Row]) -> Point:
         mean=fmean(means),
         lowest=min(means),
         highest=max(means),
+        best=max(min(row.slowdown for row in own) for own in by_seed.values()),
         worst=max(row.slowdown for row in rows),
         steady=fmean(row.steady for row in rows),
         jain=min(row.jain for row in rows),

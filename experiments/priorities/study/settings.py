@@ -104,7 +104,7 @@ class StudySettings:
     layer_channels: tuple[int, ...] = (2, 4, 6)
     layer_scale: int = 64
     learning_rounds: int = 25
-    rotations: tuple[int, ...] = (0, 1, 3)
+    rotations: tuple[int, ...] = (0, 1, 2)
 
     def __post_init__(self) -> None:
         for field, values in (("seeds", self.seeds), ("phis", self.phis), ("policies", self.policies)):
@@ -153,9 +153,9 @@ QUICK: Final = StudySettings(
     within_policies=(),
     within_phis=(),
     sizes=(1, 2),
-    read_every="20us",
+    read_every="10us",
     latency="20us",
-    jitters=(0.02,),
+    jitters=(),
     latencies=(),
     identical_phis=(0.4,),
     queue_jobs=0,

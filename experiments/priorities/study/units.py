@@ -145,7 +145,9 @@ def units_of(settings: StudySettings) -> list[Unit]:
     for phi in settings.within_phis:
         add("load", replace(base, phi=phi), few, [Way(name) for name in settings.within_policies])
     for phi in settings.identical_phis:
-        add("identical", replace(base, phi=phi, jitter=0.0), few, [Way("fifo"), Way("pull-push"), Way("batch")])
+        lockstep = replace(base, phi=phi, jitter=0.0)
+        add("identical", lockstep, settings.seeds, [Way("fifo"), Way("random")])
+        add("identical", lockstep, few, [Way("pull-push"), Way("batch")])
     every = [Way(name) for name in (*settings.policies, *settings.within_policies)]
     add("apart", replace(base, where="apart"), settings.seeds, every[:3])
     add("apart", replace(base, where="apart"), few, every[3:])
