@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from p4reduce.cli.main import build
 from p4reduce.control_plane.plans import PLANS
+from p4reduce.control_plane.priorities import PRIORITY_POLICIES
 from p4reduce.control_plane.scheduling import POLICIES
 
 PATHS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
@@ -99,7 +100,7 @@ def test_commands(page, reader):
 @pytest.fixture
 def registered():
     """What a page registers is taken away again."""
-    registries: tuple[MutableMapping, ...] = (PLANS, POLICIES)
+    registries: tuple[MutableMapping, ...] = (PLANS, POLICIES, PRIORITY_POLICIES)
     before = [set(registry) for registry in registries]
     yield
     for registry, names in zip(registries, before, strict=True):

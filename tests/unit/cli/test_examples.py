@@ -64,7 +64,12 @@ def test_entries(example):
 
 
 @pytest.mark.parametrize(
-    ("page", "file", "kind"), [("usage", "run.yaml", "settings"), ("scheduling", "tasks.yaml", "tasks")]
+    ("page", "file", "kind"),
+    [
+        ("usage", "run.yaml", "settings"),
+        ("scheduling", "tasks.yaml", "tasks"),
+        ("priorities", "jobs.yaml", "priorities"),
+    ],
 )
 def test_pages_show_the_same(page, file, kind):
     shown = yaml.safe_load(read(ROOT / f"docs/{page}.md").files[file])

@@ -34,7 +34,7 @@ def test_files_hold_the_rows_and_the_page_needs_nothing_else(result: StudyResult
     assert len(rows) == len(result.rows)
     assert {row["knowledge"] for row in rows} == {"oracle", "predicted", "none"}
     assert json.loads((tmp_path / "result.json").read_text("utf-8"))["claims"][0]["holds"] is True
-    assert {"load", "interleaving", "sizes", "prediction", "resends", "fairness"} == set(figures)
+    assert {"load", "interleaving", "sizes", "resends", "fairness"} == set(figures)
     assert all(path.is_file() for path in files)
     page = write_priorities_report(tmp_path / "report.html", result, figures).read_text("utf-8")
     assert POLICY.replace("'", "&#x27;") in page or POLICY in page
