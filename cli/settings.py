@@ -62,7 +62,7 @@ FLAGS: Final = (
         WORK,
         "What to do; training takes all_reduce or push_pull.",
         None,
-        "all_reduce|broadcast|push|pull|push_pull",
+        "all_reduce|broadcast|push|pull|push_pull|all_to_all",
     ),
     Flag("elements", str, WORK, "float32 elements of the plain tensor: '262144', '64k', '1M', '1Mi'.", "-e", "COUNT"),
     Flag("repeat", int, WORK, "Collectives on the plain tensor, one after the other."),

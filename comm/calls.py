@@ -10,7 +10,7 @@ from p4reduce.comm.errors import CollectiveError
 
 SERVED = frozenset({"push", "pull", "push_pull"})
 """Operations in which the server takes part."""
-OPERATIONS = frozenset({"all_reduce", "broadcast", "barrier"}) | SERVED
+OPERATIONS = frozenset({"all_reduce", "broadcast", "barrier", "all_to_all"}) | SERVED
 
 
 @dataclass

@@ -243,6 +243,33 @@ class Communicator:
         return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen)
 
     @overload
+    def all_to_all(self, array: Array, out: A) -> A: ...
+
+    @overload
+    def all_to_all(self, array: Array, out: A, *, start: float) -> Handle[A]: ...
+
+    def all_to_all(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
+        """Both are ``size`` equal blocks: block j of ``array`` goes to worker j, block i of ``out`` comes from i.
+
+        Bit for bit, of whatever type; ``array`` stays as it is.
+        """
+        if out.shape != array.shape or out.dtype != array.dtype or not out.flags.c_contiguous:
+            wanted = f"C-contiguous {array.dtype}{list(array.shape)}"
+            raise ValueError(f"all_to_all: out is {out.dtype}{list(out.shape)}; must be {wanted}")
+        if array.size == 0 or array.size % self.size:
+            raise ValueError(f"all_to_all: {array.size} elements are no {self.size} equal blocks")
+        octets = np.ascontiguousarray(array).reshape(self.size, -1).view(np.uint8)
+        words = np.zeros((self.size, -(-octets.shape[1] // 4)), np.int32)
+        words.view(np.uint8)[:, : octets.shape[1]] = octets
+
+        def exchanged() -> A:
+            out.reshape(self.size, -1).view(np.uint8)[...] = words.view(np.uint8)[:, : octets.shape[1]]
+            return out
+
+        chosen = Options(words=True, patience_s=self._patience_s)
+        return self._carry("all_to_all", words.reshape(-1).view(np.float32), exchanged, start, options=chosen)
+
+    @overload
     def broadcast(self, array: A, root: int = 0) -> A: ...
 
     @overload

@@ -12,6 +12,7 @@ COLLECTIVES: Final = {
     "pull": Collective.PULL,
     "push_pull": Collective.PUSH_PULL,
     "barrier": Collective.BARRIER,
+    "all_to_all": Collective.ALL_TO_ALL,
 }
 """By the names of ``Communicator``; a broadcast is carried as a pull."""
 
@@ -46,6 +47,8 @@ def part(
         source, target = (array, None) if serves else (None, array)
     elif collective is Collective.PUSH_PULL:
         source, target = (None, array) if serves else (array, array)
+    elif collective is Collective.ALL_TO_ALL:
+        source, target = array.copy(), array  # blocks come while others still leave
     sums = collective is Collective.ALL_REDUCE
     return Post(
         collective,

@@ -1,5 +1,6 @@
 """Sums held against float64: what an all-reduce should have given, and how far off it may be."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,6 +122,12 @@ class ExpectedWords:
 def expect_words(inputs: list[FloatArray]) -> ExpectedWords:
     """Add ``inputs``: int32 in the place of float32, shape (elements,) each."""
     return ExpectedWords(np.sum([array.view(np.int32) for array in inputs], axis=0, dtype=np.int64))
+
+
+def exchanged(inputs: Sequence[FloatArray]) -> list[FloatArray]:
+    """What every rank must have after an all-to-all of float32 arrays, shape (elements,) each: a block of each."""
+    size = len(inputs)
+    return [np.concatenate([array.reshape(size, -1)[rank] for array in inputs]) for rank in range(size)]
 
 
 def _block_bound(magnitude: FloatArray, lanes: int, members: int) -> Doubles:

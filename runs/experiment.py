@@ -17,7 +17,7 @@ from pydantic import (
 from p4reduce.fabric.faults import Faults
 
 PlanName = str
-Collective = Literal["all_reduce", "broadcast", "push", "pull", "push_pull"]
+Collective = Literal["all_reduce", "broadcast", "push", "pull", "push_pull", "all_to_all"]
 REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
 """What has a meaning in real time only; a run in virtual time is described without them."""
 
@@ -115,9 +115,11 @@ class Experiment(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _time_of_target(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("target") == "bmv2":
-            return {"time": "real", **given}
-        return given
+        if not isinstance(given, dict):
+            return given
+        if given.get("collective") == "all_to_all":
+            given = {"plan": "all-to-all", **given}
+        return {"time": "real", **given} if given.get("target") == "bmv2" else given
 
     @model_serializer(mode="wrap")
     def _described(self, describe: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -135,6 +137,8 @@ class Experiment(BaseModel):
             raise ValueError("p4 is source, p4_json what a compiler made: give one of them")
         if (self.p4_json is None) != (self.p4_info is None):
             raise ValueError("p4_json and p4_info belong together: give both or neither")
+        if (self.plan == "all-to-all") != (self.collective == "all_to_all"):
+            raise ValueError("plan: all-to-all carries collective all_to_all, and no other plan does")
         if self.target == "bmv2" and self.time == "virtual":
             raise ValueError("target: bmv2 knows no virtual time; leave time away, or choose the embedded target")
         if self.target == "bmv2" and self.links == "udp":

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from p4reduce.base.progress import Progress
 from p4reduce.base.units import PS_PER_S
 from p4reduce.comm.communicator import STEP, Communicator
@@ -103,6 +105,8 @@ def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
     experiment = cluster.experiment
     operation = experiment.collective
     served = operation in {"push", "pull", "push_pull"}
+    if operation == "all_to_all" and experiment.elements % cluster.size:
+        raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {cluster.size} workers")
     if served and cluster.server is None:
         raise ExperimentError(f"collective: {operation} needs a topology with a server, e.g. leaf-spine-8")
 
@@ -113,6 +117,8 @@ def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
                 communicator.push_pull(array, 0.1)
             elif operation == "broadcast":
                 communicator.broadcast(array)
+            elif operation == "all_to_all":
+                communicator.all_to_all(array, np.empty_like(array))
             else:
                 getattr(communicator, operation)(array)
             if communicator.rank == 0 and progress is not None:

@@ -9,7 +9,7 @@ from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.check import Fate, Incident, compare_counters, compare_links, expected_on_links
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.plans.paths import hops
-from p4reduce.control_plane.predict import Traffic, add
+from p4reduce.control_plane.predict import Operation, Traffic, add
 from p4reduce.fabric import Incidents, LinkCounters, Where
 from p4reduce.jobs.job import Job
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult
@@ -55,7 +55,8 @@ def result_of(
     predicted = add({}, *(job.predicted() for job in observed.jobs if job.carried))
     links = _links(observed, predicted)
     plan = observed.jobs[0].plan
-    hop = plan_bound(plan, 1).hop
+    mesh = (len(plan.workers), Operation.ALL_TO_ALL)
+    hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median

@@ -34,6 +34,8 @@ class Assignment:
         servers = [host.name for host in topology.servers]
         operation = experiment.collective
         plan, members, job, server = experiment.plan, workers, MAIN_JOB, None
+        if operation == "all_to_all" and experiment.elements % len(workers):
+            raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {len(workers)} workers")
         if operation != "all_reduce" and plan == "ring":
             plan = "ps"  # a ring only reduces: everything else goes host to host
         if operation in SERVED:

@@ -24,7 +24,7 @@ from p4reduce.fabric import Incidents, Where
 from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.specs import endpoint_specs
-from p4reduce.jobs.verify import expect_sum
+from p4reduce.jobs.verify import exchanged, expect_sum
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.assignment import Assignment
 from p4reduce.runs.real.group import Message, WorkerError, WorkerGroup
@@ -149,7 +149,11 @@ class RealCluster:
         except WorkerError as error:
             raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
         carried = {host: answer["carried"] for host, answer in answers.items()}
-        self._same_bytes({host: one["sha256"] for host, one in carried.items()}, turn)
+        hashes = {host: one["sha256"] for host, one in carried.items()}
+        if operation == "all_to_all":
+            self._right_blocks(hashes, turn, given)
+        else:
+            self._same_bytes(hashes, turn)
         self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
         elements = carried[keeper]["elements"]
         done_as = as_carried(operation, ring=bool(self.job.plan.ring))
@@ -265,6 +269,13 @@ class RealCluster:
                     f"{self.experiment.collective} #{turn}: {first} and {host} ended with different bytes "
                     f"(SHA-256 {hashes[first][:12]}… and {hashes[host][:12]}…)"
                 )
+
+    def _right_blocks(self, hashes: dict[str, str], turn: int, given: Callable[[int], FloatArray]) -> None:
+        """Everybody has a block of each other worker, as it was sent."""
+        wanted = exchanged([given(rank) for rank in range(len(self.assignment.workers))])
+        for host, array in zip(self.assignment.workers, wanted, strict=True):
+            if hashes[host] != hashlib.sha256(array.data).hexdigest():
+                raise ClusterError(f"all_to_all #{turn}: {host} has another block than was sent")
 
     def _deviation(
         self, turn: int, given: Callable[[int], FloatArray], *, saturated: bool

@@ -19,7 +19,7 @@ from p4reduce.fabric import Faults, Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import EmbeddedSwitches
-from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, expect_sum, expect_words
+from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.runs.virtual.stale import StaleCalls
@@ -35,6 +35,9 @@ CONTROL_LATENCY_PS = 1_000_000_000
 """Virtual time from a controller's decision to its effect on the switches: 1 ms."""
 MAIN_JOB = 1
 SERVED_JOB = 2
+ALL_TO_ALL_JOB = 3
+ALL_TO_ALL = -1
+"""in the place of a root: a group's job for its all-to-alls"""
 FIRST_BROADCAST_JOB = 16
 """Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
 FIRST_GROUP_JOB = 32768
@@ -114,6 +117,7 @@ class Carrier:
         job = self._job_for(first.operation, first.root, workers)
         operation = as_carried(first.operation, ring=bool(job.plan.ring))
         expected = self._expect(job, calls, workers)
+        blocks = exchanged([call.array for call in calls]) if operation == "all_to_all" else []
         self._host_of = (*workers, *([] if self.server is None else [self.server]))
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
@@ -123,6 +127,9 @@ class Carrier:
         job.note(operation, elements, words=first.options.words)
         for call in calls:
             call.done_ps = self.network.status(self._endpoint(job, call)).done_at_ps
+        for call, wanted in zip(calls if blocks else [], blocks, strict=True):
+            if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
+                raise ClusterError(f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent")
         self._add_record(job, calls, expected, (resends, saturated))
         if self.on_collective is not None:
             self.on_collective(len(self.records))
@@ -202,6 +209,11 @@ class Carrier:
             return self._jobs.get(SERVED_JOB) or self._start_job(
                 SERVED_JOB, "ps" if star else plan, self.workers, self.server
             )
+        if operation == "all_to_all" and not self.main.plan.mesh:
+            number = ALL_TO_ALL_JOB if workers == self.workers else self._group_job(workers, ALL_TO_ALL)
+            return self._jobs.get(number) or self._start_job(number, "all-to-all", workers, None)
+        if operation != "all_to_all" and plan == "all-to-all":
+            raise CollectiveError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
         if workers != self.workers:
             number = self._group_job(workers, None)
             return self._jobs.get(number) or self._start_job(number, plan, workers, None)
@@ -327,6 +339,8 @@ def _result_of(calls: list[Call]) -> FloatArray:
     """The array that all who get a result got; raises ``ClusterError`` when two of them differ in a byte."""
     if calls[0].operation == "push":
         return calls[-1].array
+    if calls[0].operation == "all_to_all":
+        return np.concatenate([call.array for call in calls])
     reference = calls[0].array
     for call in calls[1:]:
         if not np.array_equal(call.array.view(np.uint32), reference.view(np.uint32)):
