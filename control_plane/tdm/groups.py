@@ -126,10 +126,16 @@ class TreeGroups:
             tried.append([job.units for job in jobs])
         return [plan for given in tried if (plan := self.plan(group, given)).communication_s < NEVER]
 
-    def plan(self, group: Group, given: Sequence[int], start: Packed | None = None) -> GroupPlan:
-        """A group with so many units each."""
+    def plan(
+        self,
+        group: Group,
+        given: Sequence[int],
+        start: Packed | None = None,
+        parts: Sequence[Part] | None = None,
+    ) -> GroupPlan:
+        """A group with so many units each; from ``start``, and with the ``parts`` given, if they are."""
         jobs = [self.jobs[j] for j in group]
-        parts = parts_of(jobs, given, self.network)
+        parts = parts_of(jobs, given, self.network) if parts is None else parts
         slowest = max(self._nic[j] for j in group) * self.network.circuit
         packed = search(
             parts,

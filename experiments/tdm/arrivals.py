@@ -14,7 +14,7 @@ from typing import Final
 
 from p4reduce.base.progress import Progress
 from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.control_plane.tdm.pairs import Alone, Sharing, best_sharing, play
+from p4reduce.control_plane.tdm.pairs import LEAST, Alone, best_sharing, gated_period_s, play
 from p4reduce.control_plane.tdm.schedule import Mode
 from p4reduce.experiments.tdm.traces import Arrival
 
@@ -27,24 +27,30 @@ MODES: Final[dict[str, tuple[Mode, ...]]] = {
 """ways of sharing of each policy; none: every job has its GPUs for itself"""
 GRID: Final = 8
 """steps of an octave to which training times are rounded where pairs are rated"""
-WORTH: Final = 1.05
-"""gain that a pair must have: less is not worth the disturbance"""
+WORTH: Final = 0.05
+"""more jobs' worth of work that must be done with a guest than without: less is not worth the disturbance"""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Running:
     """A job that runs."""
 
     number: int
     gpus: int
-    own: int
-    """GPUs that it holds; 0 for who joined another one"""
     step: Alone
     left_s: float
     rate: float = 1.0
     since: float = 0.0
-    partner: "_Running | None" = None
+    host: "_Running | None" = None
+    """on whose GPUs it is; None: on its own"""
+    guests: "list[_Running]" = field(default_factory=list)
+    """on its GPUs, each on others"""
     version: int = 0
+
+    @property
+    def room(self) -> int:
+        """GPUs that no guest is on."""
+        return self.gpus - sum(guest.gpus for guest in self.guests)
 
 
 @dataclass
@@ -65,8 +71,9 @@ class Outcome:
 def run_trace(arrivals: Sequence[Arrival], gpus: int, policy: str, progress: Progress | None = None) -> Outcome:
     """Play a trace. First in, first out with backfilling: whoever fits starts, in the order of arrival.
 
-    With sharing, a job for which no GPUs are free joins the running one, of at least its size and not shared yet, with
-    which both together gain most (`cheapest pair`); when one ends the other goes on alone.
+    With sharing, a job for which no GPUs are free joins a running one (`cheapest pair`): that with which most is done
+    together, on GPUs that no other guest is on. When a host ends its guests keep the GPUs they are on; a guest moves
+    out when GPUs are free for which nobody waits.
 
     Raises
     ------
@@ -85,7 +92,7 @@ class _Cluster:
         self.arrivals, self.modes = arrivals, modes
         self.free, self.now = gpus, 0.0
         self.queue: list[int] = []
-        self.alone: dict[int, _Running] = {}
+        self.hosts: dict[int, _Running] = {}
         self.ends: list[tuple[float, int, int, _Running]] = []
         self.finished = [0.0] * len(arrivals)
         self.paired: set[int] = set()
@@ -100,13 +107,14 @@ class _Cluster:
                 self.now = self.arrivals[coming].arrival_s
                 self.queue.append(coming)
                 coming += 1
-                self._start(self.queue[-1:] if self.free or self.modes else [])
+                self._start(self.queue[-1:])
                 continue
             _, _, _, job = heapq.heappop(self.ends)
             self.now = end
             done += 1
             self._finish(job)
             self._start(self.queue)
+            self._move_out()
             if progress is not None and (done % 256 == 0 or done == total):
                 progress("jobs", done, total)
         jct = [end - one.arrival_s for end, one in zip(self.finished, self.arrivals, strict=True)]
@@ -122,67 +130,110 @@ class _Cluster:
 
     def _start(self, waiting: Sequence[int]) -> None:
         started = set()
+        refused: set[tuple[int, Alone]] = set()
         for number in waiting:
             one = self.arrivals[number]
+            job = _Running(number, one.gpus, one.step, one.duration_s, since=self.now)
             if one.gpus <= self.free:
                 self.free -= one.gpus
-                job = _Running(number, one.gpus, one.gpus, one.step, one.duration_s, since=self.now)
-                self.alone[number] = job
-                self._schedule(job)
+                self.hosts[number] = job
+                self._set_rate(job, 1.0)
                 started.add(number)
-            elif self.modes and (host := self._host(one)) is not None:
-                host_job, way = host
-                job = _Running(number, one.gpus, 0, one.step, one.duration_s, since=self.now)
-                del self.alone[host_job.number]
-                self._set_rate(host_job, way.relative[0], job)
-                self._set_rate(job, way.relative[1], host_job)
-                self.paired |= {number, host_job.number}
+            elif self.modes and (one.gpus, _rounded(one.step)) not in refused:
+                host = self._host(one)
+                if host is None:
+                    refused.add((one.gpus, _rounded(one.step)))
+                    continue
+                job.host = host
+                host.guests.append(job)
+                self._rate(host)
+                self.paired |= {number, host.number}
                 started.add(number)
         if started:
             self.queue = [number for number in self.queue if number not in started]
 
-    def _host(self, one: Arrival) -> tuple[_Running, Sharing] | None:
-        """The running job that it had best join: most gain for both; of equal gain the one that wastes least GPUs."""
+    def _host(self, one: Arrival) -> _Running | None:
+        """The running job that it had best join: what all on its GPUs then do together, less what they did before."""
         best: tuple[float, int, int] | None = None
-        found: tuple[_Running, Sharing] | None = None
-        for job in self.alone.values():
-            if job.gpus < one.gpus:
+        found: _Running | None = None
+        for job in self.hosts.values():
+            if job.room < one.gpus:
                 continue
-            way = rated(_rounded(job.step), _rounded(one.step), self.modes)
-            if way is None:
+            now = [_rounded(guest.step) for guest in job.guests]
+            rates = rated(_rounded(job.step), (*now, _rounded(one.step)), self.modes)
+            if rates is None:
                 continue
-            key = (way.gain * one.gpus / job.gpus, -job.gpus, -job.number)
-            if best is None or key > best:
-                best, found = key, (job, way)
+            before = rated(_rounded(job.step), tuple(now), self.modes) or (1.0,)
+            key = (sum(rates) - sum(before), -job.room, -job.number)
+            if key[0] >= self._worth() and (best is None or key > best):
+                best, found = key, job
         return found
 
-    def _set_rate(self, job: _Running, rate: float, partner: "_Running | None") -> None:
-        job.left_s -= (self.now - job.since) * job.rate
-        job.since, job.rate, job.partner = self.now, rate, partner
-        self._schedule(job)
+    def _worth(self) -> float:
+        return WORTH if self.modes != ("free",) else -math.inf
 
-    def _schedule(self, job: _Running) -> None:
+    def _rate(self, host: _Running) -> None:
+        """Give a host and its guests their throughput."""
+        rates = rated(_rounded(host.step), tuple(_rounded(guest.step) for guest in host.guests), self.modes)
+        members = [host, *host.guests]
+        for job, rate in zip(members, rates or [1.0 / len(members)] * len(members), strict=True):
+            self._set_rate(job, rate)
+
+    def _set_rate(self, job: _Running, rate: float) -> None:
+        job.left_s -= (self.now - job.since) * job.rate
+        job.since, job.rate = self.now, rate
         job.version += 1
-        heapq.heappush(self.ends, (self.now + max(0.0, job.left_s) / job.rate, job.number, job.version, job))
+        heapq.heappush(self.ends, (self.now + max(0.0, job.left_s) / rate, job.number, job.version, job))
 
     def _finish(self, job: _Running) -> None:
         self.finished[job.number] = self.now
-        other = job.partner
-        if other is None:
-            self.alone.pop(job.number, None)
-            self.free += job.own
+        if job.host is not None:
+            job.host.guests.remove(job)
+            self._rate(job.host)
             return
-        self.free += job.own + other.own - other.gpus  # who is left holds as many as it needs
-        other.own = other.gpus
-        self._set_rate(other, 1.0, None)
-        self.alone[other.number] = other
+        del self.hosts[job.number]
+        self.free += job.room
+        for guest in job.guests:
+            self._alone(guest)
+
+    def _alone(self, job: _Running) -> None:
+        job.host = None
+        self.hosts[job.number] = job
+        self._set_rate(job, 1.0)
+
+    def _move_out(self) -> None:
+        """Whoever is slowest as a guest gets GPUs of its own, while there are any."""
+        while self.free:
+            guests = [guest for host in self.hosts.values() for guest in host.guests if guest.gpus <= self.free]
+            if not guests:
+                return
+            guest = min(guests, key=lambda one: (one.rate, one.number))
+            host = guest.host
+            assert host is not None  # noqa: S101
+            host.guests.remove(guest)
+            self.free -= guest.gpus
+            self._alone(guest)
+            self._rate(host)
 
 
 @cache
-def rated(a: Alone, b: Alone, modes: tuple[Mode, ...]) -> Sharing | None:
-    """How two jobs share best, or None where it is not worth it: exclusive turns are no gain over waiting."""
-    way = Sharing("free", play(a, b, None)) if modes == ("free",) else best_sharing(a, b, modes)
-    return way if way.mode != "exclusive" and way.gain >= (0.0 if modes == ("free",) else WORTH) else None
+def rated(host: Alone, guests: tuple[Alone, ...], modes: tuple[Mode, ...]) -> tuple[float, ...] | None:
+    """Throughput of a job and of those on its GPUs, relative to alone; None where somebody would be below `LEAST`.
+
+    Two share in the best of the modes. More are gated with one period, the longest that the host would have with one of
+    its guests; or (free) the host is as slow as with the worst of its guests.
+    """
+    if not guests:
+        return (1.0,)
+    if modes == ("free",):
+        pairs = [play(host, guest, None) for guest in guests]
+        return (min(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
+    if len(guests) == 1:
+        way = best_sharing(host, guests[0], modes)
+        return None if way.mode == "exclusive" else way.relative
+    period = max(gated_period_s(host, guest) for guest in guests)
+    found = tuple(one.period_s / period for one in (host, *guests))
+    return found if min(found) >= LEAST else None
 
 
 def _rounded(step: Alone) -> Alone:

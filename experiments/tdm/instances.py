@@ -1,5 +1,6 @@
 """Random jobs for the experiments: gangs that fill the GPUs twice, elastic jobs, jobs of known models."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ X4: Final = parse_network("oxc:pods=32,hosts=16,ports=8,rate=100G,gpus=8")
 X5: Final = parse_network("oxc:pods=128,hosts=16,ports=8,rate=100G,gpus=8")
 TRAIN_S: Final = 0.1
 """median of log-normal training times"""
+MIXED: Final[tuple[Kind, ...]] = ("ps", "rar", "a2a")
 SUMMED: Final[tuple[Kind, ...]] = ("ps", "rar")
 
 
@@ -40,14 +42,15 @@ def gangs(
     least: int = 4,
     most: int = 12,
     layers: int = 2,
+    kinds: Sequence[Kind] = SUMMED,
 ) -> list[TdmJob]:
-    """Jobs that fill the GPUs ``layers`` times, PS and RAR in turns.
+    """Jobs that fill the GPUs ``layers`` times, ``kinds`` in turns.
 
     Training is log-normal around `TRAIN_S`; ``load`` is c/w, where c is what the job's NICs take for it alone.
     """
     random = np.random.default_rng(seed)
     units = [one for _ in range(layers) for one in sizes(network, random, least, most)]
-    return [_job(network, random, place, one, sigma, load) for place, one in enumerate(units)]
+    return [_job(network, random, place, one, sigma, load, kinds) for place, one in enumerate(units)]
 
 
 def elastic(
@@ -56,7 +59,7 @@ def elastic(
     """Jobs whose units the scheduler chooses; c/w is ``load`` on an equal share of the GPUs of a group."""
     random = np.random.default_rng(seed)
     share = max(2, 2 * network.all_gpus // jobs)
-    return [_job(network, random, place, share, sigma, load, elastic=True) for place in range(jobs)]
+    return [_job(network, random, place, share, sigma, load, SUMMED, elastic=True) for place in range(jobs)]
 
 
 def of_models(network: OpticalNetwork, seed: int, *, jobs: int, units: int) -> list[TdmJob]:
@@ -74,9 +77,12 @@ def _job(
     units: int,
     sigma: float,
     load: float,
+    kinds: Sequence[Kind],
     *,
     elastic: bool = False,
 ) -> TdmJob:
     train_s = TRAIN_S * float(np.exp(random.normal(0.0, sigma)))
-    sent = max(4, round(train_s * load * network.nic / 4) * 4)
-    return TdmJob(f"j{place}", SUMMED[place % 2], sent, train_s, units, elastic=elastic)
+    kind = kinds[place % len(kinds)]
+    sent = train_s * load * network.nic / (2 * (units - 1) if kind == "a2a" else 1)
+    sent = max(4, round(sent / 4) * 4)
+    return TdmJob(f"j{place}", kind, sent, train_s, units, elastic=elastic)
