@@ -56,7 +56,10 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: O
         if time < NEVER and (best is None or time < best.round_s):
             best = Partition(plans, time)
     if best is None:
-        raise TdmError(f"job {arrived.name[:40]!r}: workers: {arrived.units} units fit neither group as it lies; let it wait, or plan all anew")
+        raise TdmError(
+            f"job {arrived.name[:40]!r}: workers: {arrived.units} units fit neither group as it lies; let it wait, or "
+            "plan all anew"
+        )
     return two_groups(schedule.policy, everybody, network, chosen, best)
 
 

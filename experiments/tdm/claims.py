@@ -39,8 +39,8 @@ from p4reduce.experiments.tdm.traces import draw_trace
 SIGMA: Final = 0.2
 """of training times where gains of two groups are measured; beyond, unequal periods eat them (a row of its own)"""
 TRACE_GPUS: Final = 32
-TRACE_JOBS: Final = 1000
-FEW: Final = {"times": 3, "optima": 6, "traces": 6}
+TRACE_JOBS: Final = 3000
+FEW: Final = {"times": 3, "optima": 6, "traces": 4}
 """seeds of parts that take long"""
 Values = dict[str, list[float]]
 
@@ -281,11 +281,17 @@ PARTS: Final[dict[str, Callable[[int, bool], Values]]] = {
 
 
 def measure(
-    *, quick: bool, seeds: Sequence[int], jobs: int = 1, dask: str | None = None, progress: Progress | None = None
+    *,
+    quick: bool,
+    seeds: Sequence[int],
+    parts: Sequence[str] = (),
+    jobs: int = 1,
+    dask: str | None = None,
+    progress: Progress | None = None,
 ) -> Values:
-    """Every part with every seed."""
+    """Every part (of :data:`PARTS`; none named: all) with every seed."""
     chosen = seeds[:2] if quick else seeds
-    units = [Unit(part, seed, quick) for part in PARTS for seed in chosen[: FEW.get(part)]]
+    units = [Unit(part, seed, quick) for part in parts or PARTS for seed in chosen[: FEW.get(part)]]
     found: Values = {}
     for own in in_parallel(run_unit, units, jobs=jobs, dask=dask, progress=progress, label="planned"):
         for name, values in own.items():
@@ -379,10 +385,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="two seeds, small instances")
     parser.add_argument("--seeds", type=int, default=10, help="how many")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--parts", nargs="*", choices=list(PARTS), default=[], help="only these")
     parser.add_argument("--json", action="store_true", help="every figure as JSON")
     given = parser.parse_args(arguments)
     try:
-        found = measure(quick=given.quick, seeds=range(1, given.seeds + 1), jobs=given.jobs)
+        found = measure(quick=given.quick, seeds=range(1, given.seeds + 1), parts=given.parts, jobs=given.jobs)
     except TdmError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
