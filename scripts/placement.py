@@ -5,7 +5,7 @@
     python scripts/placement.py --seeds 1..20 --policies packed,ina-aware --scenarios uniform
     python scripts/placement.py --dask tcp://scheduler:8786          over the machines of a Dask cluster
 
-Writes runs.csv, points.csv, calibration.csv, result.json, policies.png and report.html. The exit code is 1 when
+Writes runs.csv, points.csv, calibration.csv, result.json, figures/ and report.html. The exit code is 1 when
 something that must hold does not.
 """
 
@@ -100,8 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("placement: stopped", file=sys.stderr)
         return 130
     found = claims(result)
-    files = write_files(result, found, given.out)
-    page = write_placement_report(given.out / "report.html", result, found)
+    files, figures = write_files(result, found, given.out)
+    page = write_placement_report(given.out / "report.html", result, found, figures)
     output.data(result.as_data())
     output.table(list(POINT_COLUMNS), [list(row) for row in point_rows(result)])
     output.table(list(CALIBRATION_COLUMNS), [list(row) for row in calibration_rows(result)])

@@ -1,13 +1,13 @@
 """report.html of the placement experiment: one page, nothing from outside."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from p4reduce.base.written import write_text
 from p4reduce.cli.report.bars import Bar, bars
-from p4reduce.cli.report.page import document
-from p4reduce.cli.report.svg import Markup, element, join
+from p4reduce.cli.report.pieces import claims_table, figures_of, page_of, table
+from p4reduce.cli.report.svg import element
 from p4reduce.experiments.claim import Claim
 from p4reduce.experiments.placement.experiment import PlacementResult
 
@@ -58,34 +58,27 @@ def calibration_rows(result: PlacementResult) -> list[tuple[str, ...]]:
     ]
 
 
-def write_placement_report(path: Path, result: PlacementResult, claims: Sequence[Claim]) -> Path:
-    """Write the page; returns ``path``."""
+def write_placement_report(
+    path: Path, result: PlacementResult, claims: Sequence[Claim], figures: Mapping[str, Path]
+) -> Path:
+    """Write the page; ``figures`` are PNG files by name. Returns ``path``."""
     load = result.settings.loads[0]
     own = [point for point in result.points if (point.load, point.order, point.backfill) == (load, "fifo", True)]
-    charts = [
-        element("figure", bars(name, [
-            Bar(point.policy, point.jct_s, f"{point.jct_s:.0f} s") for point in own if point.scenario == name
-        ]), element("figcaption", f"{name}: mean JCT, load {load:g}"))
-        for name in dict.fromkeys(point.scenario for point in own)
-    ]  # fmt: skip
-    write_text(
-        path,
-        document(
-            TITLE,
-            element("h2", "Bars"),
-            _table(CLAIM_COLUMNS, claim_rows(claims)),
-            element("h2", "Flow model against packets"),
-            _table(CALIBRATION_COLUMNS, calibration_rows(result)),
-            element("h2", "Policies"),
-            *charts,
-            element("h2", "All points"),
-            _table(POINT_COLUMNS, point_rows(result)),
-        ),
+    charts = []
+    for name in dict.fromkeys(point.scenario for point in own):
+        rows = [Bar(point.policy, point.jct_s, f"{point.jct_s:.0f} s") for point in own if point.scenario == name]
+        charts.append(element("figure", bars(name, rows), element("figcaption", f"{name}: mean JCT, load {load:g}")))
+    page = page_of(
+        TITLE,
+        element("h2", "Bars"),
+        claims_table(claims),
+        *figures_of(figures, {"policies": "Mean JCT of every policy over that of packed"}),
+        element("h2", "Flow model against packets"),
+        table(CALIBRATION_COLUMNS, calibration_rows(result)),
+        element("h2", "Policies"),
+        *charts,
+        element("h2", "All points"),
+        table(POINT_COLUMNS, point_rows(result)),
     )
+    write_text(path, page)
     return path
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    head = element("tr", *(element("th", name) for name in columns))
-    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
-    return element("div", element("table", element("thead", head), element("tbody", join(body))), class_="scroll")

@@ -146,6 +146,11 @@ class Cluster:
         return 1.0 + self._users.get(link, 0.0)
 
     @cached_property
+    def _before(self) -> dict[tuple[str, ...], Floats]:
+        """Iteration times of sets of the tasks that run, without a new one."""
+        return {}
+
+    @cached_property
     def _users(self) -> dict[int, float]:
         found: dict[int, float] = {}
         for load in self.running.values():
@@ -158,13 +163,17 @@ class Cluster:
     def seconds(self, load: Load) -> tuple[float, float]:
         """Predicted seconds of an iteration of a new task, and what its coming costs the others until they end."""
         mine = set(load.bits)
-        touched = [one for one in self.running.values() if mine & set(one.bits)]
-        near = set(mine).union(*(one.bits for one in touched))
-        others = [one for one in self.running.values() if near & set(one.bits)]
-        after = iteration_times([*others, load], self.capacity_bps)
+        touched = [one for one in self.running.values() if not mine.isdisjoint(one.bits)]
         if not touched:
-            return float(after[-1]), 0.0
-        before = iteration_times(others, self.capacity_bps)
+            return float(iteration_times([load], self.capacity_bps)[0]), 0.0
+        near = mine.union(*(one.bits for one in touched))
+        names = [name for name, one in self.running.items() if not near.isdisjoint(one.bits)]
+        others = [self.running[name] for name in names]
+        after = iteration_times([*others, load], self.capacity_bps)
+        key = tuple(names)
+        if key not in self._before:
+            self._before[key] = iteration_times(others, self.capacity_bps)
+        before = self._before[key]
         return float(after[-1]), float(
             sum((a - b) * one.rounds for a, b, one in zip(after, before, others, strict=False))
         )

@@ -10,6 +10,8 @@ from p4reduce.control_plane.placement.racks import Floats
 
 _STEPS: Final = 24
 _DAMPING: Final = 0.5
+_NEAR: Final = 1e-4
+"""of a communication's length, by which a step that ends the iteration changes it at most"""
 FULL: Final = 1e-3
 """share of a link's rate that is left to tasks where others take all of it"""
 
@@ -63,5 +65,9 @@ def iteration_times(loads: Sequence[Load], capacity_bps: Floats) -> Floats:
         weight = np.where(share < 0.5, share / np.maximum(1.0 - share, 0.5), 1.0)
         pressure = weight * (busy / (compute + busy))[:, None]
         slowed = takes * (1.0 + pressure.sum(axis=0)[None, :] - pressure)
-        busy = (1 - _DAMPING) * busy + _DAMPING * np.maximum(np.maximum(alone, slowed.max(axis=1)), 1e-12)
+        wanted = np.maximum(np.maximum(alone, slowed.max(axis=1)), 1e-12)
+        near = bool((np.abs(wanted - busy) <= _NEAR * wanted).all())
+        busy = (1 - _DAMPING) * busy + _DAMPING * wanted
+        if near:
+            break
     return np.asarray(compute + busy, np.float64)

@@ -41,6 +41,8 @@ def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str,
 
 def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
     """Raise `Rejection` where the task is predicted to end much sooner if it waits for one of the next ends."""
+    if now_s * WORTH_WAITING <= _least_s(task, cluster):
+        return
     gone: list[str] = []
     for end_s, name in cluster.ends()[:LOOKED_AHEAD]:
         gone.append(name)
@@ -55,6 +57,12 @@ def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
                 f"task {task.name}: it waits for {name}: on its hosts it is predicted to end in "
                 f"{end_s + cost_s:.3g} s, now in {now_s:.3g} s"
             )
+
+
+def _least_s(task: Task, cluster: Cluster) -> float:
+    """Seconds that it takes wherever it goes: computing at a usual host, and a model on the fastest link."""
+    sending = 32.0 * task.elements / float(cluster.racks.rate_bps.max())
+    return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
 
 
 def _cost(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, dict[str, Any]]:
