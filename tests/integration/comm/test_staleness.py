@@ -1,5 +1,7 @@
 """Workers of a Communicator that do not wait for each other: one script, threads and processes, virtual time."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -15,6 +17,21 @@ from p4reduce.workers.training.options import TrainingOptions
 
 STAR = "star:hosts=3,servers=1,rate=10G"
 ELEMENTS = 3000
+SCRIPT = """
+import numpy as np
+from p4reduce import connect
+
+comm = connect()
+weights = np.zeros(500, np.float32)
+for _ in range(3):
+    if not comm.is_server:
+        weights[:] = 1
+        comm.compute(1e-4 * (1 + comm.rank))
+    comm.push_pull(weights, 2.0, staleness=1)
+if comm.is_server:
+    assert (weights == -6).all(), weights[0]
+comm.close()
+"""
 
 
 def cluster(**more) -> Cluster:
@@ -117,3 +134,22 @@ def test_a_group_of_some_workers_has_no_server():
 
     with cluster() as running, pytest.raises(CollectiveError):
         running.run_threads(inside, server=True)
+
+
+def test_processes_that_launch_started(tmp_path):
+    """The same over the coordinator's sockets."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [
+        sys.executable,
+        "-c",
+        "from p4reduce.cli.main import app; app()",
+        "launch",
+        "-n",
+        "2",
+        "--server",
+        "-t",
+        "star:hosts=2,servers=1",
+    ]
+    done = subprocess.run([*command, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

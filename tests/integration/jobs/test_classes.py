@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scapy.utils import RawPcapReader
+from tests.support.classes import plain_frame
+from tests.support.golden.frames import with_checksum
 
 from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.errors import ControllerError
@@ -136,3 +139,36 @@ def test_jitter_is_the_same_alone_and_among_others():
     first, second = description.jobs
     assert description.only(1).compute_ps(second, 0, 3) == description.compute_ps(second, 0, 3)
     assert description.compute_ps(first, 0, 3) != description.compute_ps(second, 0, 3)
+
+
+@pytest.mark.parametrize(("point", "overtakes"), [(46, True), (8, False), (0, False)])
+def test_plain_ipv4_waits_in_the_queue_of_its_code_point(tmp_path, point, overtakes):
+    """A packet of somebody else in the middle of a job's frames, at an uplink where these queue."""
+    settings = SwitchSettings(dscp_classes={46: 6, 8: 1})
+    with (
+        EmbeddedSwitches(load(UPLINK), bundled(64), settings=settings) as switches,
+        JobNetwork(switches) as network,
+    ):
+        topology = network.fabric.topology
+        request = PlanRequest("ps", 1, workers=("h1", "h2", "h3"), server="server2", priority=3)
+        job = network.add(switches.controller.start_job(request))
+        for index in job.members.values():
+            network.post(index, Post(Collective.PUSH, np.ones(ELEMENTS, np.float32)))
+        assert job.server is not None
+        network.post(job.server, Post(Collective.PUSH, None, np.zeros(ELEMENTS, np.float32)))
+        host, leaf, target = (topology.node(name) for name in ("h4", "leaf1", "server2"))
+        frame = bytearray(plain_frame(point))
+        frame[0:6], frame[6:12] = leaf.mac.to_bytes(6, "big"), host.mac.to_bytes(6, "big")
+        frame[26:34] = host.ip.to_bytes(4, "big") + target.ip.to_bytes(4, "big")
+        network.fabric.capture("server2", 1, tmp_path / "server2.pcap")
+        sent_ps = 100_000_000
+        network.fabric.send("h4", with_checksum(bytes(frame)), at_ps=sent_ps)
+        network.advance(watch=job.endpoints)
+        network.advance()
+    arrived = [
+        (info.sec * 10**9 + info.usec) * 1000
+        for data, info in RawPcapReader(str(tmp_path / "server2.pcap"))
+        if data[36:38] == (9).to_bytes(2, "big")
+    ]
+    assert len(arrived) == 1
+    assert (arrived[0] - sent_ps < 5_000_000) == overtakes
