@@ -88,7 +88,7 @@ def _page(study: Study, must: Sequence[Claim]) -> str:
     rows = [
         (row.study, row.policy, row.ports, f"{row.delta_s * 1e3:g}", row.seed, f"{row.sigma:g}", f"{row.ratio:g}",
          f"{row.scale:g}", f"{row.round_s * 1e3:.3f}", f"{row.packets_over_model:.4f}", row.reconfigurations,
-         row.refused or "-")
+         f"{row.relative_mean:.2f}", f"{row.relative_worst:.2f}", row.refused or "-")
         for row in study.rows
     ]  # fmt: skip
     twins = [
@@ -101,7 +101,7 @@ def _page(study: Study, must: Sequence[Claim]) -> str:
         "<p>Circuits, jobs and darkness, as packets had them:</p>",
         study.chart,
         table("Schedules on packets", ("part", "policy", "R", "delta, ms", "seed", "sigma", "c/w", "1/scale",
-              "round, ms", "packets / model", "reconfigured", "refused"), rows),
+              "round, ms", "packets / model", "reconfigured", "over alone", "worst", "refused"), rows),
         table("Electrical twins", ("twin", "flows", "polarized", "seed", "C(ECMP) / C(OXC)"), twins),
         table("Slots too short", ("kept by", "iteration, us", "dark lost", "misrouted", "resends"), kept),
     ]  # fmt: skip

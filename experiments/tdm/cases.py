@@ -1,6 +1,6 @@
 """Random jobs under a policy, on packets: the pieces of the study."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,9 @@ class Row:
     reconfigurations: int
     exact: bool
     as_predicted: bool
+    relative_mean: float = 0.0
+    """throughput of a job over that alone (training, and bytes with calibrated factors), the mean of all jobs"""
+    relative_worst: float = 0.0
     refused: str = ""
 
     @property
@@ -96,12 +99,15 @@ def run_case(work: tuple[Case, Mapping[Kind, Factors]]) -> Row:
         schedule = make_schedule(case.policy, jobs, network, Options(seed=case.seed))
         played = play(schedule, {job.name: job for job in jobs}, rounds=case.rounds, seed=case.seed)
     except TdmError as error:
-        return _row(case, len(jobs), Played(case.policy, 0.0), 0.0, str(error))
+        return _row(case, len(jobs), Played(case.policy, 0.0), 0.0, [], str(error))
+    relative = [
+        (job.compute_s + factors[job.kind].of(job.bytes / network.nic)) / played.iteration_s(job.name) for job in jobs
+    ]
     gated = all(cycle.mode == "gated" for cycle in schedule.cycles) and len(schedule.cycles) == 1
-    return _row(case, len(jobs), played, model_round_s(schedule, jobs, factors) if gated else 0.0, "")
+    return _row(case, len(jobs), played, model_round_s(schedule, jobs, factors) if gated else 0.0, relative, "")
 
 
-def _row(case: Case, jobs: int, played: Played, model_s: float, refused: str) -> Row:
+def _row(case: Case, jobs: int, played: Played, model_s: float, relative: Sequence[float], refused: str) -> Row:
     network = case.network
     return Row(
         study=case.study,
@@ -126,5 +132,7 @@ def _row(case: Case, jobs: int, played: Played, model_s: float, refused: str) ->
         reconfigurations=played.reconfigurations,
         exact=played.exact,
         as_predicted=not played.differing,
+        relative_mean=sum(relative) / max(1, len(relative)),
+        relative_worst=min(relative, default=0.0),
         refused=refused,
     )

@@ -64,9 +64,10 @@ class Player:
     def _acts(self) -> list[Acts]:
         """What everybody does."""
         acts: list[Acts] = []
-        for number, cycle in enumerate(self._schedule.cycles):
+        alone = len(self._schedule.cycles) == 1  # else others send across its boundaries
+        for cycle in self._schedule.cycles:
             if cycle.mode == "gated":
-                acts.append(self._gated(cycle, report=number == 0))
+                acts.append(self._gated(cycle, report=alone))
             elif cycle.mode == "exclusive":
                 acts.append(self._exclusive(cycle))
             else:

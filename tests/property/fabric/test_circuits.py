@@ -106,7 +106,10 @@ def cases(draw: Any) -> tuple[int, int, dict[Port, int], list[Change], dict[Port
                 rate = RATE * draw(st.sampled_from((1, 1, 2)))
                 circuits[a], circuits[b] = (b, rate), (a, rate)
         if changes and draw(st.booleans()):
-            circuits = dict(changes[-1].circuits)
+            circuits = dict(changes[-1].circuits)  # the same, some perhaps as wider or narrower bonds
+            for a, (b, rate) in changes[-1].circuits.items():
+                if a < b and draw(st.integers(0, 2)) == 0:
+                    circuits[a], circuits[b] = (b, 3 * RATE - rate), (a, 3 * RATE - rate)
         changes.append(Change(at, draw(st.sampled_from((0, 1, 1_000_000, 5_000_000))), circuits))
         at += draw(st.sampled_from((0, 1, 999_999, 1_000_000, 3_000_000, 6_000_000)))
     # Most frames come so that their first or last bit is at a mirror just when it turns.

@@ -7,7 +7,7 @@ from tests.integration.experiments.tdm.schedules import GBPS, NETWORK, job, plac
 
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.network import OpticalNetwork
-from p4reduce.control_plane.tdm.schedule import Configuration, Process, Route, Schedule, Tree
+from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, Route, Schedule, Tree
 from p4reduce.experiments.tdm.by_hand import CHAIN, FRAME, two_groups
 from p4reduce.experiments.tdm.packets import play
 from p4reduce.experiments.tdm.results import Played
@@ -159,3 +159,21 @@ def test_one_pod_needs_no_circuit() -> None:
     sound(play(plan, {"a": job("a", 10_000, 1e-6, 2)}, rounds=2))
     with pytest.raises(TdmError, match="without ports"):
         play(replace(plan, network=replace(network, ports=0)), {"a": job("a", 10_000, 1e-6, 2)}, rounds=1)
+
+
+def test_cycles_that_know_nothing_of_each_other() -> None:
+    pairs = (("a", "b", "h1", "h3", 0), ("c", "d", "h5", "h7", 1))
+    plans, jobs = [], {}
+    for one, other, *hosts, cycle in pairs:
+        for group, name in enumerate((one, other)):
+            pods = (0, 1) if cycle == 0 else (2, 3)
+            tree = Tree(pods[0], ((pods[1], pods[0]),), 1.0)
+            plan = placed(name, tuple(hosts), 0, tree, group=group, cycle=cycle)
+            plans.append(replace(plan, start_s=group * 1e-6))
+            jobs[name] = job(name, SIZE, 100e-6 * (1 + cycle), 2)
+    both = schedule(tuple(plans), (CHAIN,), 1.0)
+    cycles = tuple(Cycle(names, 1.0, "gated") for names in (("a", "b"), ("c", "d")))
+    played = play(replace(both, cycles=cycles), jobs, rounds=2)
+    sound(played)
+    assert played.iterations_ps["a"] == [200_000_000] * 2
+    assert played.iterations_ps["c"] == [400_000_000] * 2
