@@ -98,7 +98,7 @@ class StudySettings:
     stalenesses: tuple[int, ...] = (2, 4)
     stragglers: tuple[float, ...] = (1.0, 1.5, 2.0)
     stale_phi: float = 0.7
-    stale_elements: int = 15_000
+    stale_elements: int = LENET_5
     layer_models: tuple[str, ...] = ("vgg16", "resnet50", "transformer")
     layer_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
     layer_channels: tuple[int, ...] = (2, 4, 6)
