@@ -4,8 +4,9 @@
     python scripts/tdm.py --quick --out out/tdm-quick          a small part (make tdm-quick)
     python scripts/tdm.py --dask tcp://scheduler:8786          over the machines of a Dask cluster
 
-Writes rounds.csv (a row for each schedule that was played), ecmp.csv, windows.csv, result.json, gantt.svg and
-report.html. The exit code is 1 when something that must hold does not.
+Writes rounds.csv (a row for each schedule that was played), ecmp.csv, windows.csv, bars.csv (what planning is held
+against, without packets), result.json, gantt.svg and report.html. The exit code is 1 when something that must hold on
+packets does not; a bar of bars.csv that is not met is a NO in the table.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.experiments.claim import Claim
 from p4reduce.experiments.tables import plain, write_table
 from p4reduce.experiments.tdm.cases import Row
+from p4reduce.experiments.tdm.claims import Bar, bars, measure
 from p4reduce.experiments.tdm.ecmp import EcmpRow
 from p4reduce.experiments.tdm.study import Kept, Study, claims, run_study
 
@@ -51,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seeds = integers(given.seeds, "--seeds")
         with progress_bar(output) as bar:
             study = run_study(quick=given.quick, seeds=seeds, jobs=given.jobs, dask=given.dask, bar=bar)
+            figures = measure(
+                quick=given.quick, seeds=seeds, jobs=given.jobs, dask=given.dask, progress=bar("plans and traces")
+            )
     except (BadInput, PlanError) as error:
         output.note(f"error: {error}")
         return 2
@@ -58,8 +63,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output.note(f"error: {error}")
         return 1
     must = claims(study)
-    _write(given.out, study, must)
-    output.data({"claims": plain(must), "rows": plain(study.rows), "ecmp": plain(study.ecmp)})
+    planned = bars(figures)
+    _write(given.out, study, must, planned)
+    output.data(
+        {
+            "claims": plain(must),
+            "rows": plain(study.rows),
+            "ecmp": plain(study.ecmp),
+            "bars": plain(planned),
+            "figures": figures,
+        }
+    )
+    output.table(["bar, without packets", "demand", "measured", ""], [list(row) for row in _rows(planned)])
     output.table(
         ["must hold", "measured", ""], [[one.text, one.measured, "yes" if one.holds else "NO"] for one in must]
     )
@@ -67,23 +82,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(one.holds for one in must) else 1
 
 
-def _write(out: Path, study: Study, must: Sequence[Claim]) -> None:
+def _rows(planned: Sequence[Bar]) -> list[tuple[str, str, str, str]]:
+    """Bars for people."""
+    answers = {True: "yes", False: "NO", None: ""}
+    return [(one.text, one.demand, one.measured, answers[one.holds]) for one in planned]
+
+
+def _write(out: Path, study: Study, must: Sequence[Claim], planned: Sequence[Bar]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_table(out / "rounds.csv", Row, study.rows)
     write_table(out / "ecmp.csv", EcmpRow, study.ecmp)
     write_table(out / "windows.csv", Kept, study.kept)
+    write_table(out / "bars.csv", Bar, planned)
     write_text(out / "gantt.svg", study.chart)
     data = {
         "claims": plain(must),
         "factors": plain(study.factors),
         "rows": plain(study.rows),
         "ecmp": plain(study.ecmp),
+        "bars": plain(planned),
     }
     write_text(out / "result.json", json.dumps(plain(data), indent=1, sort_keys=True) + "\n")
-    write_text(out / "report.html", _page(study, must))
+    write_text(out / "report.html", _page(study, must, planned))
 
 
-def _page(study: Study, must: Sequence[Claim]) -> str:
+def _page(study: Study, must: Sequence[Claim], planned: Sequence[Bar]) -> str:
     """One page without anything from elsewhere."""
     rows = [
         (row.study, row.policy, row.ports, f"{row.delta_s * 1e3:g}", row.seed, f"{row.sigma:g}", f"{row.ratio:g}",
@@ -98,6 +121,7 @@ def _page(study: Study, must: Sequence[Claim]) -> str:
     parts = [
         table("What must hold", ("claim", "measured", "holds"),
               [(one.text, one.measured, "yes" if one.holds else "NO") for one in must]),
+        table("Bars, without packets", ("bar", "demand", "measured", "met"), _rows(planned)),
         "<p>Circuits, jobs and darkness, as packets had them:</p>",
         study.chart,
         table("Schedules on packets", ("part", "policy", "R", "delta, ms", "seed", "sigma", "c/w", "1/scale",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from scripts.tdm import _write
 
+from p4reduce.experiments.tdm.claims import bars
 from p4reduce.experiments.tdm.ecmp import hashed_path
 from p4reduce.experiments.tdm.study import claims, run_study
 from p4reduce.topologies import fat_tree
@@ -15,7 +16,7 @@ def test_a_small_study_holds_what_it_claims(tmp_path: Path) -> None:
     study = run_study(quick=True, seeds=(1,), bar=lambda _title: lambda _label, _done, _total: None)
     must = claims(study)
     assert [one.text for one in must if not one.holds] == []
-    _write(tmp_path, study, must)
+    _write(tmp_path, study, must, bars({"ours": [1.0]}))
     assert "communicate" in (tmp_path / "gantt.svg").read_text("utf-8")
     assert "packets / model" in (tmp_path / "report.html").read_text("utf-8")
     # Each claim can fail.
