@@ -36,10 +36,11 @@ def on_hosts(
                 raise TdmError(f"job {job.name[:40]!r}: workers: {host} has no GPU left")
     sign = 1 if longest_last else -1
     order = sorted(range(len(jobs)), key=lambda j: (-units_on_one(units[j], network), sign * jobs[j].compute_s, j))
+    order = [j for j in order if not jobs[j].hosts]
     for pod in range(network.pods):
         left = free[pod]
         for j in order:
-            wanted = 0 if jobs[j].hosts else units[j][pod]
+            wanted = units[j][pod]
             while wanted:
                 room = [server for server in range(network.servers) if left[server] >= wanted]
                 server = min(room, key=lambda s: left[s]) if room else int(left.argmax())

@@ -10,7 +10,7 @@ from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, paths
 from p4reduce.control_plane.tdm.parts import parts_of
 from p4reduce.control_plane.tdm.registry import Options
-from p4reduce.control_plane.tdm.schedule import Schedule
+from p4reduce.control_plane.tdm.schedule import JobPlan, Schedule
 from p4reduce.control_plane.tdm.schedulers.switched import two_groups
 
 MOVES = 4000
@@ -42,10 +42,10 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: O
     if len(schedule.processes) != len(groups_of) or any(plan.ring for plan in schedule.jobs):
         raise TdmError(f"policy {schedule.policy}: only schedules of two groups with trees take arrivals")
     chosen, network = options or Options(), schedule.network
-    everybody = [*jobs, arrived]
+    everybody = [*(_pinned(job, schedule.jobs[j]) for j, job in enumerate(jobs)), arrived]
     planner = TreeGroups(everybody, network, moves=MOVES, seed=chosen.seed)
     groups = [tuple(j for j, plan in enumerate(schedule.jobs) if plan.group == side) for side in (0, 1)]
-    now = [_as_it_is(schedule, jobs, group, planner) for group in groups]
+    now = [_as_it_is(schedule, everybody, group, planner) for group in groups]
     best: Partition | None = None
     for side in (0, 1):
         with_it = _with(schedule, everybody, groups[side], planner)
@@ -61,6 +61,12 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: O
             "plan all anew"
         )
     return two_groups(schedule.policy, everybody, network, chosen, best)
+
+
+def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
+    """A job on the hosts that it is on."""
+    hosts = tuple(host for host, units in plan.placement for _ in range(units))
+    return replace(job, hosts=hosts, units=len(hosts), compute_s=job.compute_on(len(hosts)), elastic=False)
 
 
 def _units(schedule: Schedule, j: int) -> tuple[int, ...]:
@@ -98,9 +104,8 @@ def _with(
         return None
     members = (*group, new)
     parts = parts_of([everybody[j] for j in members], given, network)
-    kept = [replace(part, fixed=units) for part, units in zip(parts, [*fixed, parts[-1].fixed], strict=True)]
-    placed = pack(kept, network.pods, network.pod_gpus)
-    trees = [*([*_edges(schedule, j)] for j in group), paths([placed[-1]], [kept[-1]])[0]]
+    placed = pack(parts, network.pods, network.pod_gpus)
+    trees = [*([*_edges(schedule, j)] for j in group), paths([placed[-1]], [parts[-1]])[0]]
     start = Packed(tuple(map(tuple, placed)), tuple(map(tuple, trees)), 0.0)
-    plan = planner.plan(members, given, start, kept)
+    plan = planner.plan(members, given, start, parts)
     return plan if plan.communication_s < NEVER else None

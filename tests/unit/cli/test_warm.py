@@ -17,7 +17,7 @@ def test_modules_are_there(module):
 def test_every_module_with_machine_code_is_compiled_ahead():
     found = {
         "p4reduce." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for folder in ("fabric", "workers")
+        for folder in ("control_plane", "fabric", "workers")
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"^(@|.*= )entry\(", path.read_text("utf-8"), re.MULTILINE)
     }

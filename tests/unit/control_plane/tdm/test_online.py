@@ -13,9 +13,9 @@ NETWORK = parse_network("oxc:pods=4,hosts=3,ports=3,rate=8G")
 
 
 def test_who_runs_stays_and_the_new_one_fits() -> None:
-    jobs = [TdmJob(f"j{x}", "ps", 10**8, 0.1, 4) for x in range(4)]
+    jobs = [TdmJob(f"j{x}", "ps", 10**8, 0.1 + 0.01 * x, 4) for x in range(4)]
     before = make_schedule("tdm", jobs, NETWORK)
-    after = join(before, jobs, TdmJob("new", "rar", 10**8, 0.1, 4))
+    after = join(before, jobs, TdmJob("new", "rar", 10**8, 0.3, 4))
     for plan in before.jobs:
         assert after.plan(plan.job).placement == plan.placement
         assert after.plan(plan.job).group == plan.group
