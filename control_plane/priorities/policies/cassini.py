@@ -17,8 +17,8 @@ from p4reduce.control_plane.priorities.policy import register_priority_policy
 
 STEPS: Final = 72
 """of the shortest period"""
-MOST_STEPS: Final = 72 * 64
-"""of the circle; where periods have no common multiple so small, that of their largest one is taken"""
+MOST_STEPS: Final = 72 * 16
+"""of the circle; where periods have no common multiple so small, it is their largest one, in longer steps if need be"""
 PASSES: Final = 4
 
 Steps = NDArray[np.int64]
@@ -33,7 +33,8 @@ def cassini(situation: Situation) -> Shifts:
     jobs = [job for job in situation.jobs if _periodic(job)]
     if len(jobs) < 2:
         return Shifts({})
-    step = max(1, min(job.period_ps or 0 for job in jobs) // STEPS)
+    periods = [job.period_ps or 0 for job in jobs]
+    step = max(1, min(periods) // STEPS, -(-max(periods) // MOST_STEPS))
     places = _placed(jobs, step)
     anchor = jobs[0]
     origin = (anchor.next_ps or 0) - places[anchor.name] * step

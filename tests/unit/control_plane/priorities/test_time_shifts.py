@@ -60,6 +60,13 @@ def test_jobs_on_other_links_and_without_a_period_stay() -> None:
     assert not decide("cassini", Situation(jobs)).shifts
 
 
+def test_periods_that_are_far_apart_take_no_more_steps() -> None:
+    """1 ps beside 1 s: once a circle of 10^12 steps."""
+    jobs = [job("a", 1, 1), job("b", 10**12, 10**11), job("c", 999_983, 7)]
+    shifts = decide("cassini", Situation(jobs)).shifts
+    assert all(0 <= shift < 10**12 for shift in shifts.values())
+
+
 def test_a_shift_is_below_the_period() -> None:
     jobs = [job(f"j{n}", MS + n * 12_345_678, MS // 3, after=-n) for n in range(5)]
     shifts = decide("cassini", Situation(jobs)).shifts
