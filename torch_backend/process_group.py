@@ -175,6 +175,21 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     all_gather_single_coalesced = _all_gather_several
     allgather_into_tensor_coalesced = _all_gather_several
 
+    def alltoall_base(
+        self, output: torch.Tensor, given: torch.Tensor, output_splits: Any, input_splits: Any, opts: Any = None
+    ) -> dist.Work:
+        """A block of each rank's tensor to each other one; blocks of different sizes go by gloo."""
+        opts = opts if opts is not None else dist.AllToAllOptions()
+        size = self.size()
+        even = len({*output_splits, *input_splits}) <= 1 and given.numel() % size == 0
+        fits = even and output.numel() == given.numel() > 0 and output.is_contiguous()
+        if not (fits and is_carried([output, given])):
+            return self._gloo.alltoall_base(output, given, output_splits, input_splits, opts)
+        own = bytes_of(given)
+        came = np.empty_like(own)
+        handle = self._comm.all_to_all(own, came, start=self._time.now)
+        return self._work([handle], [output], lambda: put_bytes(output, came))
+
     # --- waits and ends
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:

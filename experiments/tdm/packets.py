@@ -48,7 +48,7 @@ def play(
     jobs : mapping of TdmJob
         By name.
     rounds : int
-        Whole rounds after the first one, in which nobody communicates before he has trained.
+        Whole rounds after the first one, which begins with its circuits lit.
     keep : str
         How windows are kept.
     lanes : int

@@ -188,21 +188,19 @@ class Player:
                 start = self._network.now
                 own = groups[key]
                 others = groups[order[(place + 1) % len(order)]] if len(order) > 1 else []
-                if number < self._rounds or place + 1 < len(order):
-                    self._train(others, cycle)
+                self._train(others, cycle)
                 lit, done = yield from self._process(own, switching=len(self._schedule.processes) > 1, key=key)
                 self._finished(own)
-                if len(order) == 1 and number < self._rounds:
+                if len(order) == 1:
+                    others = own
                     self._train(own, cycle)
-                    yield from self._until_trained(own)
-                elif number < self._rounds or place + 1 < len(order):
-                    yield from self._until_trained(others)
+                yield from self._until_trained(others)
                 frames, differing = self._counting.boundary() if report else (0, ())
                 if report:
                     window = Window(key, start, self._network.now, done - lit, frames, differing)
                     self._played.windows.append(window)
                     self._played.differing += differing
-            if number < self._rounds and report:
+            if number > 0 and report:  # in the first one circuits are lit already
                 self._played.rounds_ps.append(self._network.now - began)
             began = self._network.now
 

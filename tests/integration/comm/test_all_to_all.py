@@ -55,3 +55,18 @@ def test_the_command_on_sockets_says_the_same_digest(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         digests.append(json.loads(done.stdout)["network"]["prediction_differences"])
     assert digests == [[], []]
+
+
+def test_a_script_on_sockets_whose_run_has_no_job_for_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np, p4reduce\n"
+        "c = p4reduce.connect()\n"
+        "given = np.arange(3 * c.size, dtype=np.float32) + 100 * c.rank\n"
+        "out = c.all_to_all(given, np.zeros_like(given)).reshape(c.size, 3)\n"
+        "assert np.array_equal(out, [np.arange(3) + 3 * c.rank + 100 * other for other in range(c.size)])\n"
+        "c.close()\n"
+    )
+    flags = ["-t", "star:hosts=3", "-n", "3", "--time", "real", "--links", "udp", "--unshaped", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, ["launch", *flags, str(script)])
+    assert done.exit_code == 0, done.output
