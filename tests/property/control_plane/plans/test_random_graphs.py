@@ -1,6 +1,6 @@
 """Plans on random networks: trees are trees, paths are paths, predictions are what a walk counts."""
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import networkx as nx
 import pytest
@@ -118,14 +118,19 @@ def test_plans_are_sound(data):
 @given(st.data(), st.sampled_from(list(Operation)), st.integers(1, 5000), st.integers(0, 40))
 def test_predictions_equal_a_walk(data, operation, elements, lead):
     topology = data.draw(networks())
-    request = data.draw(requests(topology))
+    request = data.draw(requests(topology, ("all-to-all",) if operation == "all_to_all" else tuple(PLANS)))
     assume(request.plan not in TREES or any(switch.capable for switch in topology.switches))
     plan = make_plan(topology, request, Resources())
+    if operation == "all_to_all" and data.draw(st.booleans()):
+        elements *= len(plan.workers)
     try:
         predicted = predict(plan, operation, elements, lead=lead)
     except PlanError:
-        assert operation in ("push", "pull", "push_pull")
-        assert plan.server is None or plan.ring
+        if request.plan == "all-to-all" or operation == "all_to_all":
+            assert request.plan != "all-to-all" or operation != "all_to_all" or elements % len(plan.workers)
+        else:
+            assert operation in ("push", "pull", "push_pull")
+            assert plan.server is None or plan.ring
         return
     counted = {
         (node.name, port): [0, 0]
@@ -144,6 +149,14 @@ def sent(plan, operation, elements, lead):
     """Every first transmission, one by one, as the protocol says it."""
     full, empty = 62 + 4 * plan.lanes, 62
     chunks = -(-elements // plan.lanes)
+    if operation == "all_to_all":
+        block = -(-(elements // len(plan.workers)) // plan.lanes)
+        for source, destination in permutations(plan.workers, 2):
+            for frame in range(1, block + 1):
+                yield source, destination, full
+                if frame % 16 == 0 or frame == block:
+                    yield destination, source, empty
+        return
     if plan.ring:
         n = len(plan.ring)
         m = -(-(1 if operation == "barrier" else chunks) // n)
