@@ -40,7 +40,7 @@ def test_a_trace_with_aliases_is_refused_at_once_and_briefly(tmp_path, field):
 
 
 @pytest.mark.parametrize("field", ["demand", "training", "deadline", "arrival", "elements", "priority", "speed"])
-@pytest.mark.parametrize("value", [json.dumps(["lol"] * 100_000), json.dumps("9" * 100_000), "9" * 100_000])
+@pytest.mark.parametrize("value", [json.dumps(["lol"] * 20_000), json.dumps("9" * 100_000), "9" * 100_000])
 def test_what_a_trace_says_too_much_is_not_said_again(tmp_path, field, value):
     path = tmp_path / "t.yaml"
     path.write_text(in_task(field, value))

@@ -1,18 +1,21 @@
 """Compares status codes with a running BMv2's; or records BMv2's for the tests.
 
     python -m tests.support.conformance.codes [--seed N] [--updates N] [PROGRAM ...]
-    python -m tests.support.conformance.codes --record
+    python -m tests.support.conformance.codes --record [PROGRAM ...]
 
 BMv2 is $SIMPLE_SWITCH_GRPC or the simple_switch_grpc on PATH. Needs no root.
 """
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from tests.support.conformance.codes.compare import PROGRAMS, Answered, OwnSide, against_bmv2
 from tests.support.conformance.codes.exceptions import Tally
-from tests.support.conformance.codes.recording import RECORDING, Episode, episode, write_recording
+from tests.support.conformance.codes.recording import RECORDING, Episode, episode, read_recording, write_recording
+from tests.support.conformance.fuzz.recording import sha256
 from tests.support.conformance.targets.bmv2_process import find_switch, version_of
+from tests.support.p4runtime.configs import json_path
 
 KEPT_STEPS = 100
 """Of each program, from the beginning; further on, only what shows a class of differences for the first time."""
@@ -42,9 +45,19 @@ def main() -> int:
     for line in total.unnamed[:20]:
         print(f"  NO NAME: {line}")
     if options.record and not total.unnamed:
+        kept += others(options.programs)
         write_recording(version_of(switch), kept)
         print(f"{RECORDING}: {sum(len(one.steps) for one in kept)} steps, {RECORDING.stat().st_size} bytes")
     return 1 if total.unnamed else 0
+
+
+def others(programs: Sequence[str]) -> list[Episode]:
+    """What was recorded of programs that are not compared now, where they are as they were then."""
+    if not programs:
+        return []
+    found = read_recording()
+    same = {one for one, known in found.programs.items() if known == sha256(json_path(one))}
+    return [one for one in found.episodes if one.program in same.difference(programs)]
 
 
 def _until(answered: list[Answered], cut: bool, new: int) -> list[Answered]:
