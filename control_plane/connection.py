@@ -65,6 +65,8 @@ class Connection:
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
+        self.read_bytes = 0
+        """length of all reads and their answers so far, serialized"""
 
     async def open(self, *, keep: bool = False) -> bool:
         """Connect, become primary and load the program; with ``keep`` only where another one runs.
@@ -207,10 +209,13 @@ class Connection:
         try:
             while True:
                 async with self._step(doing, size=request.ByteSize()):
-                    answers = self._stub().Read(request) if answers is None else answers
+                    if answers is None:
+                        answers = self._stub().Read(request)
+                        self.read_bytes += request.ByteSize()
                     answer = await answers.read()
                 if answer is grpc.aio.EOF:
                     return
+                self.read_bytes += answer.ByteSize()
                 yield answer
         except ControllerError as error:
             cause = error.__cause__

@@ -1,7 +1,7 @@
 """The controller: plans jobs, programs switches over P4Runtime, reads back what they counted. Blocking."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -10,6 +10,7 @@ import finsy as fy
 from finsy.p4entity import P4Entity
 
 from p4reduce.base.event_loop import EventLoopThread
+from p4reduce.control_plane.blame import blamed
 from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import PRIORITIES, Entity, SwitchSettings
@@ -53,6 +54,9 @@ class Controller:
         Switches that run the program already keep their entries, and of the base entries (own address, hosts, routes)
         get only what is missing or wrong: for a controller that comes back. It takes over plans with :meth:`adopt`.
 
+    slots : int or None
+        Of every switch, those that jobs may have; None: all that the program has.
+
     Raises
     ------
     ControllerError
@@ -70,7 +74,10 @@ class Controller:
         first_generation: int = 1,
         election_id: int = 1,
         keep: bool = False,
+        slots: int | None = None,
     ) -> None:
+        if slots is not None and not 2 <= slots <= program.slots:
+            raise ControllerError(f"slots: {slots}, must be 2..{program.slots}, those of the program's switches")
         self.topology = topology
         self.targets = targets_by_name(targets, [switch.name for switch in topology.switches])
         self.program = program
@@ -78,7 +85,7 @@ class Controller:
         self._deadline_s = deadline_s
         self._election_id = election_id
         self._keep = keep
-        self.resources = Resources(program.slots, first_generation, program.counted_jobs)
+        self.resources = Resources(program.slots if slots is None else slots, first_generation, program.counted_jobs)
         self._installed: dict[tuple[int, int], Plan] = {}
         self._lock = threading.RLock()
         self._loop: EventLoopThread | None = None
@@ -88,6 +95,12 @@ class Controller:
     def installed(self) -> tuple[Plan, ...]:
         """The plans that are installed now."""
         return tuple(self._installed.values())
+
+    @property
+    def read_bytes(self) -> int:
+        """Length of all P4Runtime reads and their answers so far, serialized messages without what carries them."""
+        with self._lock:
+            return self._run_fleet()[1].read_bytes
 
     def start(self) -> None:
         """Connect to every switch, load the program, install base entries. `ControllerError` names who failed."""
@@ -206,13 +219,13 @@ class Controller:
             loop, fleet = self._run_fleet()
             loop.run(fleet.delete(switch, entries))
 
-    def uninstall(self, plan: Plan) -> None:
-        """Remove a plan and give back its resources. Only deletes entries."""
+    def uninstall(self, plan: Plan, lost: Collection[str] = ()) -> None:
+        """Remove a plan and give back its resources. Only deletes entries; nothing is asked of ``lost`` switches."""
         with self._lock:
             if self._installed.get((plan.job, plan.epoch)) is not plan:
                 raise ControllerError(f"this plan of job {plan.job} epoch {plan.epoch} is not installed")
             loop, fleet = self._run_fleet()
-            loop.run(fleet.uninstall(plan))
+            loop.run(fleet.uninstall(plan, lost))
             del self._installed[(plan.job, plan.epoch)]
             release_plan(plan, self.resources)
 
@@ -254,10 +267,10 @@ class Controller:
                 del self._installed[(plan.job, plan.epoch)]
                 release_plan(plan, self.resources)
 
-    def start_job(self, request: PlanRequest) -> Plan:
+    def start_job(self, request: PlanRequest, view: Topology | None = None) -> Plan:
         """:meth:`plan` and :meth:`install`; after an error nothing is taken."""
         with self._lock:
-            plan = self.plan(request)
+            plan = self.plan(request, view)
             try:
                 self.install(plan)
             except BaseException:
@@ -280,6 +293,10 @@ class Controller:
     def who_is_missing(self, plan: Plan, seq: int) -> str:
         """Which contributions the chunk ``seq`` of a job waits for, from the switches' slots; one line a switch."""
         return who_is_missing(plan, seq, self._read_cell)
+
+    def blamed(self, plan: Plan, seq: int) -> frozenset[str]:
+        """The same as names of workers and switches (:func:`~p4reduce.control_plane.blame.blamed`)."""
+        return blamed(plan, seq, self._read_cell)
 
     def packet_ins(self) -> list[PacketIn]:
         """Refused packets that switches showed since the last call (sampled by the program)."""

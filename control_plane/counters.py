@@ -11,7 +11,7 @@ from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.predict import Traffic
 from p4reduce.topologies import Topology
 
-TYPES: Final = {"PUSH": 1, "PULL": 2, "RESULT": 3}
+TYPES: Final = {"PUSH": 1, "PULL": 2, "RESULT": 3, "ASK": 4}
 """types of INC packets (p4src/headers.p4)"""
 REASONS: Final = {
     1: "not IPv4",
@@ -107,8 +107,8 @@ def stats_cells(stats: int) -> list[int]:
 
 
 def stats_cell(stats: int, kind: str, *, resend: bool) -> int:
-    """The cell of a job for one type of packets: 8 * stats + 2 * type + resend."""
-    return 8 * stats + 2 * TYPES[kind] + resend
+    """The cell of a job for one type of packets: 8 * stats + 2 * (type mod 4) + resend."""
+    return 8 * stats + 2 * (TYPES[kind] % 4) + resend
 
 
 def collect(switch: str, plans: Iterable[Plan], read: Iterable[P4Entity]) -> SwitchCounters:
@@ -118,7 +118,7 @@ def collect(switch: str, plans: Iterable[Plan], read: Iterable[P4Entity]) -> Swi
     jobs: dict[str, dict[int, Cells]] = {"job_received": {}, "job_sent": {}}
     peers: dict[tuple[int, int, str], Traffic] = {}
     names = {(plan.job, plan.epoch, port, ip): name for plan in plans for name, port, ip in _peers(plan, switch)}
-    kinds = {number: kind for kind, number in TYPES.items()}
+    kinds = {number % 4: kind for kind, number in TYPES.items()}
     for entity in read:
         if isinstance(entity, fy.P4DirectCounterEntry):
             match = entity.table_entry.match if entity.table_entry else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import finsy as fy
@@ -45,6 +45,11 @@ class Fleet:
         self._connections = connections
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
         self._results: dict[tuple[str, int], int] = {}  # (switch, job): priority of RESULTs, where it is another
+
+    @property
+    def read_bytes(self) -> int:
+        """Length of all reads and their answers so far, serialized."""
+        return sum(connection.read_bytes for connection in self._connections.values())
 
     async def open(self, settings: SwitchSettings, *, keep: bool = False) -> None:
         """Connect to all, load the program, install settings and base entries.
@@ -134,8 +139,11 @@ class Fleet:
         """Remove entries of a switch, those that do nothing alone last; what is gone already is not missed."""
         await self._connections[switch].delete(entities)
 
-    async def uninstall(self, plan: Plan) -> None:
-        """Remove a plan: first table `job`, from the leaves up, then the rest; what is gone already is not missed."""
+    async def uninstall(self, plan: Plan, lost: Collection[str] = ()) -> None:
+        """Remove a plan: first table `job`, from the leaves up, then the rest; what is gone already is not missed.
+
+        Nothing is asked of ``lost`` switches.
+        """
         entries = plan_entries(plan)
 
         async def deactivate(switch: str) -> None:
@@ -144,8 +152,9 @@ class Fleet:
         async def remove(switch: str) -> None:
             await self._connections[switch].delete(entries[switch].prepare)
 
+        there = [switch for switch in entries if switch not in lost]
         for level in reversed(_levels(plan)):
-            await self._each(level, deactivate)
+            await self._each([switch for switch in level if switch not in lost], deactivate)
 
         async def unclassify(switch: str) -> None:
             entries: list[Entity] = [priority_entry(plan.job, plan.priority or 0)]
@@ -154,8 +163,8 @@ class Fleet:
                 entries.append(results_entry(plan.job, results))
             await self._connections[switch].delete(entries)
 
-        await self._each(entries, remove)
-        await self._each(self._classified_alone(plan), unclassify)
+        await self._each(there, remove)
+        await self._each([switch for switch in self._classified_alone(plan) if switch not in lost], unclassify)
         self._count_priority(plan, -1)
 
     async def change_priority(self, plan: Plan, priority: int, results: int) -> int:

@@ -74,7 +74,7 @@ def exchange(plan: Plan, operation: Operation, elements: int, lead: int | None =
     full = _chunks(plan, elements)
     if operation is Operation.PULL:
         return Exchange(0, full, full, 0)
-    ahead = min(plan.window if lead is None else lead, full) if plan.in_network else 0
+    ahead = min(plan.lead if lead is None else lead, full) if plan.in_network else 0
     if operation is Operation.PUSH:
         return Exchange(full, ahead, 0, full + ahead)
     return Exchange(full, ahead, full, ahead)

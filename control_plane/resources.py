@@ -149,7 +149,8 @@ class Resources:
     def __init__(self, slots: int = SLOTS, first_generation: int = 1, counted_jobs: int = STATS_JOBS) -> None:
         if not 1 <= first_generation < 2**32:
             raise ValueError(f"generations are 1 .. 2**32 - 1, not {first_generation}")
-        self._slots = slots
+        self.slots: Final = slots
+        """of every switch"""
         self._generation = first_generation
         self._switches: dict[str, _Switch] = {}
         self._stats = _Ids(0, counted_jobs - 1, "counter cell")
@@ -259,4 +260,4 @@ class Resources:
             own.rids.give_back(rid)
 
     def _switch(self, name: str) -> _Switch:
-        return self._switches.setdefault(name, _Switch(SlotPool(self._slots)))
+        return self._switches.setdefault(name, _Switch(SlotPool(self.slots)))

@@ -50,6 +50,10 @@ class Circuits:
         self._memory.make_space(frames=1)
         add_last(self._memory.world, at_ps, index * EVENT_KINDS + CIRCUIT)
 
+    def check(self, circuits: Iterable[Link]) -> None:
+        """`FabricError` for circuits that mirrors cannot make."""
+        self._turned(None, circuits)
+
     def _turned(self, crossconnect: str | None, circuits: Iterable[Link]) -> tuple[Turn, ...]:
         """For every port of a cross-connect where it leads."""
         wiring = self._wiring

@@ -290,6 +290,10 @@ class VirtualNetwork(Seen):
         """
         self._circuits.reconfigure(crossconnect, circuits, self._time(at_ps), dark_ps)
 
+    def check_circuits(self, circuits: Iterable[Link]) -> None:
+        """`FabricError` for circuits that :meth:`reconfigure` would refuse."""
+        self._circuits.check(circuits)
+
     def set_gates(self, port: Hop, gates: Gates, *, base_ps: int = 0, longest: int | None = None) -> None:
         """From now on a switch's port sends from a queue only while its gate is open (IEEE 802.1Qbv).
 

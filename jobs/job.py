@@ -45,7 +45,7 @@ class Job:
     def note(self, operation: str, elements: int, *, words: bool = False) -> None:
         """Remember a collective for the prediction; ``words``: its lanes were added as they are, without exponents."""
         sums = operation in {"all_reduce", "push", "push_pull"}
-        lead = self.plan.window if sums and isinstance(self.numbers, BlockFloat) and not words else 0
+        lead = self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
         self.carried.append((Operation(operation), elements, lead))
 
     def predicted(self) -> dict[Hop, Traffic]:

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from p4reduce.control_plane.plans import Plan
 from p4reduce.fabric import Faults, HostEndpoints, Stop, VirtualNetwork
-from p4reduce.fabric.background import Background, BackgroundEndpoints, background_calls
+from p4reduce.fabric.background import Background, Requests, SourceEndpoints
 from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.specs import Numbers, endpoint_specs, host_address, link_address, pace_of, server_peers, timing_of
@@ -39,8 +39,8 @@ class JobNetwork:
         Frames of a port's queue, for each priority.
     seed : int
         Of the faults.
-    background : Background or None
-        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
+    background : Background, Requests or None
+        Traffic of others, from the first moment on; None: nobody else is there.
     congestion : Congestion or None
         Of all workers; None: the window of each plan, paced as its busiest link.
 
@@ -61,14 +61,15 @@ class JobNetwork:
         faults: Faults | Mapping[Hop, Faults] = NO_FAULTS,
         queue_frames: int = 1024,
         seed: int = 0,
-        background: Background | None = None,
+        background: Background | Requests | None = None,
         congestion: Congestion | None = None,
     ) -> None:
         self.switches = switches
         self._queue_frames, self._congestion = queue_frames, congestion
         self.endpoints = Endpoints() if background is None else background.endpoints(switches.topology)
-        sources = self.endpoints.hosts if isinstance(self.endpoints, BackgroundEndpoints) else []
-        self._calls = background_calls() if sources else worker_endpoints()
+        others = self.endpoints if isinstance(self.endpoints, SourceEndpoints) else None
+        sources = [] if others is None else others.hosts
+        self._calls = worker_endpoints() if others is None else others.calls()
         self.hosts = list(sources)
         self._known = len(sources)  # endpoints that the fabric has
         self._reordered = False  # endpoints that it has are of other classes

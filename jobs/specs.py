@@ -9,6 +9,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.plan import Address
 from p4reduce.control_plane.plans.window import ACK_EVERY, with_margin
+from p4reduce.workers.endpoints import REACH
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.settings import Congestion, HostAddress, Timing
 from p4reduce.workers.specs import (
@@ -26,6 +27,8 @@ PATIENCE_PS: Final = 60 * 1000 * PS_PER_MS
 """Virtual time without any answer after which a worker gives up: others may compute for as long."""
 DRIFT: Final = 8
 """Windows by which one worker of the host-side parameter server may be ahead of another."""
+REORDER: Final = 3
+"""chunks that must have overtaken one that a worker takes for missing"""
 Numbers = BlockFloat | FixedScale
 """How lanes add up in the network."""
 
@@ -89,7 +92,7 @@ Made = Iterator[tuple[str, EndpointSpec]]
 
 
 def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, congestion: Congestion) -> Made:
-    slots, members, lead = plan.slots, len(plan.workers), plan.window
+    slots, members, lead = plan.slots, len(plan.workers), plan.lead
     for host in plan.workers:
         yield (
             host,
@@ -97,6 +100,7 @@ def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, cong
                 link_address(plan, host),
                 host_address(plan.up(host)),
                 slots=slots,
+                window=plan.window,
                 members=members,
                 numbers=numbers,
                 lead=lead,
@@ -152,20 +156,30 @@ def _of_mesh(plan: Plan, common: _Common, timing: Timing, congestion: Congestion
 
 def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestion: Congestion) -> Made:
     members = len(plan.workers)
+    # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
+    remembered = max(window, min(DRIFT * window, HOST_WINDOW // members))
+    reach = min(REACH * window, remembered)
     for host in plan.workers:
         own, server = link_address(plan, host), host_address(plan.up(host))
         yield (
             host,
-            PsWorkerSpec(own, server, window=window, members=members, timing=timing, congestion=congestion, **common),
+            PsWorkerSpec(
+                own,
+                server,
+                window=window,
+                reach=reach,
+                members=members,
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
         )
     assert plan.server is not None  # noqa: S101
-    # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
-    remembered = max(window, min(DRIFT * window, HOST_WINDOW // members))
     yield plan.server, PsServerSpec(link_address(plan, plan.server), server_peers(plan), window=remembered, **common)
 
 
 def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timing:
-    """Time-outs for a plan: a few round trips, but never below what queues behind a window may add.
+    """Time-outs for a plan: a few round trips; of hosts in a circle, never below what queues behind a window may add.
 
     overtaken: whether its chunks may overtake each other, because their class changes on their way.
     ahead_ps: what frames of jobs of other classes may add (:func:`~p4reduce.jobs.waiting.ahead_ps`).
@@ -175,6 +189,14 @@ def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timi
     """
     queued = plan.rtt_ps + plan.window * plan.chunk_ps + ahead_ps
     longest = max(10 * PS_PER_MS, 20 * queued)
+    if not plan.ring and not plan.mesh:
+        return Timing(
+            initial_ps=min(4 * queued, longest),
+            min_ps=min(4 * plan.rtt_ps + 2 * ahead_ps, longest),
+            max_ps=longest,
+            retries=max(16, PATIENCE_PS // longest),
+            reorder=None if overtaken else REORDER,
+        )
     return Timing(
         initial_ps=max(PS_PER_MS, 4 * queued),
         min_ps=max(50 * PS_PER_US, 2 * queued),

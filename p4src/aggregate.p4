@@ -7,7 +7,7 @@
 #include "slot.p4"
 
 control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    // Accepted packets by job, type and resend: 8 * stats + 2 * type + resend.
+    // Accepted packets by job, type and resend: 8 * stats + 2 * (type mod 4) + resend; ASK is 4.
     counter(STATS_JOBS * STATS_PER_JOB, CounterType.packets_and_bytes) job_received;
     direct_counter(CounterType.packets_and_bytes) peer_received;
     Slot() slot;
@@ -99,6 +99,25 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ipv4.total_length   = IPV4_BYTES + hdr.udp.length;
     }
 
+    // An ASK or WAIT of our own in place of the one that came, which had no lanes either. Always a resend: first
+    // transmissions are counted apart.
+    action ask() {
+        job_received.count((bit<32>)(meta.stats ++ hdr.inc.type[1:0] ++ hdr.inc.resend));
+        hdr.ethernet.src        = hdr.ethernet.dst;
+        hdr.ipv4.src            = hdr.ipv4.dst;
+        hdr.ipv4.ttl            = 64;
+        hdr.ipv4.ecn            = ECN_CAPABLE;
+        hdr.ipv4.identification = 0;
+        hdr.udp.src_port        = INC_UDP_PORT;
+        hdr.udp.checksum        = 0;
+        hdr.inc.resend          = 1;
+        hdr.inc.saturated       = 0;
+        hdr.inc.ecn_echo        = 0;
+        hdr.inc.count           = meta.level;
+        hdr.inc.exponent        = meta.missing[31:24];
+        hdr.inc.reserved        = meta.missing[23:0];
+    }
+
     // Taken in; nothing leaves yet.
     action wait() {
         job_received.count((bit<32>)(meta.stats ++ hdr.inc.type[1:0] ++ hdr.inc.resend));
@@ -131,6 +150,30 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         std.egress_spec  = std.ingress_port;
     }
 
+    action ask_sender() {
+        bit<48> mac = hdr.ethernet.src;
+        bit<32> ip = hdr.ipv4.src;
+        bit<16> udp = hdr.udp.src_port;
+        ask();
+        hdr.ethernet.dst = mac;
+        hdr.ipv4.dst     = ip;
+        hdr.udp.dst_port = udp;
+        std.egress_spec  = std.ingress_port;
+    }
+
+    action ask_parent() {
+        ask();
+        hdr.ethernet.dst = meta.parent_mac;
+        hdr.ipv4.dst     = meta.parent_ip;
+        hdr.udp.dst_port = meta.parent_udp;
+        std.egress_spec  = meta.parent_port;
+    }
+
+    action ask_children() {
+        ask();
+        std.mcast_grp = meta.group;
+    }
+
     apply {
         if (meta.whole == 0) {
             meta.refused = REFUSED_MALFORMED;
@@ -138,8 +181,8 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
             meta.refused = REFUSED_JOB;
         } else if (!peer.apply().hit) {
             meta.refused = REFUSED_PEER;
-        } else if (hdr.inc.type == 0 || hdr.inc.type > TYPE_RESULT
-                   || (hdr.inc.type == TYPE_RESULT) != (meta.from_parent == 1)) {
+        } else if (hdr.inc.type == 0 || hdr.inc.type > TYPE_ASK
+                   || ((hdr.inc.type == TYPE_RESULT) != (meta.from_parent == 1) && hdr.inc.type != TYPE_ASK)) {
             meta.refused = REFUSED_TYPE;
         } else {
             slot.apply(hdr, meta, std);
@@ -147,7 +190,10 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
             else if (meta.reply == REPLY_DOWN) { down(); }
             else if (meta.reply == REPLY_UP) { up(0); }
             else if (meta.reply == REPLY_REPLAY) { replay(); }
-            else { up(1); }
+            else if (meta.reply == REPLY_UP_AGAIN) { up(1); }
+            else if (meta.reply == REPLY_ASK) { ask_sender(); }
+            else if (meta.reply == REPLY_ASK_UP) { ask_parent(); }
+            else { ask_children(); }
         }
     }
 }

@@ -7,7 +7,7 @@
 control Depart(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     // INC packets sent by port and resend: 2 * port + resend.
     counter(1024, CounterType.packets_and_bytes) link_sent;
-    // INC packets sent from this switch's slots, by job, type and resend: 8 * stats + 2 * type + resend.
+    // INC packets sent from this switch's slots, by job, type and resend: 8 * stats + 2 * (type mod 4) + resend.
     counter(STATS_JOBS * STATS_PER_JOB, CounterType.packets_and_bytes) job_sent;
 
     action address(bit<48> mac, bit<32> ip, bit<16> udp) {

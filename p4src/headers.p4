@@ -11,6 +11,7 @@
 #define TYPE_PUSH 1
 #define TYPE_PULL 2
 #define TYPE_RESULT 3
+#define TYPE_ASK 4
 
 #define ETHERNET_BYTES 14
 #define IPV4_BYTES 20
@@ -65,6 +66,7 @@ header inc_t {
     bit<16> count;          // contributions of workers in this packet
     bit<32> seq;            // chunk sequence number of the job, goes on across epochs
     bit<32> iteration;      // training iteration: chooses the priority
+    // Of an ASK from a switch these two are one field, the children that it waits for.
     bit<8>  exponent;       // block floating point: the largest exponent, biased by 127
     bit<24> reserved;
 }
@@ -138,6 +140,8 @@ struct metadata_t {
     bit<1>  pull;
     bit<1>  ecn;
     bit<4>  reply;
+    bit<16> level;          // of an ASK that leaves: how many switches up the sender's contribution is in
+    bit<32> missing;        // and which children are awaited there
     FOR_EACH_WORD(DECLARE_OVERFLOW)     // the sign bit of each lane that overflowed
     bit<8>  refused;        // a REFUSED_... reason, 0 = not refused
 }

@@ -3,19 +3,28 @@
 //  packet from a child          slot                              what happens                 reply
 //  ---------------------------  --------------------------------  ---------------------------  ------------
 //  any                          generation newer than the job's   refused                      -
-//  any                          older generation, or seq+slots    store, bitmap := {child}     if complete
-//  same seq, other kind         -                                 refused                      -
-//  same seq, child not in       -                                 add, bitmap += child         if complete
-//  same seq, child in           done                              load                         REPLAY
-//  same seq, lowest child in    full, not done                    load                         UP_AGAIN
-//  same seq, child in           otherwise                         refused: duplicate           -
+//  PUSH, PULL                   older generation, or seq+slots    store, bitmap := {child}     if complete
+//  PUSH, PULL, same seq         other kind                        refused                      -
+//  PUSH, PULL, same seq         child not in                      add, bitmap += child         if complete
+//  PUSH, PULL, same seq         child in, done                    load                         REPLAY
+//  PUSH, PULL, same seq         lowest child in, full, not done   load                         UP_AGAIN
+//  PUSH, PULL, same seq         child in, otherwise               refused: duplicate           -
+//  ASK                          older generation, or seq+slots    -                            ASK
+//  ASK, same seq                child not in                      -                            ASK
+//  ASK, same seq                done                              load                         REPLAY
+//  ASK, same seq, lowest child  full, not done                    -                            ASK_UP
+//  ASK, same seq                otherwise                         -                            WAIT
 //  any other seq                -                                 refused                      -
 //
 //  packet from the parent
 //  RESULT, same generation, seq full, not done                    store, done := 1             DOWN
+//  ASK, same generation, seq    full, not done                    load                         UP_AGAIN
+//  WAIT, same generation, seq   full, not done                    -                            WAIT_DOWN
 //  anything else                                                  refused                      -
 //
-// "If complete": at the root done := 1 and DOWN, elsewhere UP.
+// "If complete": at the root done := 1 and DOWN, elsewhere UP. ASK and WAIT write no slot: what they bring about, a
+// RESULT or a partial sum once more, is what its receiver takes once. A WAIT is an ASK whose `count` says how many
+// switches up the contribution is in, from 1 on; 0 asks for it.
 //
 // Every case is one action that reads and writes all it needs: BMv2 pays for each table, condition and assignment on a
 // packet's way, far more than for its lanes.
@@ -30,7 +39,10 @@
 #define REPLY_UP       1   // the partial sum, to the parent
 #define REPLY_UP_AGAIN 2   // the same, marked as a resend
 #define REPLY_DOWN     3   // the RESULT, to every child
-#define REPLY_REPLAY   4   // the RESULT, to the child that asked again
+#define REPLY_REPLAY   4   // the RESULT, to the child that asked
+#define REPLY_ASK      5   // an ASK or WAIT, to the child that asked
+#define REPLY_ASK_UP   6   // an ASK, to the parent
+#define REPLY_ASK_DOWN 7   // the parent's WAIT, to every child
 
 control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     register<bit<128>>(SLOTS) slots;
@@ -132,13 +144,22 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         LOAD_LANES
     }
 
+    // What came with a parent's ASK is not the sum's.
     action again() {
         meta.reply = REPLY_UP_AGAIN;
+        meta.pull = meta.slot.pull;
+        hdr.inc.reserved = 0;
     }
 
     action again_lanes() {
-        meta.reply = REPLY_UP_AGAIN;
+        again();
         LOAD_LANES
+    }
+
+    action tell(bit<4> reply, bit<16> level, bit<32> missing) {
+        meta.reply = reply;
+        meta.level = level;
+        meta.missing = missing;
     }
 
     action saturate() {
@@ -149,11 +170,36 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
 
     apply {
         look();
-        if (meta.from_parent == 1) {
-            if (meta.slot.generation != meta.generation || meta.slot.seq != hdr.inc.seq
-                || meta.slot.bitmap != meta.full || meta.slot.done == 1) { refuse(REFUSED_RESULT); }
-            else if (hdr.inc.has_lanes == 1) { finish_lanes(); }
-            else { finish(); }
+        if (hdr.inc.type >= TYPE_RESULT) {
+            if (hdr.inc.type == TYPE_ASK && hdr.inc.has_lanes == 1) {
+                refuse(REFUSED_KIND);
+            } else if (meta.from_parent == 1) {
+                if (meta.slot.generation != meta.generation || meta.slot.seq != hdr.inc.seq
+                    || meta.slot.bitmap != meta.full || meta.slot.done == 1) { refuse(REFUSED_RESULT); }
+                else if (hdr.inc.type == TYPE_ASK) {
+                    if (hdr.inc.count != 0) {
+                        tell(REPLY_ASK_DOWN, hdr.inc.count |+| 1, hdr.inc.exponent ++ hdr.inc.reserved);
+                    }
+                    else if (meta.slot.has_lanes == 1) { again_lanes(); }
+                    else { again(); }
+                }
+                else if (hdr.inc.has_lanes == 1) { finish_lanes(); }
+                else { finish(); }
+            } else if (meta.generation < meta.slot.generation) {
+                refuse(REFUSED_GENERATION);
+            } else if (meta.generation != meta.slot.generation || hdr.inc.seq == meta.slot.seq + meta.slots) {
+                tell(REPLY_ASK, 0, meta.full);
+            } else if (hdr.inc.seq != meta.slot.seq) {
+                refuse(REFUSED_SEQ);
+            } else if ((meta.slot.bitmap & meta.child) == 0) {
+                tell(REPLY_ASK, 0, meta.full & ~meta.slot.bitmap);
+            } else if (meta.slot.done == 1) {
+                if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
+            } else if (meta.slot.bitmap == meta.full && meta.lowest == 1) {
+                tell(REPLY_ASK_UP, 0, 0);
+            } else {
+                tell(REPLY_ASK, 1, meta.full & ~meta.slot.bitmap);
+            }
         } else if (meta.generation < meta.slot.generation) {
             refuse(REFUSED_GENERATION);
         } else if (meta.generation != meta.slot.generation || hdr.inc.seq == meta.slot.seq + meta.slots) {

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from p4reduce.native.memory import address_of
 from p4reduce.workers import wire
 from p4reduce.workers.kernels import endpoint
+from p4reduce.workers.kernels.server import REPLIES
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Post, check, exponents_of, poison_of
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
@@ -31,11 +32,14 @@ from p4reduce.workers.windows import (
     power_of_two,
     set_ring,
     set_streams,
-    set_window,
+    set_worker,
     summed,
 )
 
 _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
+REACH: Final = 3
+"""Windows by which a worker's newest chunk may lie ahead of its oldest missing one: with them what a worker keeps of
+its inputs, and a server of its answers, is a power of two, 1 + 3 windows."""
 _KINDS: Final = {
     WorkerSpec: Kind.WORKER,
     ServerSpec: Kind.SERVER,
@@ -87,15 +91,17 @@ class Endpoints:
         match spec:
             case WorkerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
-                set_window(self._records[index], keep, spec.slots, spec.slots // 2, spec.timing, spec.congestion)
+                half = spec.slots // 2
+                room = half if spec.window is None else spec.window
+                set_worker(self._records[index], keep, half, REACH * half, room, spec.timing, spec.congestion)
+                self._records[index]["repeats"] = spec.repeats
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
-                self._set_slots(index, spec.slots)
+                self._set_slots(index, 2 * spec.slots)
             case PsWorkerSpec():
                 self._set_numbers(index, RawFloat(), spec.members, 1, None)
-                set_window(
-                    self._records[index], keep, power_of_two(2 * spec.window), spec.window, spec.timing, spec.congestion
-                )
+                reach = spec.reach or spec.window
+                set_worker(self._records[index], keep, spec.window, reach, spec.window, spec.timing, spec.congestion)
             case PsServerSpec():
                 self._set_numbers(index, RawFloat(), len(spec.members), 1, None)
                 self._set_slots(index, power_of_two(2 * spec.window))
@@ -160,7 +166,7 @@ class Endpoints:
         """Goes on in another epoch. Workers say from where: the oldest seq that any worker of the job lacks.
 
         restart_seq: unwrapped, as ``oldest_missing`` counts; ignored for a server. ValueError when a worker cannot go
-        back so far (more than its slots), or the endpoint is of the ring, which knows no epochs.
+        back so far (more than it keeps inputs), or the endpoint is of the ring, which knows no epochs.
         """
         _check_field("epoch", epoch, 16)
         record = self._records[index]
@@ -218,6 +224,9 @@ class Endpoints:
             raise ValueError(f"endpoint {index}: has another address, or is retired already")
         for name in ("mac", "ip", "udp", "status", "lingering", "reply_head", "reply_tail"):
             record[name] = 0  # nothing is for it, and it has nothing to send
+        record["kind"] = (
+            Kind.SERVER
+        )  # which is never asked for more than replies: a ring would still look at its frames
         self._memory[index], self._posted[index] = [], None
         self._streams.pop(index, None)
         self._retired.setdefault(link, []).append(index)
@@ -299,7 +308,8 @@ class Endpoints:
         record["contributions"] = self._keep(index, np.zeros((ring, peers, lanes), np.int32))
         record["results"] = self._keep(index, np.zeros((ring, lanes), np.float32))
         record["marks"] = self._keep(index, np.zeros((ring, peers), np.uint8))
-        record["replies"] = self._keep(index, np.zeros(2 * ring * peers, np.int64))
+        record["unposted"] = self._keep(index, np.zeros(peers, np.int64))
+        record["replies"] = self._keep(index, np.zeros(REPLIES * ring * peers, np.int64))
 
     def _set_ring(self, index: int, spec: RingSpec) -> None:
         self._set_numbers(index, RawFloat(), spec.size, 1, None)

@@ -105,10 +105,24 @@ ENDPOINT_DTYPE: Final = np.dtype(
         ("step", "f4"),
         # The sender's window: entries from low (oldest unanswered) to next; fresh: the first seq never sent in any
         # epoch; epoch_base: the seq that the epoch began with. entries, payloads: rings of ENTRY_DTYPE and of lanes.
+        # A worker's window is slot by slot: a chunk waits for the RESULT ``window`` before it, and for the oldest that
+        # is missing to be less than ``reach`` before it; room: how many may be on their way at most.
         *_integers("ring", "window", "first", "low", "next", "fresh", "epoch_base", "entries", "payloads"),
+        *_integers("reach", "room"),
         # Loss detection: transmissions are numbered (order); top: the newest answered one; swept: those before it
         # were in flight when the timer ran out; reorder: how far answers may overtake; lost: marked for resending.
         *_integers("order", "top", "swept", "reorder", "lost", "progress"),
+        # A worker's (recovery.py): seqs to ask for, to send again and to send late (rings of 2 * ring int64); skipped:
+        # a byte for each seq; when the last answer came and when, before it, there had been none for a while.
+        *_integers("ask_queue", "ask_head", "ask_tail", "again_queue", "again_head", "again_tail"),
+        *_integers("late", "late_head", "late_tail", "skipped", "answered_at", "resumed_at", "settled_at"),
+        # asks, waits: ASKs sent, WAITs received; the last of these: its chunk, how many switches up it was told, the
+        # mask of children that are awaited there, when it came. own_losses: chunks of which the worker's own link lost
+        # something, own_rate: their moving average, in CHUNKs; needless: of questions by order that were for nothing;
+        # slack: doublings of the time after which a chunk is missing, in real time; when it grew last.
+        # repeats: it asks by sending its contribution again.
+        *_integers("asks", "waits", "wait_seq", "wait_level", "wait_mask", "wait_at", "own_losses", "own_rate"),
+        *_integers("needless", "slack", "slackened_at", "repeats", "least_reorder"),
         # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
         # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
         *_integers("adaptive", "flight", "cwnd", "initial", "floor", "threshold", "keep", "brake", "brake_ps"),
@@ -124,11 +138,19 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # Ring: this worker's rank, segment length in chunks, what came in (cells: one byte a seq, held: early frames).
         *_integers("rank", "size", "segment", "rx_low", "rx_start", "rx_end", "rx_high", "reported", "reportable"),
         *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),
+        # Selective acknowledgements (selective.py): how far the window may reach beyond a gap; the latest transmission
+        # when a loss was noticed, and the least time-out from then on; new frames since the last one that told of
+        # them; frames that were sent again and are to be confirmed, the latest, and whether one was in already; whether
+        # a poll is to be answered.
+        *_integers("lossy", "rto_lossy", "unreported", "confirming", "repeated", "early", "polled"),
+        ("confirm", "i8", (4,)),
         # All-to-all: its streams (records of this type, all of the kind ALL_TO_ALL), whose turn it is; of a stream:
         # blocked, it sends nothing new.
         *_integers("streams", "turn", "blocked"),
         # Server: slots (a ring of SLOT_DTYPE), contributions, results, who has come and been answered, replies to send.
         *_integers("slots", "contributions", "results", "marks", "replies", "reply_head", "reply_tail", "completed"),
+        # unposted: by member, the seq after the newest that came before its operation was posted.
+        *_integers("unposted"),
         # What happened. frames_sent counts resends too, resends separately; bytes without FCS.
         *_integers("frames_sent", "bytes_sent", "resends", "resend_bytes", "frames_received", "results_received"),
         # poisoned: chunks that were NaN or infinite somewhere.
@@ -156,6 +178,19 @@ ENTRY_DTYPE: Final = np.dtype(
         # Sent again because the timer ran out, to ask whether anybody answers.
         ("probe", "u1"),
         ("contributions", "u2"),
+        # A worker's: in_order: it left in its turn; flies: it counts as on its way; again: it is to be sent again;
+        # told: a WAIT came since it was last asked for; repeated: its RESULT was; own_loss: its own link lost of it.
+        ("in_order", "u1"),
+        ("flies", "u1"),
+        ("again", "u1"),
+        ("told", "u1"),
+        ("cause", "u1"),
+        ("repeated", "u1"),
+        ("own_loss", "u1"),
+        # asks, unheard: questions, and those since something was heard of the chunk
+        ("asks", "i4"),
+        ("unheard", "i4"),
+        ("asked_at", "i8"),
     ],
     align=True,
 )

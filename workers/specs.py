@@ -33,8 +33,8 @@ class _Spec:
 class _InNetwork(_Spec):
     """What all endpoints of an in-network job have alike.
 
-    slots: P, the job's slots in each switch, a power of two; the window is P/2. members: workers of the job. lead: how
-    many chunks ahead exponents are agreed on with block floating point, 1..P/2 (default P/2).
+    slots: P, the job's slots in each switch, a power of two. members: workers of the job. lead: how many chunks ahead
+    exponents are agreed on with block floating point, 1..P/2 (default P/2).
     """
 
     parent: HostAddress
@@ -52,9 +52,15 @@ class _InNetwork(_Spec):
 
 @dataclass(frozen=True)
 class WorkerSpec(_InNetwork):
-    """A worker of an in-network job."""
+    """A worker of an in-network job.
+
+    window: chunks on their way at once, 1..P/2 (default P/2). repeats: it asks by sending its contribution again, where
+    a switch cannot make a packet longer by its lanes.
+    """
 
     _: KW_ONLY
+    window: int | None = None
+    repeats: bool = False
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     congestion: Congestion = FIXED
     kind: Literal["worker"] = "worker"
@@ -73,11 +79,13 @@ class PsWorkerSpec(_Spec):
     """A worker of the parameter-server baseline (float32, no aggregation).
 
     window: chunks on their way at once. What the workers' windows add up to should fit the queue before the server.
+    reach: how far its chunks may lie apart, at most what the server remembers of each (default: the window).
     """
 
     server: HostAddress
     _: KW_ONLY
     window: int
+    reach: int | None = None
     members: int
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     congestion: Congestion = FIXED
@@ -88,7 +96,8 @@ class PsWorkerSpec(_Spec):
 class PsServerSpec(_Spec):
     """The server of the baseline: sums the members' chunks in the order of ``members``.
 
-    window: that of the workers. Needs 2 * window * len(members) chunks of memory (window rounded up to a power of two).
+    window: the reach of the workers, at least. Needs 2 * window * len(members) chunks of memory (window rounded up to a
+    power of two).
     """
 
     members: tuple[HostAddress, ...]

@@ -5,6 +5,7 @@ from typing import Any
 
 from p4reduce.base.units import PS_PER_US
 from p4reduce.workers.kernels.congestion import CHUNK
+from p4reduce.workers.kernels.frames import SEQ_MASK
 from p4reduce.workers.records import NEVER, Collective, Kind, Refusal, State
 
 
@@ -33,6 +34,21 @@ class WindowStatus:
 
 
 @dataclass(frozen=True)
+class WaitStatus:
+    """The last WAIT that a worker got: whom its chunk waits for.
+
+    seq: of the chunk, 32 bits. level: how many aggregating switches up the worker's contribution is in; awaited: the
+    children that are missing there, one bit each (of a parameter server without aggregation, ranks), whose names
+    ``p4reduce.control_plane.waits`` knows. at_ps: when it came.
+    """
+
+    seq: int
+    level: int
+    awaited: int
+    at_ps: int
+
+
+@dataclass(frozen=True)
 class EndpointStatus:
     """A snapshot. Times in picoseconds; counts since the endpoint was made; bytes without FCS.
 
@@ -40,7 +56,8 @@ class EndpointStatus:
     bytes_sent count resends too; resends and resend_bytes count them alone. rtt_ps: smoothed round trip, 0 before
     the first sample; timeout_ps: the present time-out. saturated: frames in which a lane saturated, sent or
     received; poisoned: results of chunks in which somebody's numbers are not finite. congested: frames that met a
-    congested queue. spurious: resends that were not needed, as far as known.
+    congested queue. asks, waits: questions sent (resends count them, too), WAITs received; waiting: the last of these.
+    spurious: resends that were not needed, of a worker questions, as far as known.
     window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that nobody
     answered, None unless the endpoint gave up.
     """
@@ -61,6 +78,9 @@ class EndpointStatus:
     saturated: int
     poisoned: int
     congested: int
+    asks: int
+    waits: int
+    waiting: WaitStatus | None
     spurious: int
     refused: dict[str, int]
     failed_seq: int | None
@@ -105,6 +125,9 @@ def read_status(record: Any) -> EndpointStatus:
         saturated=value["saturated"],
         poisoned=value["poisoned"],
         congested=value["congested"],
+        asks=value["asks"],
+        waits=value["waits"],
+        waiting=_waiting(value),
         spurious=value["spurious"],
         refused={reason.name.lower(): int(record["refused"][reason]) for reason in Refusal},
         failed_seq=value["failed_seq"] if value["failed_seq"] >= 0 else None,
@@ -113,10 +136,16 @@ def read_status(record: Any) -> EndpointStatus:
     )
 
 
+def _waiting(value: dict[str, int]) -> WaitStatus | None:
+    if value["waits"] == 0 or value["wait_seq"] < 0:
+        return None
+    return WaitStatus(value["wait_seq"] & SEQ_MASK, value["wait_level"], value["wait_mask"], value["wait_at"])
+
+
 def _window(value: dict[str, int]) -> WindowStatus:
     return WindowStatus(
         adaptive=bool(value["adaptive"]),
-        limit=value["window"],
+        limit=value["room"],
         now=value["cwnd"] / CHUNK,
         lowest=value["cwnd_low"] / CHUNK,
         highest=value["cwnd_high"] / CHUNK,

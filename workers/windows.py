@@ -12,11 +12,17 @@ from p4reduce.workers.numbers import NumberMode
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import ENDPOINT_DTYPE, ENTRY_DTYPE, NEVER, State
 from p4reduce.workers.settings import Congestion, Timing
-from p4reduce.workers.specs import AllToAllSpec, RingSpec
+from p4reduce.workers.specs import MAX_RING_WINDOW, AllToAllSpec, RingSpec
 from p4reduce.workers.templates import templates_to
 
 Keep = Callable[[NDArray[Any]], int]
 """keeps an array alive, and gives its address"""
+_REACH: Final = 4
+"""windows, that frames of a ring may be ahead of a gap"""
+_IN_ORDER: Final = 3
+"""later frames after which one counts as missing, between hosts"""
+_SOONER: Final = 10
+"""how much shorter the least time-out of a stream is where frames are known to be lost"""
 SUMMED: Final = (
     "frames_sent",
     "bytes_sent",
@@ -40,15 +46,46 @@ def power_of_two(at_least: int) -> int:
     return 1 << max(0, at_least - 1).bit_length()
 
 
+def set_worker(
+    record: Any, keep: Keep, window: int, reach: int, room: int, timing: Timing, congestion: Congestion
+) -> None:
+    """The window of a worker, slot by slot. ``ValueError`` for one of none, or that cannot be filled.
+
+    window: a chunk waits for the RESULT so many before it. reach: chunks from the oldest missing one on. room: chunks
+    on their way at once.
+    """
+    if not 1 <= room <= window <= reach:
+        raise ValueError(f"window: {room} chunks on their way, must be 1..{window} (half the slots)")
+    ring = power_of_two(window + reach)
+    set_window(record, keep, ring, window, timing, congestion, room=room)
+    record["reach"] = reach
+    for name in ("ask_queue", "again_queue", "late"):
+        record[name] = keep(np.zeros(2 * ring, np.int64))
+    record["skipped"] = keep(np.zeros(ring, np.uint8))
+    record["wait_seq"] = -1
+    if timing.reorder is not None:
+        record["reorder"] = max(1, timing.reorder)
+    record["least_reorder"] = record["reorder"]
+
+
 def set_window(
-    record: Any, keep: Keep, ring: int, window: int, timing: Timing, congestion: Congestion, least: int = 1
+    record: Any,
+    keep: Keep,
+    ring: int,
+    window: int,
+    timing: Timing,
+    congestion: Congestion,
+    least: int = 1,
+    room: int | None = None,
 ) -> None:
     """What a sender keeps of its chunks, and its timer. ``ValueError`` for a window of none."""
     if window < 1:
         raise ValueError(f"window: {window}, must be at least 1")
     lanes = int(record["lanes"])
-    record["ring"], record["window"] = ring, window
-    record["entries"] = keep(np.zeros(ring, ENTRY_DTYPE))
+    record["ring"], record["window"], record["room"] = ring, window, window if room is None else room
+    entries = np.zeros(ring, ENTRY_DTYPE)
+    entries["seq"] = -1
+    record["entries"] = keep(entries)
     record["payloads"] = keep(np.zeros((ring, lanes), np.float32))
     change_timing(record, timing)
     record["reorder"] = NEVER if timing.reorder is None else max(1, min(timing.reorder, window // 2))
@@ -60,6 +97,7 @@ def set_window(
 def change_timing(record: Any, timing: Timing) -> None:
     """A sender's time-outs from now on; a timer that runs goes off when it would have."""
     record["rto_initial"], record["rto_min"], record["rto_max"] = timing.initial_ps, timing.min_ps, timing.max_ps
+    record["rto_lossy"] = timing.min_ps // _SOONER
     record["retries"] = timing.retries
     base = timing.initial_ps if record["rtt_samples"] == 0 else timing.min_ps
     record["rto"] = max(int(record["rto"]), base)
@@ -67,9 +105,13 @@ def change_timing(record: Any, timing: Timing) -> None:
 
 def set_ring(record: Any, keep: Keep, spec: RingSpec | AllToAllSpec) -> None:
     """Both ends of a stream: what it sends, and what it has received."""
-    ring = power_of_two(spec.window)
+    # Streams of an all-to-all are many: while a gap holds one, others go on.
+    reach = spec.window if isinstance(spec, AllToAllSpec) else min(_REACH * spec.window, MAX_RING_WINDOW)
+    ring = power_of_two(reach)
+    record["reach"], record["lossy"], record["repeated"] = reach, -NEVER, -1
     set_window(record, keep, ring, spec.window, spec.timing, spec.congestion, least=spec.ack_every + 1)
     record["ack_every"] = spec.ack_every
+    record["reorder"] = min(int(record["reorder"]), _IN_ORDER) if spec.timing.reorder is not None else NEVER
     for name in ("rx_low", "rx_high", "reported", "reportable"):
         record[name] = spec.first_seq
     record["cells"] = keep(np.zeros(ring, np.uint8))

@@ -34,11 +34,12 @@ MAX_LANES: Final = (65535 - 20 - 8 - 20) // 4
 
 
 class PacketType(IntEnum):
-    """The three packet types of the protocol."""
+    """The packet types of the protocol; a WAIT is an ASK whose ``count`` is not 0."""
 
     PUSH = 1
     PULL = 2
     RESULT = 3
+    ASK = 4
 
 
 @dataclass(frozen=True)

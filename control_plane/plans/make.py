@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import DEFAULT_LANES
@@ -16,6 +17,7 @@ from p4reduce.control_plane.plans.window import (
     PlanTimes,
     all_paths,
     choose_window,
+    late_slots,
     power_of_two,
     ring_window,
     timing,
@@ -25,6 +27,8 @@ from p4reduce.topologies import Topology
 
 HOST_WINDOW = 65_536
 """chunks in flight of a plan of hosts, at most: what an endpoint keeps in memory"""
+SHARE: Final = 8
+"""of the largest range of slots that is free, a plan takes at most this part for late chunks"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ class PlanRequest:
     lanes : int or None
         32-bit lanes of a full packet; None: those of the switches' program (where there are none, 256).
     window : int or None
-        Chunks in flight; None: chosen from rate and round trip. The slots are the next power of two of twice that.
+        Chunks in flight; None: chosen from rate and round trip. The slots are the next power of two of twice that;
+        where it was chosen more, if switches have plenty (:data:`SHARE`), so that a late chunk holds up none behind it.
     max_slots : int or None
         Never take more slots of a switch.
     priority : int or None
@@ -101,7 +106,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
     check_forwarding(paths)
     times = timing(problem, layout, paths)
     wanted = _wanted(request, layout, times)
-    slots, grant = _take(request, layout, wanted, resources)
+    slots, grant = _take(request, layout, wanted, late_slots(times.window), resources)
     return Plan(
         name=request.plan,
         topology=topology,
@@ -125,6 +130,20 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         grant=grant,
         mesh=isinstance(layout, MeshLayout),
     )
+
+
+def window_range(topology: Topology, request: PlanRequest) -> tuple[int, int]:
+    """The least window that keeps a plan's busiest link busy, and the one that it gets where slots are plenty.
+
+    `PlanError` when the request cannot be met.
+    """
+    problem = _problem(topology, request)
+    layout = planner(request.plan)(problem) if request.layout is None else request.layout
+    check_layout(problem, layout)
+    problem = problem.of(layout)
+    times = timing(problem, layout, all_paths(problem, layout))
+    wanted = _wanted(request, layout, times)
+    return min(times.window, wanted), wanted
 
 
 def release_plan(plan: Plan, resources: Resources) -> None:
@@ -153,12 +172,17 @@ def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
     return min(choose(times.window), HOST_WINDOW)
 
 
-def _take(request: PlanRequest, layout: Layout, wanted: int, resources: Resources) -> tuple[int, Grant]:
-    """Slots and the grant; of the fullest switch there may be fewer slots than the window wants."""
+def _take(request: PlanRequest, layout: Layout, wanted: int, plenty: int, resources: Resources) -> tuple[int, Grant]:
+    """Slots and the grant; of the fullest switch there may be fewer slots than the window wants.
+
+    plenty: slots that are better where there are many.
+    """
     if not isinstance(layout, TreeLayout):
         return 0, resources.grant((), 1)
     fullest = min(layout.aggregators, key=resources.largest)
     slots = min(power_of_two(2 * wanted), resources.largest(fullest))
+    if request.window is None:
+        slots = max(slots, min(plenty, resources.largest(fullest) // SHARE))
     if request.max_slots is not None:
         slots = min(slots, 1 << (request.max_slots.bit_length() - 1))
     if request.window is not None and request.max_slots is None and slots < 2 * request.window:

@@ -146,6 +146,11 @@ class Plan:
         return self.aggregators[0].name
 
     @property
+    def lead(self) -> int:
+        """How many chunks ahead exponents are agreed on: as far as a chunk may wait for the one before in its slot."""
+        return self.slots // 2
+
+    @property
     def slots_limited(self) -> bool:
         """Whether the slots, not the links or the request, limit the rate: rate <= (slots / 2) * payload / rtt."""
         return self.in_network and self.window < min(self.window_wanted, self.window_needed)

@@ -76,6 +76,15 @@ def choose_window(needed: int) -> int:
     return power_of_two(with_margin(needed))
 
 
+def late_slots(needed: int) -> int:
+    """Slots with which a chunk may be late by four round trips before it holds up the one that takes its slot next.
+
+    A worker sends a chunk when the result half the slots before it is in; one that was lost is missing for a round trip
+    until that is noticed, and for one or two more until it is repaired (docs/performance.md has what they bring).
+    """
+    return power_of_two(8 * needed)
+
+
 def with_margin(needed: int) -> int:
     """A window with room for frames that wait behind others."""
     return needed + needed // 4 + 4

@@ -1,8 +1,9 @@
-"""Background traffic: on/off flows of plain UDP frames between hosts, through the same switches and links."""
+"""Traffic of others: on/off flows, requests and answers in plain UDP, through the same switches and links."""
 
 from p4reduce.fabric.background.demands import Demands, gravity, sndlib
-from p4reduce.fabric.background.endpoints import BackgroundEndpoints, background_calls
+from p4reduce.fabric.background.endpoints import BackgroundEndpoints, SourceEndpoints, background_calls
 from p4reduce.fabric.background.load import Loads, link_loads
+from p4reduce.fabric.background.requests import RequestEndpoints, Requests
 from p4reduce.fabric.background.source import SourceOptions
 from p4reduce.fabric.background.spec import Background, parse_background
 
@@ -11,6 +12,9 @@ __all__ = [
     "BackgroundEndpoints",
     "Demands",
     "Loads",
+    "RequestEndpoints",
+    "Requests",
+    "SourceEndpoints",
     "SourceOptions",
     "background_calls",
     "gravity",

@@ -35,7 +35,23 @@ _WIRE_OVERHEAD: Final = 24
 """bytes around a frame: preamble, FCS, inter-frame gap"""
 
 
-class BackgroundEndpoints(Endpoints):
+class SourceEndpoints(Endpoints):
+    """Endpoints of jobs behind others that belong to no job, which come first.
+
+    Attributes
+    ----------
+    hosts : list of str
+        Of those.
+    """
+
+    hosts: list[str]
+
+    def calls(self) -> EndpointCalls:
+        """What drives the records."""
+        raise NotImplementedError
+
+
+class BackgroundEndpoints(SourceEndpoints):
     """Endpoints of jobs behind sources of background traffic: the sources come first, indices 0 .. ``sources`` - 1.
 
     Drive them with :func:`background_calls`. A source sends from the moment that it is started
@@ -57,13 +73,16 @@ class BackgroundEndpoints(Endpoints):
         super().__init__()
         if not demands.hosts:
             raise FabricError("demands: no host sends anything; use Endpoints where there is no background traffic")
-        self.hosts: list[str] = list(demands.hosts)
-        """of the sources"""
+        self.hosts = list(demands.hosts)
         self._sources = np.zeros(len(demands.hosts), SOURCE)
         for name, value in worker_endpoints()._asdict().items():
             self._sources[name] = value
         for index, host in enumerate(demands.hosts):
             self._add_source(topology, topology.node(host), demands, options, link_key(seed, index))
+
+    def calls(self) -> EndpointCalls:
+        """Sources are driven by themselves, all others as `workers/` does."""
+        return background_calls()
 
     @property
     def sources(self) -> int:
@@ -79,6 +98,11 @@ class BackgroundEndpoints(Endpoints):
     def received(self) -> int:
         """Frames of background traffic that arrived so far."""
         return int(self._sources["received"].sum())
+
+    @property
+    def in_burst(self) -> list[bool]:
+        """Of each source, whether it is in a burst now."""
+        return [bool(left > 0) for left in self._sources["left"]]
 
     def _add_source(self, topology: Topology, node: Node, demands: Demands, options: SourceOptions, key: int) -> None:
         place = demands.hosts.index(node.name)
@@ -112,24 +136,27 @@ class BackgroundEndpoints(Endpoints):
         shares = np.cumsum(row[targets]) / total
         thresholds = np.minimum(np.round(shares * 2.0**32), 2.0**32 - 1).astype(np.uint32)
         source["thresholds"] = self._keep(index, thresholds)
-        gateway = topology.node(topology.neighbours(node.name)[0])
-        made = b"".join(_headers(node, gateway, topology.node(demands.hosts[target]), options) for target in targets)
+        made = b"".join(
+            headers(topology, node.name, demands.hosts[target], options.frame_bytes, port=UDP_PORT, dscp=options.dscp)
+            for target in targets
+        )
         source["templates"] = self._keep(index, np.frombuffer(made, np.uint8).copy())
 
 
-def _headers(source: Node, gateway: Node, target: Node, options: SourceOptions) -> bytes:
-    """Ethernet, IPv4 and UDP (no checksum: 0) of a frame, padded to TEMPLATE_BYTES."""
-    length = options.frame_bytes
+def headers(topology: Topology, host: str, target: str, length: int, *, port: int, dscp: int) -> bytes:
+    """Ethernet, IPv4 and UDP (no checksum: 0) of a frame of ``length`` bytes, padded to TEMPLATE_BYTES."""
+    source, other = topology.node(host), topology.node(target)
+    gateway = topology.node(topology.neighbours(host)[0])
     ethernet = gateway.mac.to_bytes(6, "big") + source.mac.to_bytes(6, "big") + b"\x08\x00"
-    words = struct.pack("!BBHHHBBHII", 0x45, options.dscp << 2, length - 14, 0, 0x4000, 64, 17, 0, source.ip, target.ip)
+    words = struct.pack("!BBHHHBBHII", 0x45, dscp << 2, length - 14, 0, 0x4000, 64, 17, 0, source.ip, other.ip)
     total = sum(struct.unpack("!10H", words))
     total = (total & 0xFFFF) + (total >> 16)
     checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
     ipv4 = words[:10] + checksum.to_bytes(2, "big") + words[12:]
-    udp = struct.pack("!HHHH", UDP_PORT, UDP_PORT, length - 34, 0)
-    headers: bytes = ethernet + ipv4 + udp
-    assert len(headers) == HEADERS  # noqa: S101
-    return headers.ljust(TEMPLATE_BYTES, b"\0")
+    udp = struct.pack("!HHHH", port, port, length - 34, 0)
+    made: bytes = ethernet + ipv4 + udp
+    assert len(made) == HEADERS  # noqa: S101
+    return made.ljust(TEMPLATE_BYTES, b"\0")
 
 
 @entry(int, int, int, int, int)

@@ -18,7 +18,8 @@ from p4reduce.workers.kernels.frames import sender_of, type_of
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.pacing import forget, too_early
 from p4reduce.workers.kernels.ring import may_send, ring_posted, ring_receive, send_new, send_old
-from p4reduce.workers.kernels.sender import stand_still, time_out
+from p4reduce.workers.kernels.selective import poll_after
+from p4reduce.workers.kernels.sender import stand_still
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Refusal, State
 
 _ACTIVE: Final = int(State.ACTIVE)
@@ -112,10 +113,9 @@ def _owes(stream: Any) -> Any:
 def all_to_all_transmit(e: Any, now: int, out: Any) -> Any:
     """The next frame: answers and what was lost first, then new chunks in turns; 0 when there is nothing to send."""
     forget(e)
-    if e.status != _ACTIVE and not e.lingering:
-        return 0
     if e.size == 1:
-        _gather(e, now)
+        if e.status == _ACTIVE:
+            _gather(e, now)
         return 0
     for index in range(e.size - 1):
         stream = stream_at(e, index)
@@ -150,7 +150,7 @@ def all_to_all_time_out(e: Any, now: int) -> None:
     for index in range(e.size - 1):
         stream = stream_at(e, index)
         if stream.timer <= now:
-            time_out(stream, now)
+            poll_after(stream, now)
         e.timer = min(e.timer, stream.timer)
     _gather(e, now)
 

@@ -26,11 +26,11 @@ _FINE: Final = 1 << 10
 
 
 def set_up(record: Any, congestion: Congestion, least: int) -> None:
-    """Writes the settings into an endpoint's record, whose ``window`` is set.
+    """Writes the settings into an endpoint's record, whose ``room`` is set: the most chunks on their way.
 
     least: chunks below which nothing flows.
     """
-    window = int(record["window"])
+    window = int(record["room"])
     record["pace"] = congestion.pace_ps
     record["adaptive"] = congestion.adaptive
     record["initial"] = max(min(congestion.initial, window), min(least, window)) * CHUNK
@@ -70,7 +70,7 @@ def grow(e: Any, order: int) -> None:
         e.threshold = min(e.threshold, e.cwnd)
         return
     step = CHUNK if e.cwnd < e.threshold else max(1, CHUNK * CHUNK // e.cwnd)
-    e.cwnd = min(e.cwnd + step, e.window * CHUNK)
+    e.cwnd = min(e.cwnd + step, e.room * CHUNK)
     e.cwnd_high = max(e.cwnd_high, e.cwnd)
 
 
@@ -93,6 +93,6 @@ def start_over(e: Any) -> None:
     e.base_rtt = NEVER
     if e.adaptive:
         e.cwnd = min(e.cwnd, e.initial)
-        e.threshold = e.window * CHUNK
+        e.threshold = e.room * CHUNK
         e.cut_order = e.order
         e.cwnd_low = min(e.cwnd_low, e.cwnd)

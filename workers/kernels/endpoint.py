@@ -18,9 +18,12 @@ from p4reduce.workers.kernels.all_to_all import (
 )
 from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
 from p4reduce.workers.kernels.jit import entry
+from p4reduce.workers.kernels.recovery import rewind, time_out
+from p4reduce.workers.kernels.recovery import stand_still as worker_stand_still
 from p4reduce.workers.kernels.ring import ring_posted, ring_receive, ring_transmit
-from p4reduce.workers.kernels.sender import rewind, stand_still, time_out
-from p4reduce.workers.kernels.server import server_receive, server_transmit
+from p4reduce.workers.kernels.selective import poll_after
+from p4reduce.workers.kernels.sender import stand_still
+from p4reduce.workers.kernels.server import server_posted, server_receive, server_transmit
 from p4reduce.workers.kernels.worker import worker_receive, worker_transmit
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
 
@@ -100,6 +103,8 @@ def expire(eps: Any, i: int, now_ps: int) -> None:
             return
         if eps[i].kind == _ALL_TO_ALL:
             all_to_all_time_out(eps[i], now_ps)
+        elif eps[i].kind == _RING:
+            poll_after(eps[i], now_ps)
         else:
             time_out(eps[i], now_ps)
 
@@ -109,6 +114,8 @@ def resume(eps: Any, i: int, paused_ps: int) -> None:
     """For ``paused_ps`` endpoint i was not asked for frames, as agreed: its timer and clocks go on where they stood."""
     if eps[i].kind == _ALL_TO_ALL:
         all_to_all_stand_still(eps[i], paused_ps)
+    elif eps[i].kind == _WORKER:
+        worker_stand_still(eps[i], paused_ps)
     elif eps[i].kind != _SERVER:
         stand_still(eps[i], paused_ps)
 
@@ -120,6 +127,8 @@ def posted(eps: Any, i: int) -> None:
         ring_posted(eps[i])
     elif eps[i].kind == _ALL_TO_ALL:
         all_to_all_posted(eps[i])
+    elif eps[i].kind == _SERVER:
+        server_posted(eps[i])
 
 
 @entry(_EPS, int)

@@ -43,6 +43,7 @@ _MORE_FRAGMENTS_OR_OFFSET: Final = 0x3FFF
 _PUSH: Final = int(wire.PacketType.PUSH)
 _PULL: Final = int(wire.PacketType.PULL)
 _RESULT: Final = int(wire.PacketType.RESULT)
+_ASK: Final = int(wire.PacketType.ASK)
 _WORKER: Final = int(Kind.WORKER)
 _SERVER: Final = int(Kind.SERVER)
 _CHECKSUM: Final = int(Refusal.CHECKSUM)
@@ -112,9 +113,10 @@ def inspect(e: Any, frame: Any, length: int) -> Any:
     kind = frame[VERSION] & 15
     to_server = kind in (_PUSH, _PULL)
     if (
-        (kind != _RESULT and not to_server)
+        (kind not in (_RESULT, _ASK) and not to_server)
         or (e.kind == _WORKER and to_server)
-        or (e.kind == _SERVER and not to_server)
+        or (e.kind == _SERVER and kind == _RESULT)
+        or (e.kind not in (_WORKER, _SERVER) and kind == _ASK)
     ):
         return NOT_MINE if e.shared else _WRONG_TYPE
     if _be16(frame, EPOCH) != e.epoch:
@@ -150,6 +152,18 @@ def count_of(frame: Any) -> Any:
 def exponent_of(frame: Any) -> Any:
     """The biased exponent."""
     return np.int64(frame[EXPONENT])
+
+
+@kernel
+def mask_of(frame: Any) -> Any:
+    """The exponent and what is reserved behind it, one word: 32 bits of a selective acknowledgement, or of an ASK."""
+    return _be32(frame.ctypes.data + EXPONENT)
+
+
+@kernel
+def set_mask(out: Any, mask: int) -> None:
+    """Writes what ``mask_of`` reads into a frame that was just made."""
+    store_be32(out.ctypes.data + EXPONENT, 0, mask)
 
 
 @kernel

@@ -12,6 +12,7 @@ Frames are PUSHes with lanes; they are reliable by themselves. The receiver send
   lost. An adaptive receiver echoes there that a frame met a congested queue.
 - *gap reports*, ``count`` > 0, RESEND: ``count`` frames from ``seq`` on are missing, and later ones have come. A
   gap is reported once.
+- *selective acknowledgements* (`selective.py`), while frames are missing.
 - When a frame with exponent 1 comes (the sender's timer ran out) it is answered at once by an acknowledgement, all
   gaps, and ``count`` 65535 for what lies behind the last frame seen; all with RESEND.
 
@@ -42,8 +43,18 @@ from p4reduce.workers.kernels.frames import (
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels.selective import (
+    BITS,
+    SELECTIVE,
+    TO_THE_END,
+    answered,
+    next_selection,
+    note_arrival,
+    receive_selection,
+    settle_once,
+    write_selection,
+)
 from p4reduce.workers.kernels.sender import (
-    advance,
     entry_at,
     lose_by_order,
     lose_by_time,
@@ -51,7 +62,6 @@ from p4reduce.workers.kernels.sender import (
     may_resend,
     next_lost,
     payload_at,
-    settle,
 )
 from p4reduce.workers.records import EntryState, Kind, Refusal, State
 
@@ -70,7 +80,6 @@ _DUPLICATE: Final = int(Refusal.DUPLICATE)
 
 NEXT: Final = 0
 PREVIOUS: Final = 1
-TO_THE_END: Final = 65535
 
 # Cells of what came in.
 _ABSENT: Final = 0
@@ -163,7 +172,9 @@ def _receive_data(e: Any, frame: Any) -> Any:
         e.echo = 1
     if seq >= e.rx_low + e.ring or seq < e.rx_low - e.ring:
         return _WRONG_SEQ
+    again = flags_of(frame) & RESEND != 0 and exponent_of(frame) == 0
     if seq < e.rx_low or _cell(e, seq) != _ABSENT:
+        note_arrival(e, seq, again, False)
         return _DUPLICATE
     if seq < e.end:
         _take(e, seq, lanes_of(frame))
@@ -173,6 +184,7 @@ def _receive_data(e: Any, frame: Any) -> Any:
     e.rx_high = max(e.rx_high, seq + 1)
     e.reportable = max(e.reportable, e.rx_high - e.reorder)
     _advance_received(e)
+    note_arrival(e, seq, again, True)
     e.results_received += 1
     return 0
 
@@ -180,6 +192,7 @@ def _receive_data(e: Any, frame: Any) -> Any:
 @kernel
 def _receive_gap(e: Any, first: int, count: int) -> None:
     """Marks what is missing; a frame that was sent again already, only if that was before the timer ran out."""
+    e.lossy = e.order
     last = e.next if count == TO_THE_END else min(first + count, e.next)
     for seq in range(max(first, e.low), last):
         entry = entry_at(e, seq)
@@ -187,6 +200,8 @@ def _receive_gap(e: Any, first: int, count: int) -> None:
             lose_by_time(e, entry)
         elif entry.attempts == 1 and count != TO_THE_END:
             lose_by_order(e, entry)
+    if count == TO_THE_END:
+        e.polled = 0
 
 
 @kernel
@@ -198,6 +213,8 @@ def _receive_answer(e: Any, frame: Any, now: int) -> Any:
         return _WRONG_KIND
     seq = seq_of(frame, e.low)
     count = count_of(frame)
+    if SELECTIVE <= count < TO_THE_END:
+        return receive_selection(e, frame, now)
     if seq > e.next or seq < e.low - e.ring:
         return _WRONG_SEQ
     if count > 0:
@@ -213,8 +230,8 @@ def _receive_answer(e: Any, frame: Any, now: int) -> Any:
     for settled in range(e.low, seq):
         entry = entry_at(e, settled)
         timed = timed and entry.attempts == 1
-        settle(e, entry, now, timed and settled == seq - 1)
-    advance(e, now)
+        settle_once(e, settled, now, timed and settled == seq - 1)
+    answered(e, now)
     return 0
 
 
@@ -296,7 +313,7 @@ def _next_report(e: Any, out: Any) -> Any:
     while seq < e.reportable and _cell(e, seq) != _ABSENT:
         seq += 1
     first = seq
-    while seq < e.reportable and _cell(e, seq) == _ABSENT:
+    while seq < min(e.reportable, first + SELECTIVE - 1) and _cell(e, seq) == _ABSENT:
         seq += 1
     e.reported = seq
     if seq > first:
@@ -304,13 +321,23 @@ def _next_report(e: Any, out: Any) -> Any:
     if e.poll == _POLL_REPORT:
         e.poll = 0
         return _answer(e, out, RESEND, max(e.rx_high, e.rx_low), TO_THE_END)
-    return 0
+    missing = e.rx_low
+    while missing < e.rx_high and _cell(e, missing) != _ABSENT:
+        missing += 1  # what is held for the next operation is in
+    first = next_selection(e, missing)
+    if first < 0:
+        return 0
+    bits: Any = 0
+    for place in range(min(BITS, e.rx_high - first)):
+        if _cell(e, first + place) != _ABSENT:
+            bits |= 1 << place
+    return write_selection(e, out, PREVIOUS, missing, first, bits)
 
 
 @kernel
 def may_send(e: Any, seq: int) -> Any:
     """Whether the next new frame is inside the window, and what it passes on has come in."""
-    if e.status != _ACTIVE or seq >= e.end or seq - e.low >= e.window:
+    if e.status != _ACTIVE or seq >= e.end or e.flight >= e.window or seq - e.low >= e.reach:
         return False
     return e.kind == _ALL_TO_ALL or seq - e.start < e.segment or _is_in(e, seq - e.segment)
 

@@ -17,7 +17,7 @@ first time is sent again.
 from typing import Any, Final
 
 from p4reduce.native.memory import carray, pointer
-from p4reduce.workers.kernels.congestion import cut, grow, has_room, note_round_trip, start_over
+from p4reduce.workers.kernels.congestion import cut, grow, has_room, note_round_trip
 from p4reduce.workers.kernels.frames import SEQ_MASK
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.records import ENTRY_DTYPE, NEVER, EntryState, State
@@ -158,17 +158,6 @@ def lose_by_time(e: Any, entry: Any) -> None:
 
 
 @kernel
-def detect_losses(e: Any) -> None:
-    """Marks what ``reorder`` later transmissions have overtaken."""
-    for seq in range(e.low, e.next):
-        entry = entry_at(e, seq)
-        if entry.order + e.reorder <= e.top:
-            lose_by_order(e, entry)
-        elif entry.attempts == 1:
-            break  # what was sent after it for the first time is younger still
-
-
-@kernel
 def next_lost(e: Any) -> Any:
     """The oldest chunk to be sent again, or NOTHING_LOST."""
     if e.lost > 0:
@@ -195,47 +184,9 @@ def give_up(e: Any) -> None:
 
 
 @kernel
-def time_out(e: Any, now: int) -> None:
-    """The timer ran out."""
-    e.timeouts += 1
-    if e.timeouts > e.retries:
-        give_up(e)
-        return
-    if e.progress and entry_at(e, e.low).order < e.swept:
-        for seq in range(e.low, e.next):
-            entry = entry_at(e, seq)
-            if entry.order < e.swept:
-                lose_by_time(e, entry)
-    else:
-        entry_at(e, e.low).probe = 1
-        mark_lost(e, entry_at(e, e.low))
-    e.swept = e.order
-    e.progress = 0
-    e.rto = min(2 * e.rto, e.rto_max)
-    e.timer = now + e.rto
-
-
-@kernel
 def stand_still(e: Any, paused: int) -> None:
     """A time in which nothing could be answered is not time that an answer took."""
     if e.timer != NEVER:
         e.timer += paused
     for seq in range(e.low, e.next):
         entry_at(e, seq).sent_at += paused
-
-
-@kernel
-def rewind(e: Any, seq: int) -> None:
-    """Everything from ``seq`` on is to be sent anew, in a new epoch."""
-    for again in range(seq, e.next):
-        entry = entry_at(e, again)
-        entry.state = _WAITING
-        entry.lost = 0
-    e.low = seq
-    e.next = seq
-    e.epoch_base = seq
-    e.lost = 0
-    start_over(e)
-    e.timeouts = 0
-    e.timer = NEVER
-    e.rto = _base_rto(e)

@@ -4,6 +4,9 @@ A slot holds one chunk; slot = seq & (ring - 1). A chunk is complete when every 
 merged by the network, or one for each worker, which are then summed in the order of ranks. What a chunk's RESULT
 carries is kept with the slot, so a repeated request, in whatever epoch, gets the same bytes, and nothing is applied
 twice.
+
+Who asks (ASK) gets the RESULT, an ASK for a contribution that is not in, or a WAIT with the members that are. What came
+before an operation was posted was not taken; when it is posted the server asks for it by itself.
 """
 
 from typing import Any, Final
@@ -25,6 +28,7 @@ from p4reduce.workers.kernels.frames import (
     lanes_of,
     sender_of,
     seq_of,
+    set_mask,
     type_of,
     write_frame,
 )
@@ -46,16 +50,26 @@ _RAW_ANSWER: Final = int(Answer.RAW)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_PULL: Final = int(wire.PacketType.PULL)
 _TYPE_RESULT: Final = int(wire.PacketType.RESULT)
+_TYPE_ASK: Final = int(wire.PacketType.ASK)
 _WRONG_PEER: Final = int(Refusal.PEER)
 _WRONG_SEQ: Final = int(Refusal.SEQ)
 _WRONG_KIND: Final = int(Refusal.KIND)
 _DUPLICATE: Final = int(Refusal.DUPLICATE)
 _NOT_POSTED: Final = int(Refusal.NOT_POSTED)
 
+REPLIES: Final = 4
+"""places in the queue of replies for each (slot, member)"""
+
 # Marks of (slot, member).
 _ARRIVED: Final = 1
 _QUEUED: Final = 2
 _REPLIED: Final = 4
+
+# What a reply is, in the codes of the queue: seq << 20 | kind << 16 | rank.
+_KIND_RESULT: Final = 0
+_KIND_ASK: Final = 1
+_KIND_WAIT: Final = 2
+_MASK_BITS: Final = 32
 
 
 @kernel
@@ -92,8 +106,25 @@ def _rank_of(e: Any, key: int) -> Any:
 
 @kernel
 def _reply_capacity(e: Any) -> Any:
-    """One reply for each (slot, member), and as many that a reopened slot has made stale."""
-    return 2 * e.ring * e.peers
+    """A RESULT for each (slot, member), as many that a reopened slot has made stale, and as many ASKs."""
+    return REPLIES * e.ring * e.peers
+
+
+@kernel
+def _queue(e: Any, seq: int, kind: int, rank: int) -> None:
+    capacity = _reply_capacity(e)
+    carray(pointer(e.replies), (capacity,), np.int64)[e.reply_tail % capacity] = (seq << 20) | (kind << 16) | rank
+    e.reply_tail += 1
+    e.lingering = 1
+
+
+@kernel
+def _queue_question(e: Any, seq: int, kind: int, rank: int) -> Any:
+    """An ASK or WAIT; none where the queue has only the room that RESULTs may need."""
+    if e.reply_tail - e.reply_head >= (REPLIES - 2) * e.ring * e.peers:
+        return _DUPLICATE
+    _queue(e, seq, kind, rank)
+    return 0
 
 
 @kernel
@@ -103,10 +134,7 @@ def _queue_reply(e: Any, seq: int, rank: int) -> None:
     if mark & _QUEUED:
         return
     store_u8(e.marks, cell, mark | _QUEUED)
-    capacity = _reply_capacity(e)
-    carray(pointer(e.replies), (capacity,), np.int64)[e.reply_tail % capacity] = (seq << 16) | rank
-    e.reply_tail += 1
-    e.lingering = 1
+    _queue(e, seq, _KIND_RESULT, rank)
 
 
 @kernel
@@ -190,21 +218,72 @@ def _exponent_known(e: Any, seq: int) -> Any:
 
 
 @kernel
+def _may_open(e: Any, seq: int) -> Any:
+    """Whether a slot may be taken for a chunk: nobody will ask for its old one again.
+
+    Where the network adds up (one peer) no chunk is sent that is so far ahead. Other peers' chunks may be answered one
+    by one (PULL), so one worker could run away from the others; but who has sent the oldest incomplete chunk has all
+    results up to half a ring before it.
+    """
+    ahead = e.ring if e.peers == 1 else e.ring // 2
+    slot = _slot_at(e, seq)
+    return e.low <= seq < e.low + ahead and (slot.seq < 0 or slot.done != 0)
+
+
+@kernel
+def _missing_mask(e: Any, seq: int) -> Any:
+    """The members whose contribution is awaited, one bit for each of the first 32."""
+    mask = 0
+    for rank in range(min(e.peers, _MASK_BITS)):
+        if load_u8(e.marks, _mark_cell(e, seq, rank)) & _ARRIVED == 0:
+            mask |= 1 << rank
+    return mask
+
+
+@kernel
+def _asked(e: Any, seq: int, rank: int) -> Any:
+    """A member lacks the RESULT of a chunk."""
+    slot = _slot_at(e, seq)
+    if slot.seq == seq:
+        if load_u8(e.marks, _mark_cell(e, seq, rank)) & _ARRIVED == 0:
+            return _queue_question(e, seq, _KIND_ASK, rank)
+        if slot.done or slot.type == _TYPE_PULL:
+            _queue_reply(e, seq, rank)
+            return 0
+        return _queue_question(e, seq, _KIND_WAIT, rank)
+    if seq < e.low or slot.seq > seq:
+        return _WRONG_SEQ
+    return _queue_question(e, seq, _KIND_ASK if seq < e.end and _may_open(e, seq) else _KIND_WAIT, rank)
+
+
+@kernel
+def server_posted(e: Any) -> None:
+    """An operation was posted: what of it has come too early is asked for."""
+    early = carray(pointer(e.unposted), (e.peers,), np.int64)
+    for rank in range(e.peers):
+        for seq in range(e.start, min(early[rank], e.end, e.start + e.ring // 2)):
+            _queue_question(e, seq, _KIND_ASK, rank)
+        early[rank] = 0
+
+
+@kernel
 def server_receive(e: Any, frame: Any, now: int) -> Any:
-    """A sound PUSH or PULL of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    """A sound PUSH, PULL or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     rank = _rank_of(e, sender_of(frame))
     if rank < 0:
         return _WRONG_PEER
     seq = seq_of(frame, e.low)
     flags = flags_of(frame)
     with_lanes = flags & HAS_LANES != 0
+    if type_of(frame) == _TYPE_ASK:
+        return _WRONG_KIND if with_lanes else _asked(e, seq, rank)
     slot = _slot_at(e, seq)
     if slot.seq != seq:
         if seq >= e.end:
+            early = carray(pointer(e.unposted), (e.peers,), np.int64)
+            early[rank] = max(early[rank], min(seq + 1, e.end + e.ring))
             return _NOT_POSTED
-        # Half a ring ahead of the oldest incomplete chunk: whoever asked for that one has every result of the chunk
-        # whose slot is taken here. (A PULL is answered at once, so one worker could run away from the others.)
-        if seq < e.low or seq >= e.low + e.ring // 2:
+        if not _may_open(e, seq):
             return _WRONG_SEQ
         if with_lanes and not _exponent_known(e, seq):
             return _WRONG_SEQ
@@ -214,10 +293,7 @@ def server_receive(e: Any, frame: Any, now: int) -> Any:
     cell = _mark_cell(e, seq, rank)
     mark = load_u8(e.marks, cell)
     if mark & _ARRIVED:
-        if slot.done == 0 and slot.type == _TYPE_PUSH:
-            return _DUPLICATE
-        _queue_reply(e, seq, rank)
-        return 0
+        return _DUPLICATE
     store_u8(e.marks, cell, mark | _ARRIVED)
     slot.arrived += 1
     slot.count = min(slot.count + count_of(frame), 65535)
@@ -242,9 +318,16 @@ def server_transmit(e: Any, out: Any) -> Any:
         code = carray(pointer(e.replies), (capacity,), np.int64)[e.reply_head % capacity]
         e.reply_head += 1
         e.lingering = e.reply_head < e.reply_tail
-        seq = code >> 16
+        seq = code >> 20
         rank = code & 0xFFFF
+        kind = code >> 16 & 15
         slot = _slot_at(e, seq)
+        if kind != _KIND_RESULT:
+            known = slot.seq == seq
+            iteration = slot.iteration if known else e.iteration
+            length = write_frame(e, out, rank, _TYPE_ASK, RESEND, kind - _KIND_ASK, seq, iteration, 0)
+            set_mask(out, _missing_mask(e, seq) if known else 0)
+            return length
         if slot.seq != seq:
             continue
         cell = _mark_cell(e, seq, rank)

@@ -5,8 +5,11 @@ floating point, else 0. Seq start + j announces the exponent of data chunk j (0 
 them carry nothing else. Seq start + D + i carries the lanes of data chunk i, scaled by the exponent that the RESULT
 of start + i agreed on.
 
-A chunk may leave when every RESULT up to a window before it is in. Its input is copied when it leaves for the first
-time: what is sent again, in this epoch or the next, comes from the copy, so a result may overwrite its own input.
+A chunk may leave when the RESULT a window before it is in, which shows that its slot has no readers left in any
+switch, and when it lies less than ``reach`` beyond the oldest missing one. Where that RESULT is late, the chunks behind
+go first.
+Its input is copied when it leaves for the first time: what is sent again, in this epoch or the next, comes from the
+copy, so a result may overwrite its own input. What is asked for and sent again is in `recovery.py`.
 After an epoch change the seqs keep their meaning. Chunks from ``epoch_base`` on are sent anew, and an exponent that
 such a chunk announced counts only as the new epoch agrees on it; exponents agreed on below ``epoch_base`` are known
 to every worker, because every RESULT below it is.
@@ -17,32 +20,47 @@ from typing import Any, Final
 from p4reduce.native.memory import as_double, copy_bytes, load_u8
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.chunks import clear_lanes, clear_tail, dequantize, fill_nan, quantize, send_raw, take_raw
-from p4reduce.workers.kernels.congestion import cut, has_room
+from p4reduce.workers.kernels.congestion import cut
 from p4reduce.workers.kernels.frames import (
     HAS_LANES,
     RESEND,
     SATURATED,
     congestion_of,
+    count_of,
     exponent_of,
     flags_of,
     lanes_of,
+    mask_of,
     peer_key,
     sender_of,
     seq_of,
+    type_of,
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.pacing import forget, left, too_early
-from p4reduce.workers.kernels.sender import (
-    advance,
-    detect_losses,
-    entry_at,
+from p4reduce.workers.kernels.recovery import (
+    NOTHING,
+    answered_twice,
+    asked_for,
+    find_missing,
+    is_in,
+    is_overdue,
+    is_skipped,
+    mark_asked,
     mark_sent,
-    may_resend,
-    next_lost,
-    payload_at,
+    mark_sent_again,
+    may_fly,
+    next_again,
+    next_late,
+    next_question,
     settle,
+    skip,
+    take_late,
+    told_to_wait,
+    wake,
 )
+from p4reduce.workers.kernels.sender import entry_at, payload_at
 from p4reduce.workers.numbers import EXPONENT_BIAS, NumberMode
 from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
 
@@ -51,6 +69,7 @@ _BLOCK: Final = int(NumberMode.BLOCK)
 _ACTIVE: Final = int(State.ACTIVE)
 _DONE: Final = int(State.DONE)
 _WAITING: Final = int(EntryState.WAITING)
+_OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 _ANSWERED: Final = int(EntryState.ANSWERED)
 _ALL_REDUCE: Final = int(Collective.ALL_REDUCE)
 _PUSH: Final = int(Collective.PUSH)
@@ -61,6 +80,7 @@ _SUM: Final = int(Answer.SUM)
 _RAW_ANSWER: Final = int(Answer.RAW)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_PULL: Final = int(wire.PacketType.PULL)
+_TYPE_ASK: Final = int(wire.PacketType.ASK)
 _WRONG_PEER: Final = int(Refusal.PEER)
 _WRONG_SEQ: Final = int(Refusal.SEQ)
 _WRONG_KIND: Final = int(Refusal.KIND)
@@ -139,23 +159,55 @@ def _open(e: Any, seq: int) -> None:
 
 
 @kernel
-def _agree(e: Any, entry: Any, seq: int) -> Any:
-    """Whether the exponent of a chunk's lanes is agreed on; if so it is in the entry."""
-    if not entry.has_lanes or entry.lead == 0:
-        return True
-    announced_in = seq - entry.lead
-    announcer = entry_at(e, announced_in)
-    if announced_in >= e.epoch_base and announcer.state != _ANSWERED:
-        return False
-    # The last epoch that answered counts. Where the ring has reused the entry it was not asked again since these
-    # lanes were last sent, and the exponent of then stands.
-    if announcer.seq == announced_in:
-        entry.agreed = announcer.carried
-    return True
+def _has_lanes(e: Any, seq: int) -> Any:
+    """Whether a chunk goes up with lanes that an earlier one has announced; of one that never left, too."""
+    entry = entry_at(e, seq)
+    if entry.seq == seq:
+        return entry.has_lanes != 0 and entry.lead > 0
+    return e.lead > 0 and seq - e.start >= e.lead and carries_lanes(e.collective)
 
 
 @kernel
-def _send(e: Any, entry: Any, seq: int, now: int, out: Any) -> Any:
+def _lead_of(e: Any, seq: int) -> Any:
+    entry = entry_at(e, seq)
+    return entry.lead if entry.seq == seq else e.lead
+
+
+@kernel
+def _is_free(e: Any, seq: int) -> Any:
+    """Whether a chunk may leave: nobody reads its slot any more, and its exponent is agreed on."""
+    return is_in(e, seq - e.window) and (not _has_lanes(e, seq) or is_in(e, seq - _lead_of(e, seq)))
+
+
+@kernel
+def _is_held_up(e: Any, seq: int) -> Any:
+    """Whether what a chunk waits for is late, so that the ones behind it may leave before it."""
+    before = seq - e.window
+    if not is_in(e, before):
+        return is_overdue(e, before)
+    return is_overdue(e, seq - _lead_of(e, seq))
+
+
+@kernel
+def _wake(e: Any, seq: int) -> None:
+    """A skipped chunk may leave now, if this was all that it waited for."""
+    if e.low <= seq < e.next and is_skipped(e, seq) and _is_free(e, seq):
+        wake(e, seq)
+
+
+@kernel
+def _agree(e: Any, entry: Any, seq: int) -> None:
+    """The exponent of a chunk's lanes, which has been agreed on, goes into its entry."""
+    if entry.has_lanes and entry.lead > 0:
+        # The last epoch that answered counts. Where the ring has reused the entry it was not asked again since these
+        # lanes were last sent, and the exponent of then stands.
+        announcer = entry_at(e, seq - entry.lead)
+        if announcer.seq == seq - entry.lead:
+            entry.agreed = announcer.carried
+
+
+@kernel
+def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
     flags = RESEND if entry.attempts > 0 else 0
     if entry.has_lanes:
         flags |= HAS_LANES
@@ -168,46 +220,97 @@ def _send(e: Any, entry: Any, seq: int, now: int, out: Any) -> Any:
         elif quantize(payload_at(e, seq), e.lanes, scale_up(e, entry.agreed), e.limit, lanes) > 0:
             flags |= SATURATED
             e.saturated += 1
-    length = write_frame(e, out, 0, entry.type, flags, 1, seq, entry.iteration, entry.announced)
-    mark_sent(e, entry, now)
+    return write_frame(e, out, 0, entry.type, flags, 1, seq, entry.iteration, entry.announced)
+
+
+@kernel
+def _first(e: Any, seq: int, in_order: int, now: int, out: Any) -> Any:
+    """A chunk leaves for the first time in this epoch."""
+    entry = entry_at(e, seq)
+    if entry.seq != seq:
+        _open(e, seq)
+        e.fresh = max(e.fresh, seq + 1)
+    _agree(e, entry, seq)
+    left(e, entry, now)
+    length = _push(e, entry, seq, out)
+    mark_sent(e, entry, now, in_order)
     return length
 
 
 @kernel
 def worker_transmit(e: Any, now: int, out: Any) -> Any:
-    """The next frame, what was lost first; 0 when the window is full or there is nothing to send."""
+    """The next frame: questions, what was asked for, what waited for its slot, what is new. 0: nothing to send."""
     forget(e)
     if e.status != _ACTIVE and not e.lingering:
         return 0
-    lost = next_lost(e)
-    if lost >= 0:
-        return _send(e, entry_at(e, lost), lost, now, out) if may_resend(e, lost) else 0
-    seq = e.next
-    if seq >= e.end or seq - e.low >= e.window or not has_room(e) or too_early(e, now):
-        return 0
-    if seq == e.fresh:
-        _open(e, seq)
-        e.fresh = seq + 1
+    seq = next_question(e)
+    if seq != NOTHING:
+        entry = entry_at(e, seq)
+        mark_asked(e, entry, now)
+        if e.repeats and entry.has_lanes:
+            mark_sent_again(e, entry)
+            return _push(e, entry, seq, out)
+        return write_frame(e, out, 0, _TYPE_ASK, RESEND, 0, seq, entry.iteration, 0)
+    seq = next_again(e)
+    if seq != NOTHING:
+        entry = entry_at(e, seq)
+        length = _push(e, entry, seq, out)
+        mark_sent_again(e, entry)
+        return length
+    seq = next_late(e)
+    if seq != NOTHING:
+        if too_early(e, now):
+            return 0
+        take_late(e, seq)
+        return _first(e, seq, 0, now, out)
+    while e.next < e.end and e.next < e.low + e.reach and (e.next == e.low or may_fly(e)):
+        seq = e.next
+        if too_early(e, now):
+            return 0
+        if _is_free(e, seq):
+            if e.low == seq:
+                e.answered_at = now
+                e.settled_at = now
+            e.next = seq + 1
+            return _first(e, seq, 1, now, out)
+        if not _is_held_up(e, seq):
+            return 0
+        skip(e, seq)
+        e.next = seq + 1
+    return 0
+
+
+@kernel
+def _asked(e: Any, frame: Any, seq: int, now: int) -> Any:
+    """An ASK or WAIT from the switch, or from the server of the baseline."""
     entry = entry_at(e, seq)
-    if not _agree(e, entry, seq):
+    if seq < e.low or entry.seq != seq or entry.state != _OUTSTANDING:
+        return _DUPLICATE
+    level = count_of(frame)
+    if level > 0:
+        told_to_wait(e, entry, seq, level, mask_of(frame), now)
         return 0
-    e.next = seq + 1
-    left(e, entry, now)
-    return _send(e, entry, seq, now, out)
+    return 0 if asked_for(e, entry, seq, now) else _DUPLICATE
 
 
 @kernel
 def worker_receive(e: Any, frame: Any, now: int) -> Any:
-    """A sound RESULT of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    """A sound RESULT or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     if sender_of(frame) != peer_key(e, 0):
         return _WRONG_PEER
     seq = seq_of(frame, e.low)
     if seq >= e.next or seq < e.low - e.ring:
         return _WRONG_SEQ
+    flags = flags_of(frame)
+    if type_of(frame) == _TYPE_ASK:
+        return _asked(e, frame, seq, now) if flags & HAS_LANES == 0 else _WRONG_KIND
     entry = entry_at(e, seq)
     if seq < e.low or entry.state == _ANSWERED:
+        if flags & RESEND and entry.seq == seq:
+            answered_twice(e, entry, now)
         return _DUPLICATE
-    flags = flags_of(frame)
+    if entry.seq != seq or entry.state != _OUTSTANDING:
+        return _WRONG_SEQ
     if (flags & HAS_LANES != 0) != (entry.answer != _NOTHING):
         return _WRONG_KIND
     # Block floating point never saturates: there the flag says that somebody's chunk is not finite.
@@ -228,10 +331,11 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
     e.results_received += 1
     if congestion_of(frame):
         cut(e, entry.order)
-    settle(e, entry, now, 1)
-    advance(e, now)
-    if e.low < e.next:
-        detect_losses(e)
+    settle(e, entry, now, 1 if flags & RESEND else 0)
+    find_missing(e, now)
+    _wake(e, seq + e.window)
+    if entry.lead > 0 and entry.lead != e.window:
+        _wake(e, seq + entry.lead)
     if e.low == e.end:
         e.lingering = 0
         if e.status == _ACTIVE:

@@ -20,7 +20,7 @@ class DataError(RuntimeError):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images (count, 64) of float32 in 0 .. 1 and their labels (count,) in 0 .. 9."""
+    """Images (count, inputs) of float32 and their labels (count,) from 0 on; the digits: 64 in 0 .. 1, and 0 .. 9."""
 
     images: FloatArray
     labels: LabelArray

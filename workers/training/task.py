@@ -3,18 +3,20 @@
 import numpy as np
 
 from p4reduce.workers.training import digits
-from p4reduce.workers.training.digits import Dataset
+from p4reduce.workers.training.digits import Dataset, Split
 from p4reduce.workers.training.model import FloatArray, Mlp
 from p4reduce.workers.training.options import TrainingOptions
 
 
 class TrainingTask:
-    """The data and the steps of worker ``rank`` out of ``size``."""
+    """The data and the steps of worker ``rank`` out of ``size``: the digits, or another split and a model for it."""
 
-    def __init__(self, options: TrainingOptions, rank: int, size: int) -> None:
-        split = digits.load(options.seed)
+    def __init__(
+        self, options: TrainingOptions, rank: int, size: int, split: Split | None = None, model: Mlp | None = None
+    ) -> None:
+        split = digits.load(options.seed) if split is None else split
         self.options = options
-        self.model = Mlp()
+        self.model = Mlp() if model is None else model
         self.test = split.test
         self.shard = split.train.shard(rank, size)
         self.batch = max(1, options.global_batch // size)

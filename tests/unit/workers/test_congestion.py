@@ -120,20 +120,23 @@ def test_a_bottleneck_without_marks_is_filled_and_hardly_loses() -> None:
 
 def test_losses_alone_keep_it_near_the_capacity() -> None:
     job, network, over_capacity = through_bottleneck(3, BY_LOSS)
-    assert over_capacity < 1.1
+    # Where a frame without lanes takes as long as one with them, a loss costs two: the question, and the chunk again.
+    assert over_capacity < 1.45
     assert 0 < network.dropped < 0.15 * network.served
     for window in windows(job):
         assert window.cuts > 5
-        assert window.lost_by_order >= window.cuts
         assert 2 <= window.lowest <= window.mean <= window.highest <= 64
 
 
-@pytest.mark.parametrize("congestion", [ADAPTIVE, BY_LOSS])
-def test_one_slow_worker_sets_the_pace_and_is_not_starved(congestion: Congestion) -> None:
+@pytest.mark.parametrize(("congestion", "most"), [(ADAPTIVE, 1.05), (BY_LOSS, 1.45)])
+def test_one_slow_worker_sets_the_pace_and_is_not_starved(congestion: Congestion, most: float) -> None:
     job, _, over_capacity = through_bottleneck(3, congestion, slow=0)
-    assert over_capacity < 1.05
+    assert over_capacity < most
     means = [window.mean for window in windows(job)]
-    assert max(means) < 2 * min(means)
+    if congestion is ADAPTIVE:
+        assert max(means) < 2 * min(means)
+    else:  # whose own link loses nothing is not cut for what another's loses
+        assert [window.cuts > 0 for window in windows(job)] == [True, False, False]
 
 
 def test_one_round_trip_is_cut_once() -> None:
@@ -197,7 +200,7 @@ def test_a_worker_that_computes_is_no_congestion() -> None:
     assert [window.cuts for window in windows(job)] == [0, 0]
 
 
-def test_a_window_that_is_lost_altogether_is_cut_by_time() -> None:
+def test_a_window_that_is_lost_altogether_is_asked_for_by_time() -> None:
     job = adaptive_job(1, 8, numbers=FixedScale(1.0))
     array = np.ones(LANES * 4, np.float32)
     job.post([Post(Collective.ALL_REDUCE, array, array)])
@@ -207,9 +210,9 @@ def test_a_window_that_is_lost_altogether_is_cut_by_time() -> None:
     job.network.run()
     job.assert_done()
     window = windows(job)[0]
-    assert (window.cuts, window.lost_by_order) == (1, 0)
-    assert window.lost_by_time == 3  # the first of four was asked for again alone
-    assert window.lowest == 2
+    assert (window.lost_by_order, window.lost_by_time) == (0, 4)
+    assert int(job.endpoints.records[0]["own_losses"]) == 4
+    assert window.cuts == 0  # four losses are no rate yet
 
 
 def test_lost_resends_do_not_stop_a_full_window() -> None:

@@ -8,9 +8,10 @@ from tests.support.loopback.jobs import Job, make_ring, random_arrays
 from tests.support.loopback.network import host, switch
 
 from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, Kind, State
+from p4reduce.workers.records import NEVER, Collective, Kind, State
 from p4reduce.workers.settings import HostAddress, Timing
 from p4reduce.workers.specs import PsServerSpec, RingSpec, WorkerSpec
 
@@ -159,3 +160,19 @@ def test_arrays_stay_alive_while_they_are_used() -> None:
     job.network.run()
     assert (target == 3.0).all()
     assert len(filler) == 50
+
+
+def test_a_ring_that_is_retired_while_frames_are_lost_sends_nothing_more() -> None:
+    """Its memory is gone: what it would send comes from anywhere."""
+    endpoints, array = Endpoints(), np.ones(64, np.float32)
+    spec = RingSpec(host(0), host(1), host(2), job=1, epoch=0, lanes=4, rank=0, size=3, window=8, ack_every=4)
+    index = endpoints.add(spec)
+    endpoints.post(index, Post(Collective.ALL_REDUCE, array, array))
+    out = np.zeros(62 + 16, np.uint8)
+    assert endpoint.transmit(endpoints.records, index, 0, out) > 0
+    endpoint.expire(endpoints.records, index, int(endpoint.deadline(endpoints.records, index)))
+    assert endpoints.records[index]["lost"] > 0
+    endpoints.give_up(index)
+    endpoints.retire(index, spec.link)
+    assert endpoint.transmit(endpoints.records, index, 10**12, out) == 0
+    assert endpoint.deadline(endpoints.records, index) == NEVER

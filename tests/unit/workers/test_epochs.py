@@ -103,8 +103,8 @@ def test_a_worker_says_how_far_it_can_go_back() -> None:
     job.all_reduce(random_arrays(1, 100, 1))
     low = job.endpoints.oldest_missing(0)
     assert low == 7 + 25 + 2
-    with pytest.raises(ValueError, match=rf"must be {low - 4}\.\.{low}: endpoint 0 keeps the inputs of its last 4"):
-        job.endpoints.change_epoch(0, 2, low - 5)
+    with pytest.raises(ValueError, match=rf"must be {low - 8}\.\.{low}: endpoint 0 keeps the inputs of its last 8"):
+        job.endpoints.change_epoch(0, 2, low - 9)
     with pytest.raises(ValueError, match="restart_seq"):
         job.endpoints.change_epoch(0, 2, low + 1)
     with pytest.raises(ValueError, match="workers need one"):

@@ -191,10 +191,10 @@ def test_a_parameter_server_answers_while_its_caller_does_something_else(stack: 
         ],
     )
     same_bytes([*arrays, total], expected)
-    # A worker that asks again for what it has: nobody is in a collective, the server's own thread answers.
+    # A worker that asks for what it has: nobody is in a collective, the server's own thread answers.
     answered = server.endpoints.status(0).frames_sent
-    header = wire.headers(1, type=wire.PacketType.PUSH, job=1, epoch=0, count=1, seq=312)
-    again = wire.pack(header, np.zeros((1, LANES), np.int32))[0]
+    header = wire.headers(1, type=wire.PacketType.ASK, job=1, epoch=0, resend=1, seq=312)
+    again = wire.pack(header)[0]
     workers[0].port.socket.sendto(again[wire.INC_OFFSET :].tobytes(), server.port.local)
     eventually(lambda: server.endpoints.status(0).frames_sent == answered + 1, "an answer")
 

@@ -1,0 +1,489 @@
+"""What became of a worker's chunks, compiled: which are missing, what is asked for, what is pushed again, and when.
+
+A worker pushes a chunk again only when it is asked to. What it does by itself is ask: "your RESULT of this seq has not
+come" (an ASK without lanes); the answer is the RESULT, an ASK for its own contribution, or a WAIT, which says that the
+contribution is in and for whom the chunk waits.
+
+A chunk is missing **by order** when ``reorder`` chunks that left after it, for the first time and in order, have been
+answered (packet numbers as in RFC 9002, section 6.1.1, but only what tells of the path counts: a chunk that left late
+since its slot was taken, or one that was asked for, is answered when others have repaired something). It is missing
+**by time** after four round trips. It is asked for once more on new evidence, at the earliest two round trips later.
+
+The round trip is smoothed over chunks with lanes that left in order. Where nobody answered for a while a worker may
+have been computing: what was on its way then says nothing of the path, and its time counts from the first answer on.
+
+In silence only the oldest chunk is asked for: every two round trips, after some time more and more rarely.
+After a WAIT, which shows that the path lives, in a sixteenth as long again as it has been waited for.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.native.memory import carray, load_u8, pointer, store_u8
+from p4reduce.workers.kernels.congestion import CHUNK, cut, grow, has_room, note_round_trip, start_over
+from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels.sender import entry_at, give_up
+from p4reduce.workers.records import NEVER, EntryState
+
+_WAITING: Final = int(EntryState.WAITING)
+_OUTSTANDING: Final = int(EntryState.OUTSTANDING)
+_ANSWERED: Final = int(EntryState.ANSWERED)
+NOTHING: Final = -1
+MAX_REORDER: Final = 16
+"""what ``reorder`` grows to: frames overtake each other by little, or the timer finds what is missing"""
+_PATIENT: Final = 7
+"""questions into silence before they become rarer"""
+_SILENCE: Final = 16
+"""round trips without an answer"""
+_MOST_SLACK: Final = 3
+"""doublings of the time after which a chunk is missing, where processes that share processors answer late"""
+_CLEAN: Final = CHUNK // 32
+"""of a worker's chunks: up to there its own link hardly loses, and patience costs little"""
+_AT_ONCE: Final = 8
+"""chunks that are missing by time together: of more, a process that had no turn is likelier the cause"""
+_HEAVY: Final = CHUNK // 4
+"""of a worker's chunks: from there on silence is what its link does rather than somebody who computes"""
+_OWN_LOSSES: Final = CHUNK // 8
+"""of a worker's chunks: from there on what its own link loses is taken for congestion"""
+
+# Where a skipped chunk stands.
+_SKIPPED: Final = 1
+_LATE: Final = 2
+
+# Why a chunk was asked for.
+_BY_ORDER: Final = 1
+_BY_TIME: Final = 2
+
+
+@kernel
+def is_in(e: Any, seq: int) -> Any:
+    """Whether the RESULT of a chunk before ``low + reach`` is in."""
+    if seq < e.low:
+        return True
+    entry = entry_at(e, seq)
+    return entry.seq == seq and entry.state == _ANSWERED
+
+
+@kernel
+def is_overdue(e: Any, seq: int) -> Any:
+    """Whether a chunk that is not in is late: asked for, sent after its turn, or not even sent."""
+    entry = entry_at(e, seq)
+    if load_u8(e.skipped, seq & (e.ring - 1)) != 0:
+        return True
+    return entry.seq == seq and (entry.lost or entry.asks > 0 or entry.in_order == 0)
+
+
+@kernel
+def may_fly(e: Any) -> Any:
+    """Whether one more chunk may be on its way."""
+    return e.flight < e.room if e.adaptive == 0 else has_room(e)
+
+
+# Queues of seqs: a head, a tail, and 2 * ring places.
+
+
+@kernel
+def _put(e: Any, queue: int, tail: int, seq: int) -> None:
+    carray(pointer(queue), (2 * e.ring,), np.int64)[tail & (2 * e.ring - 1)] = seq
+
+
+@kernel
+def _get(e: Any, queue: int, head: int) -> Any:
+    return carray(pointer(queue), (2 * e.ring,), np.int64)[head & (2 * e.ring - 1)]
+
+
+@kernel
+def skip(e: Any, seq: int) -> None:
+    """A chunk's turn has come, but not its slot's."""
+    store_u8(e.skipped, seq & (e.ring - 1), _SKIPPED)
+
+
+@kernel
+def wake(e: Any, seq: int) -> None:
+    """A skipped chunk may leave."""
+    if load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED:
+        store_u8(e.skipped, seq & (e.ring - 1), _LATE)
+        _put(e, e.late, e.late_tail, seq)
+        e.late_tail += 1
+
+
+@kernel
+def is_skipped(e: Any, seq: int) -> Any:
+    """Whether a chunk before ``next`` has not left, and does not wait to."""
+    return load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED
+
+
+@kernel
+def next_late(e: Any) -> Any:
+    """A chunk whose slot has become free, and that may leave now, or NOTHING: the oldest missing one always may."""
+    if load_u8(e.skipped, e.low & (e.ring - 1)) == _LATE:
+        return e.low
+    while e.late_head < e.late_tail:
+        seq = _get(e, e.late, e.late_head)
+        if load_u8(e.skipped, seq & (e.ring - 1)) == _LATE and seq > e.low:
+            return seq if may_fly(e) else NOTHING
+        e.late_head += 1
+    return NOTHING
+
+
+@kernel
+def take_late(e: Any, seq: int) -> None:
+    """``next_late`` leaves."""
+    store_u8(e.skipped, seq & (e.ring - 1), 0)
+
+
+@kernel
+def next_question(e: Any) -> Any:
+    """A chunk to be asked for that may be now, or NOTHING: the oldest missing one always may."""
+    oldest = entry_at(e, e.low)
+    if e.low < e.next and oldest.seq == e.low and oldest.lost:
+        return e.low
+    while e.ask_head < e.ask_tail:
+        seq = _get(e, e.ask_queue, e.ask_head)
+        entry = entry_at(e, seq)
+        if seq >= e.low and entry.seq == seq and entry.lost:
+            return seq if may_fly(e) else NOTHING
+        e.ask_head += 1
+    return NOTHING
+
+
+@kernel
+def next_again(e: Any) -> Any:
+    """A chunk that was asked for and may leave now, or NOTHING: the oldest missing one always may."""
+    oldest = entry_at(e, e.low)
+    if e.low < e.next and oldest.seq == e.low and oldest.again:
+        return e.low
+    while e.again_head < e.again_tail:
+        seq = _get(e, e.again_queue, e.again_head)
+        entry = entry_at(e, seq)
+        if seq >= e.low and entry.seq == seq and entry.again:
+            return seq if may_fly(e) else NOTHING
+        e.again_head += 1
+    return NOTHING
+
+
+# Times.
+
+
+@kernel
+def _trip(e: Any) -> Any:
+    """A round trip, as far as known."""
+    return e.rto // 4
+
+
+@kernel
+def _learn_trip(e: Any, rtt: int) -> None:
+    e.rtt_min = rtt if e.rtt_samples == 0 else min(e.rtt_min, rtt)
+    if e.rtt_samples == 0:
+        e.srtt = rtt
+    elif rtt < e.srtt:
+        e.srtt -= (e.srtt - rtt) // 4
+    else:
+        e.srtt += (rtt - e.srtt) // 32
+    e.rtt_samples += 1
+    e.rto = min(max(4 * e.srtt, e.rto_min), e.rto_max)
+
+
+@kernel
+def _is_silent(e: Any, now: int) -> Any:
+    """Whether no answer came for long, or none at all since the oldest missing chunk left."""
+    if e.own_rate > _HEAVY and e.adaptive == 0:
+        return False
+    oldest = entry_at(e, e.low)
+    if oldest.seq == e.low and oldest.in_order and e.answered_at <= oldest.sent_at:
+        return True
+    return now - e.answered_at > _SILENCE * _trip(e)
+
+
+@kernel
+def _due(e: Any, entry: Any) -> Any:
+    """When a chunk that is on its way is missing by time."""
+    if entry.asks == 0:
+        return max(entry.sent_at, e.resumed_at) + ((4 * _trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0))
+    since = max(entry.asked_at, e.resumed_at)
+    wait = 2 * _trip(e)
+    if entry.told:
+        wait = max(wait, (entry.asked_at - entry.sent_at) // (2 if e.adaptive else 16))
+    elif entry.unheard > _PATIENT:
+        wait *= 1 + (entry.unheard - _PATIENT) // 8
+    elif e.adaptive == 0 and e.next - entry.seq > e.window:
+        wait = 3 * _trip(e) // 2  # the chunk that takes its slot next waits for it
+    return since + min(wait, e.rto_max)
+
+
+# What happens to a chunk.
+
+
+@kernel
+def _fly(e: Any, entry: Any) -> None:
+    """A chunk counts as on its way, unless neither it nor its answer has lanes: such frames fill no queue."""
+    if e.adaptive or entry.has_lanes or entry.answer != 0:
+        entry.flies = 1
+        e.flight += 1
+
+
+@kernel
+def _land(e: Any, entry: Any) -> None:
+    """A chunk does not count as on its way any more."""
+    if entry.flies:
+        entry.flies = 0
+        e.flight -= 1
+
+
+@kernel
+def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
+    """A chunk leaves for the first time in this epoch."""
+    entry.state = _OUTSTANDING
+    entry.sent_at = now
+    entry.in_order = in_order
+    entry.asks = 0
+    entry.unheard = 0
+    entry.lost = 0
+    entry.again = 0
+    entry.told = 0
+    entry.own_loss = 0
+    entry.order = e.order - 1 + in_order
+    e.order += in_order
+    entry.attempts += 1
+    _fly(e, entry)
+    e.timer = min(e.timer, now + e.rto)
+
+
+@kernel
+def mark_sent_again(e: Any, entry: Any) -> None:
+    """A chunk leaves again, since it was asked for."""
+    entry.again = 0
+    entry.attempts += 1
+    if not entry.flies:
+        _fly(e, entry)
+
+
+@kernel
+def mark_asked(e: Any, entry: Any, now: int) -> None:
+    """An ASK leaves."""
+    entry.lost = 0
+    entry.told = 0
+    entry.asks += 1
+    entry.unheard += 1
+    entry.asked_at = now
+    entry.order = e.order - 1
+    e.asks += 1
+    if not entry.flies:
+        _fly(e, entry)
+    e.timer = min(e.timer, _due(e, entry))
+
+
+@kernel
+def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
+    """A chunk is missing."""
+    entry.lost = 1
+    entry.cause = cause
+    _land(e, entry)
+    if cause == _BY_ORDER:
+        e.lost_by_order += 1
+    else:
+        e.lost_by_time += 1
+    if cause == _BY_ORDER and entry.asks == 0:
+        e.needless -= e.needless // 16
+        if e.needless > CHUNK // 2:
+            e.reorder = min(2 * e.reorder, max(e.least_reorder, MAX_REORDER))
+            e.needless = CHUNK // 4
+        elif e.needless < CHUNK // 4 and e.adaptive == 0:
+            e.reorder = max(e.reorder - 1, e.least_reorder)
+    _put(e, e.ask_queue, e.ask_tail, seq)
+    e.ask_tail += 1
+
+
+@kernel
+def _lose_here(e: Any, entry: Any) -> None:
+    """What was lost of a chunk was lost between the worker and its switch."""
+    if not entry.own_loss:
+        entry.own_loss = 1
+        e.own_losses += 1
+
+
+@kernel
+def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
+    """The switch has no contribution of this worker: whether that is news."""
+    _lose_here(e, entry)
+    if entry.again:
+        return False
+    entry.again = 1
+    entry.told = 0
+    entry.unheard = 0
+    if now - e.answered_at > 2 * _trip(e):
+        e.answered_at = now  # not silence, but a loss: perhaps of more
+        e.timer = now
+    _put(e, e.again_queue, e.again_tail, seq)
+    e.again_tail += 1
+    return True
+
+
+@kernel
+def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: int) -> None:
+    """The contribution is in; others' are awaited ``level`` switches up."""
+    entry.told = 1
+    entry.unheard = 0
+    _land(e, entry)
+    e.waits += 1
+    e.wait_seq = seq
+    e.wait_level = level
+    e.wait_mask = awaited
+    e.wait_at = now
+
+
+@kernel
+def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
+    """A chunk is answered; repeated: to this worker alone."""
+    if now - e.answered_at > 2 * _trip(e):
+        if repeated:
+            e.timer = now  # it was there: what is missing beside it was lost, too
+        else:
+            e.resumed_at = now
+    e.answered_at = now
+    e.settled_at = now
+    _land(e, entry)
+    entry.repeated = repeated
+    if repeated:
+        _lose_here(e, entry)
+        if e.slack > 0 and entry.cause == _BY_TIME:
+            e.slack -= 1
+    elif entry.asks == 0 and entry.in_order:
+        e.top = max(e.top, entry.order)
+        if entry.sent_at >= e.resumed_at:
+            rtt = now - entry.sent_at
+            if entry.has_lanes or entry.answer != 0:
+                _learn_trip(e, rtt)
+            e.round_rtt = min(e.round_rtt, rtt)
+            if entry.sent_at >= e.sampled_at:
+                note_round_trip(e, e.round_rtt)
+                e.round_rtt = NEVER
+                e.sampled_at = now
+    e.own_rate += (entry.own_loss * CHUNK - e.own_rate) // 32
+    if entry.own_loss and e.own_rate > _OWN_LOSSES:
+        cut(e, entry.order)
+    entry.state = _ANSWERED
+    entry.lost = 0
+    entry.again = 0
+    grow(e, entry.order)
+    while e.low < e.next and entry_at(e, e.low).seq == e.low and entry_at(e, e.low).state == _ANSWERED:
+        e.low += 1
+    e.timeouts = 0
+    if e.low == e.next:
+        e.timer = NEVER
+
+
+@kernel
+def answered_twice(e: Any, entry: Any, now: int) -> None:
+    """A RESULT was repeated for this worker, and the first one had come: the question was for nothing."""
+    if entry.asks > 0 and not entry.repeated:
+        entry.repeated = 1
+        e.spurious += 1
+        if entry.asks == 1 and entry.cause == _BY_ORDER and e.reorder != NEVER:
+            e.needless += CHUNK // 16
+        if entry.cause == _BY_TIME and e.adaptive and now - e.slackened_at > 4 * _trip(e):
+            e.slack = min(e.slack + 1, _MOST_SLACK)
+            e.slackened_at = now
+
+
+@kernel
+def find_missing(e: Any, now: int) -> None:
+    """Marks what later chunks have overtaken."""
+    for seq in range(e.low, e.next):
+        entry = entry_at(e, seq)
+        if entry.seq != seq or entry.state != _OUTSTANDING:
+            continue
+        if entry.order + e.reorder > e.top:
+            if entry.asks == 0 and entry.in_order:
+                break  # what left after it is younger still
+        elif not entry.lost and not entry.again:
+            patience = 0 if entry.asks == 0 else ((4 if e.adaptive else 3) if entry.told else 2) * _trip(e)
+            if now - entry.asked_at >= patience or entry.asks == 0:
+                _miss(e, entry, seq, _BY_ORDER)
+
+
+@kernel
+def _ask_the_oldest(e: Any, now: int) -> None:
+    """Nobody answers: somebody may be computing."""
+    entry = entry_at(e, e.low)
+    if entry.seq != e.low or entry.state != _OUTSTANDING or entry.lost or entry.again:
+        e.timer = now + 2 * _trip(e)
+        return
+    due = _due(e, entry)
+    if due > now:
+        e.timer = due
+        return
+    e.timeouts += 1
+    if e.timeouts > e.retries and now - e.settled_at >= e.retries * e.rto_max:
+        give_up(e)
+        return
+    _miss(e, entry, e.low, _BY_TIME)
+    e.timer = now + 2 * _trip(e)
+
+
+@kernel
+def time_out(e: Any, now: int) -> None:
+    """The timer ran out: marks what is missing by time, and sets it again."""
+    if e.low == e.next:
+        e.timer = NEVER
+        return
+    if _is_silent(e, now):
+        _ask_the_oldest(e, now)
+        return
+    earliest = NEVER
+    found = 0
+    for seq in range(e.low, e.next):
+        entry = entry_at(e, seq)
+        if entry.seq != seq or entry.state != _OUTSTANDING:
+            continue
+        if entry.lost or entry.again:
+            earliest = min(earliest, now + 2 * _trip(e))
+            continue
+        due = _due(e, entry)
+        if due <= now and (found < _AT_ONCE or e.adaptive == 0):
+            _miss(e, entry, seq, _BY_TIME)
+            found += 1
+        if due <= now:
+            due = now + 2 * _trip(e)
+        earliest = min(earliest, due)
+    silent_at = e.answered_at + _SILENCE * _trip(e) + 1
+    e.timer = min(earliest, silent_at) if silent_at > now else earliest
+
+
+@kernel
+def stand_still(e: Any, paused: int) -> None:
+    """A time in which nothing could be answered is not time that an answer took."""
+    if e.timer != NEVER:
+        e.timer += paused
+    e.answered_at += paused
+    e.settled_at += paused
+    e.resumed_at += paused
+    for seq in range(e.low, e.next):
+        entry = entry_at(e, seq)
+        entry.sent_at += paused
+        entry.asked_at += paused
+
+
+@kernel
+def rewind(e: Any, seq: int) -> None:
+    """Everything from ``seq`` on is to be sent anew, in a new epoch."""
+    for again in range(seq, e.next):
+        entry = entry_at(e, again)
+        if entry.seq == again:
+            entry.state = _WAITING
+            entry.lost = 0
+            entry.again = 0
+            entry.flies = 0
+    for place in range(e.ring):
+        store_u8(e.skipped, place, 0)
+    e.low = seq
+    e.next = seq
+    e.epoch_base = seq
+    e.ask_head = e.ask_tail
+    e.again_head = e.again_tail
+    e.late_head = e.late_tail
+    start_over(e)
+    e.timeouts = 0
+    e.timer = NEVER
+    e.wait_seq = NOTHING
