@@ -26,6 +26,12 @@ class Call:
     iteration: int
     done_ps: int = -1
     options: Options = PLAIN
+    error: Exception | None = None
+    """What this participant's call fails with, where others' do not."""
+    raised: bool = False
+    """It was not carried out, as members died: the caller hears of the new group, and calls again."""
+    contributors: tuple[int, ...] = ()
+    """Whose arrays are in the result; empty for those of all members."""
 
 
 def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:

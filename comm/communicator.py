@@ -1,16 +1,17 @@
 """What a training script sees: collectives on its own NumPy arrays, which block, or run beside its computation."""
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.errors import ClusterError, GroupChanged
 from p4reduce.comm.handles import Handle, Queue
 
 FloatArray = npt.NDArray[np.float32]
@@ -37,6 +38,8 @@ class Options:
     """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
     staleness: int | None = 0
     """Of a push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
+    view: int = 0
+    """Changes of the group that the caller had heard of when it called (``GroupChanged.view``)."""
 
     @property
     def stale(self) -> bool:
@@ -51,8 +54,13 @@ class Backend(Protocol):
     """Carries one participant's calls to the network; see ``comm/rendezvous.py`` and ``comm/remote.py``."""
 
     rank: int
+    """Its rank at the start: it never changes."""
     size: int
     is_server: bool
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """Of its last collective: whose arrays are in the result, as ranks of the start."""
 
     def collective(
         self,
@@ -66,7 +74,8 @@ class Backend(Protocol):
         """Take part in one collective with ``array`` (1-D, C-contiguous, float32), in place; blocks.
 
         It starts at ``start_ps`` of virtual time; without, where this participant's clock stands, which goes on to its
-        end. Returns when the result was there, picoseconds.
+        end. Returns when the result was there, picoseconds. ``root`` is a rank of the start. Raises ``GroupChanged``
+        where the group has other members than ``options.view`` says.
         """
 
     def compute(self, seconds: float) -> None:
@@ -122,16 +131,33 @@ class Communicator:
         self._queue: Queue | None = None
         self._left = False
         self._groups: Counter[tuple[int, ...]] = Counter()
+        self._view = 0
+        self._members = tuple(range(backend.size))
+        self._changed = threading.Lock()
 
     @property
     def rank(self) -> int:
-        """0 .. size-1 for workers; ``size`` for the server."""
-        return self._backend.rank
+        """0 .. size-1 for workers; ``size`` for the server. Another one after ``GroupChanged``."""
+        return self.size if self.is_server else self._members.index(self._backend.rank)
 
     @property
     def size(self) -> int:
-        """Number of workers (the server not counted)."""
-        return self._backend.size
+        """Number of workers (the server not counted). Another one after ``GroupChanged``."""
+        return len(self._members)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Who the ranks 0 .. size-1 were at the start: as this participant last heard, by ``GroupChanged``."""
+        return self._members
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """Whose arrays are in the result of the last collective, as ranks of the start.
+
+        All members, but for a collective during which one died: with ``on_failure="shrink"`` it is done again over the
+        survivors, unless one of them had its result already.
+        """
+        return self._backend.contributors
 
     @property
     def is_server(self) -> bool:
@@ -381,8 +407,17 @@ class Communicator:
         """The result that ``finish`` makes; with ``start`` a handle of it."""
         if self._left:
             raise ClusterError("this participant has left the group")
+        options = replace(options, view=self._view)
+        if operation == "broadcast" and self._view:
+            if not 0 <= root < self.size:
+                raise ValueError(f"root {root}: this group has workers 0 to {self.size - 1}")
+            root = self._members[root]
         if start is None and self._queue is None:
-            self._backend.collective(operation, flat, root, learning_rate, options)
+            try:
+                self._backend.collective(operation, flat, root, learning_rate, options)
+            except GroupChanged as change:
+                self._hear(change)
+                raise
             return finish()
         if start is not None and not 0 <= start < math.inf:
             raise ValueError(f"{operation}: start must be >= 0 and finite, got {start}")
@@ -395,7 +430,19 @@ class Communicator:
         if self._queue is None:
             self._queue = Queue(f"collectives-{self.rank}")
         handle = self._queue.submit(task, self._backend.reach)
+        handle.told = self._told
         return handle.wait() if start is None else handle
+
+    def _told(self, error: BaseException) -> None:
+        """The caller of a handle hears of an error now."""
+        if isinstance(error, GroupChanged):
+            self._hear(error)
+
+    def _hear(self, change: GroupChanged) -> None:
+        """From now on calls are those of the new group; what was started before fails with the same."""
+        with self._changed:
+            if change.view > self._view:
+                self._view, self._members = change.view, change.members
 
 
 def _check(operation: str, array: Any, wanted: set[np.dtype[Any]] | None) -> None:

@@ -1,5 +1,8 @@
 """What can go wrong with a collective, said so that the caller knows who was missing."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 
 class ClusterError(RuntimeError):
     """The run cannot go on."""
@@ -7,3 +10,42 @@ class ClusterError(RuntimeError):
 
 class CollectiveError(ClusterError):
     """A collective failed: participants disagree, one left, or the network gave up."""
+
+
+class GroupChanged(CollectiveError):
+    """The group has other members than when the caller last heard of it; the call was not carried out.
+
+    Its arrays are as they were. From now on the communicator's ``rank``, ``size`` and ``members`` are those of the new
+    group: call again, with what it needs of them.
+    """
+
+    def __init__(
+        self, message: str, *, view: int, members: Iterable[int], lost: Mapping[int, str], operation: int
+    ) -> None:
+        super().__init__(message)
+        self.view = view
+        """Which of the group's changes it is, from 1 on."""
+        self.members = tuple(members)
+        """Ranks of the start, in the new order of ranks."""
+        self.lost = dict(lost)
+        """Who is gone since the caller last heard, with the reason; by ranks of the start."""
+        self.operation = operation
+        """The caller's collective that was not carried out, from 0 on."""
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data, for a message."""
+        lost = {str(member): reason for member, reason in self.lost.items()}
+        return {"view": self.view, "members": list(self.members), "lost": lost, "operation": self.operation}
+
+    @staticmethod
+    def from_plain(message: str, data: Mapping[str, Any]) -> "GroupChanged":
+        """From what :meth:`plain` gave. ``KeyError``, ``TypeError`` or ``ValueError`` where it is something else."""
+        lost = {int(member): str(reason) for member, reason in dict(data["lost"]).items()}
+        members = tuple(int(member) for member in data["members"])
+        return GroupChanged(
+            message, view=int(data["view"]), members=members, lost=lost, operation=int(data["operation"])
+        )
+
+
+class ExcludedError(ClusterError):
+    """A participant is no member any more: the others took it for dead and go on without it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.errors import ClusterError, GroupChanged
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -25,6 +25,8 @@ class Handle(Generic[T]):
         self._done_ps = 0
         self.error: BaseException | None = None
         """Why it failed; None while it is under way, too."""
+        self.told: Callable[[BaseException], None] = lambda _: None
+        """Hears of the error when ``wait`` raises it."""
 
     @property
     def done(self) -> bool:
@@ -43,6 +45,7 @@ class Handle(Generic[T]):
         """
         self.settle(timeout_s)
         if self.error is not None:
+            self.told(self.error)
             raise self.error
         self.reach()
         return self._result[0]
@@ -67,6 +70,11 @@ class Handle(Generic[T]):
     def map(self, change: "Callable[[T], U]") -> "Handle[U]":
         """A handle of what ``change`` makes of the result, done when this one is."""
         changed: Handle[U] = Handle(self._reach)
+
+        def told(error: BaseException) -> None:
+            self.told(error)  # whatever that is by then
+
+        changed.told = told
 
         def pass_on(handle: Handle[T]) -> None:
             if handle.error is not None:
@@ -144,6 +152,8 @@ class Queue:
                 continue
             try:
                 run()
+            except GroupChanged as error:
+                fail(error)  # what comes after it was called by the old group, and is told the same
             except BaseException as error:
                 failed = error
                 fail(error)

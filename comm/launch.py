@@ -47,6 +47,8 @@ class Launched:
     """That rank."""
     connected: int = 0
     """Ranks that joined the group."""
+    survived: tuple[str, ...] = ()
+    """Ranks that failed, and how, without which the others went on."""
 
 
 def script_command(command: Sequence[str]) -> list[str]:
@@ -70,8 +72,9 @@ def launch(
 ) -> Launched:
     """Run ``command`` once for each worker and, with ``server``, once for the parameter server (rank ``workers``).
 
-    ``emit(rank, stream, line)`` gets what the ranks print. When a rank fails, or at Ctrl-C, all are ended and the group
-    with them; processes, socket and directory are gone when this returns or raises.
+    ``emit(rank, stream, line)`` gets what the ranks print. When a rank fails without which the others cannot go on
+    (``Group.die``), or at Ctrl-C, all are ended and the group with them; processes, socket and directory are gone when
+    this returns or raises.
     ``extra``: variables of their environment. Raises ``ClusterError`` when the command cannot be started or
     ``timeout_s`` ran out, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
@@ -119,6 +122,8 @@ class _Coordinator:
             self._processes.append(process)
         deadline = time.monotonic() + timeout_s
         left = {process.rank for process in self._processes}
+        first: Launched | None = None
+        survived: list[str] = []
         while left:
             try:
                 event = self._events.get(timeout=SEEN_S)
@@ -132,10 +137,17 @@ class _Coordinator:
                 raise event
             rank, code = event
             if code != 0:
-                return self._failed(rank, code)
+                failed = self._failed(rank, code)
+                first = first or failed
+                if len(left) == 1 and len(survived) == len(self._processes) - 1:
+                    return first  # all have failed
+                if not self._group.die(rank, f"ended with {_how(code)}"):
+                    return failed
+                survived.append(str(failed.failure))
+            else:
+                self._group.backend(rank).close()
             left.remove(rank)
-            self._group.backend(rank).close()
-        return Launched(0, None, connected=len(self._taken))
+        return Launched(0, None, connected=len(self._taken), survived=tuple(survived))
 
     def close(self) -> None:
         """End and remove everything; whatever still waits in the group is told."""
@@ -164,9 +176,8 @@ class _Coordinator:
         self._events.put((rank, code))
 
     def _failed(self, rank: int, code: int) -> Launched:
-        how = f"exit code {code}" if code > 0 else f"signal {_signal_name(-code)}"
         lines = tuple(self._processes[rank].last_lines)
-        failure = f"rank {rank} ended with {how}{'' if lines else '; it wrote nothing to standard error'}"
+        failure = f"rank {rank} ended with {_how(code)}{'' if lines else '; it wrote nothing to standard error'}"
         return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
 
 
@@ -195,6 +206,10 @@ def free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"signal {_signal_name(-code)}"
 
 
 def _signal_name(number: int) -> str:

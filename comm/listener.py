@@ -4,6 +4,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,14 @@ class Listener:
         except BaseException:
             self.close(0.0)
             raise
+
+    def drain(self, patience_s: float) -> None:
+        """Wait until connections have ended by themselves: who leaves still gets its answer."""
+        with self._lock:
+            serving = self._threads[1:]  # the first one accepts
+        deadline = time.monotonic() + patience_s
+        for thread in serving:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def close(self, patience_s: float) -> None:
         """End all connections; ``patience_s`` is for each thread to end."""

@@ -4,25 +4,29 @@ import dataclasses
 import os
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.comm import framing
+from p4reduce.comm import framing, slurm_step
 from p4reduce.comm.clock import Clock
 from p4reduce.comm.communicator import PLAIN, Communicator, FloatArray, Options, Served
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError, GroupChanged
 
 ADDRESS: Final = "P4REDUCE_ADDRESS"
 """Path of the coordinator's socket."""
 RANK: Final = "P4REDUCE_RANK"
 SIZE: Final = "P4REDUCE_SIZE"
+RESTART: Final = "P4REDUCE_RESTART"
+"""How often the script was started before, as its ranks failed; "0" at first."""
 COMPUTE: Final = "P4REDUCE_COMPUTE"
 """How computation of PyTorch scripts takes virtual time (torch_backend/timing.py)."""
 SPEC: Final = "P4REDUCE_SPEC"
 """In real time: the file that describes this process's end of the network."""
 CONNECT_TIMEOUT_S: Final = 30.0
+_LOOK_S: Final = 0.02
 NOTES: Final = 200
 """figures and spans of computation in one message"""
 Note = dict[str, Any]
@@ -36,23 +40,36 @@ _ERRORS: Final[Mapping[str, type[Exception]]] = {
     "ValueError": ValueError,
     "TypeError": TypeError,
     "CollectiveError": CollectiveError,
+    "ExcludedError": ExcludedError,
+    "GroupChanged": GroupChanged,
     "ClusterError": ClusterError,
 }
 
 
 def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | None = None) -> Communicator:
-    """The Communicator of this process, which ``p4reduce launch`` started.
+    """The Communicator of this process, which ``p4reduce launch`` started, or Slurm's ``srun``.
 
     patience_s: wall-clock seconds that it waits for the others in a collective; None: as long as the group does.
 
     Raises ``ClusterError`` when it did not, or when the coordinator cannot be reached.
     """
     address = environment.get(ADDRESS)
+    if address is None and slurm_step.is_in_step(environment):
+        address, rank, size = slurm_step.place(environment)
+        _await_socket(address)
+        return Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s)
     if address is None:
         raise ClusterError("this process belongs to no group: start the script with 'p4reduce launch -n 8 script.py'")
     rank = _number(environment, RANK)
     size = _number(environment, SIZE)
     return Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s)
+
+
+def _await_socket(address: str) -> None:
+    """Until the network has heard of the job that this process belongs to."""
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while not os.path.exists(address) and time.monotonic() < deadline:  # noqa: PTH110  (a path as it came)
+        time.sleep(_LOOK_S)
 
 
 def _connected(address: str, rank: int) -> socket.socket:
@@ -77,6 +94,8 @@ class RemoteBackend:
         self.rank = rank
         self.size = size
         self.is_server = rank == size
+        self.contributors = tuple(range(size))
+        """Of its last collective: whose arrays are in the result."""
         self._connection = connection
         self._clock = Clock() if clock is None else clock
         self._home = ("", rank)
@@ -129,6 +148,7 @@ class RemoteBackend:
         begin = self._clock.now_ps if start_ps is None else start_ps
         request = {"do": "collective", "operation": operation, "root": root, "learning_rate": learning_rate}
         answer = self.ask({**request, "options": dataclasses.asdict(options), "start_ps": begin}, array, into=array)
+        self.contributors = tuple(answer["contributors"])
         done = int(answer["done_ps"])
         if start_ps is None:
             self._clock.reach(done)
@@ -217,8 +237,7 @@ class RemoteBackend:
             raise ClusterError(f"rank {self.rank} lost the coordinator in {what}: it has ended")
         header, _ = answer
         if "error" in header:
-            kind = _ERRORS.get(str(header["error"]), ClusterError)
-            raise kind(str(header.get("message", "")))
+            raise _error_of(header)
         return header
 
 
@@ -291,7 +310,8 @@ def _perform(backend: Served, request: dict[str, Any], array: FloatArray | None)
             operation, root, rate = request["operation"], request["root"], request["learning_rate"]
             options = Options(**request["options"])
             start = int(request["start_ps"])
-            return {"done_ps": backend.collective(str(operation), array, int(root), float(rate), options, start)}
+            done = backend.collective(str(operation), array, int(root), float(rate), options, start)
+            return {"done_ps": done, "contributors": list(backend.contributors)}
         if what == "note":
             for note in request["notes"]:
                 if "name" in note:
@@ -307,9 +327,18 @@ def _perform(backend: Served, request: dict[str, Any], array: FloatArray | None)
     return {}
 
 
-def _failure(error: Exception) -> dict[str, str]:
+def _failure(error: Exception) -> dict[str, Any]:
     kind = next((name for name, known in _ERRORS.items() if type(error) is known), "ClusterError")
-    return {"error": kind, "message": str(error)[: framing.MAX_HEADER // 16]}
+    more = error.plain() if isinstance(error, GroupChanged) else {}
+    return {"error": kind, "message": str(error)[: framing.MAX_HEADER // 16], **more}
+
+
+def _error_of(header: Mapping[str, Any]) -> Exception:
+    """What :func:`_failure` told."""
+    kind, message = _ERRORS.get(str(header["error"]), ClusterError), str(header.get("message", ""))
+    if kind is GroupChanged:
+        return GroupChanged.from_plain(message, header)
+    return kind(message)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

@@ -9,64 +9,23 @@ waits, leave, or end the group.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from p4reduce.base.units import PS_PER_S
 from p4reduce.comm.calls import OPERATIONS, SERVED, Call, check_agreement, first_bad_value
 from p4reduce.comm.clock import Clock
 from p4reduce.comm.communicator import PLAIN, FloatArray, Options, Served
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError
+from p4reduce.comm.membership import Decision, group_changed
+from p4reduce.comm.participant import COMPUTE, Figure, Participant, Span
+from p4reduce.comm.seat import Seat
 
-COMPUTE = "compute"
-
-
-@dataclass
-class Figure:
-    """A figure that a training script recorded."""
-
-    rank: int
-    name: str
-    iteration: int
-    time_ps: int
-    value: float
-
-
-@dataclass(frozen=True)
-class Span:
-    """What a participant did from when to when: a collective, or computation."""
-
-    rank: int
-    name: str
-    start_ps: int
-    end_ps: int
-    elements: int = 0
-
-
-@dataclass
-class _Seat:
-    clock: Clock
-    ready_ps: int
-    """When its last collective was done: the next one starts no earlier."""
-    call: Call | None = None
-    under_way: bool = False
-    """the network has its array"""
-    finished: bool = False
-    left: bool = False
-    iteration: int = 0
-    figures: list[Figure] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    computed: list[Span] = field(default_factory=list)
-
-    @property
-    def waits(self) -> bool:
-        """Whether its call waits for others."""
-        return self.call is not None and not self.finished and not self.under_way
-
-
-Carry = Callable[[list[Call], Callable[[], None]], None]
-"""``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call; raises ``CollectiveError``. It
-calls ``check`` now and then, which raises once the group has ended: then nobody needs the result any more."""
+Carry = Callable[[list[Call], Callable[[], None]], Sequence[Decision] | None]
+"""``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
+alone; raises ``CollectiveError``. It calls ``check`` now and then, which raises once the group has ended: then nobody
+needs the result any more. Returns what was decided of the group's members meanwhile."""
+Death = Callable[[int, int, str], None]
+"""Told of a participant that died: rank, where its clock stood (ps), and why."""
 CarryStale = Callable[[list[Call], Callable[[], None]], list[Call]]
 """The same where workers do not wait for each other: takes the calls of all who are there, those that it has already
 too, and carries on until at least one of them is done; which ones are."""
@@ -84,8 +43,11 @@ class Group(Protocol):
     def fail(self, error: ClusterError) -> None:
         """End the group: everyone who waits, or calls later, gets ``error``."""
 
+    def die(self, rank: int, reason: str) -> bool:
+        """A participant's process has ended without leaving; False where the others cannot go on without it."""
 
-Subgroup = Callable[[int, tuple[int, ...], int], "Seat"]
+
+Subgroup = Callable[[int, tuple[int, ...], int], Seat]
 """The seat of a rank in a group of some of the ranks: (rank, ranks, which of the groups of these ranks)."""
 
 
@@ -93,7 +55,7 @@ class Rendezvous:
     """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``).
 
     ``ranks`` and ``clocks`` are those of its participants in the group that it is a part of: errors name such ranks;
-    ``subgroup`` makes such groups.
+    ``subgroup`` makes such groups. ``on_death``: told of each participant that dies; without, no group survives that.
     """
 
     def __init__(
@@ -108,8 +70,12 @@ class Rendezvous:
         clocks: list[Clock] | None = None,
         subgroup: Subgroup | None = None,
         carry_stale: CarryStale | None = None,
+        on_death: Death | None = None,
     ) -> None:
         self.subgroup = subgroup
+        self._on_death = on_death
+        self._members = tuple(range(size))
+        self._changes: list[Decision] = []
         self._carry_stale = carry_stale
         self._carrying = False
         self._size = size
@@ -119,11 +85,11 @@ class Rendezvous:
         self._patience_s = patience_s
         count = size + int(server)
         clocks = [Clock(start_ps) for _ in range(count)] if clocks is None else clocks
-        self._seats = [_Seat(clock, start_ps) for clock in clocks]
+        self._seats = [Participant(clock, start_ps) for clock in clocks]
         self._changed = threading.Condition()
         self._failure: ClusterError | None = None
 
-    def backend(self, rank: int) -> "Seat":
+    def backend(self, rank: int) -> Seat:
         """The end of participant ``rank``."""
         if not 0 <= rank < len(self._seats):
             raise ValueError(f"rank {rank}: this group has ranks 0 to {len(self._seats) - 1}")
@@ -140,8 +106,28 @@ class Rendezvous:
             self._end(error)
 
     def lose(self, rank: int) -> None:
-        """``rank`` is gone without having left: everybody is told."""
-        self.fail(CollectiveError(f"{self._name(rank)} ended without leaving the group"))
+        """``rank`` is gone without having left: everybody is told, or goes on without it."""
+        if not self.die(rank, "ended without leaving the group"):
+            self.fail(CollectiveError(f"{self._name(rank)} ended without leaving the group"))
+
+    def die(self, rank: int, reason: str) -> bool:
+        """``rank`` is gone without having left; False where the others cannot go on without it.
+
+        A collective that has its array already is carried to its end.
+        """
+        with self._changed:
+            seat = self._seats[rank]
+            if self._on_death is None or rank >= self._size or self._failure is not None:
+                return False
+            if seat.left or seat.died:
+                return True
+            self._on_death(rank, seat.clock.now_ps, reason)
+            seat.died = reason
+            complete = self._take_complete()
+            self._changed.notify_all()
+        if complete:
+            self._carry_out(complete)
+        return True
 
     @property
     def failure(self) -> ClusterError | None:
@@ -206,6 +192,7 @@ class Rendezvous:
                     f"{self._name(rank)} calls {operation} while its {seat.call.operation} is under way"
                 )
             self._raise_failure()
+            self._raise_change(rank, options.view, seat.iteration)
             begin = max(seat.clock.now_ps if start_ps is None else start_ps, seat.ready_ps)
             seat.call = Call(rank, operation, array, root, learning_rate, begin, seat.iteration, options=options)
             seat.finished = False
@@ -214,13 +201,21 @@ class Rendezvous:
             self._carry_out(complete)
         patience_s = self._patience_s if options.patience_s is None else options.patience_s
         with self._changed:
-            self._changed.wait_for(lambda: seat.under_way or seat.finished or self._failure is not None, patience_s)
+            self._changed.wait_for(
+                lambda: seat.under_way or seat.finished or seat.died or self._failure is not None, patience_s
+            )
             # Until then the network writes to its array; it may wait for others' next calls meanwhile.
             while not self._changed.wait_for(lambda: self._released(seat), patience_s) and self._carrying:
                 pass
             missing = "" if seat.finished else self._missing(operation)
             seat.under_way = False
             call, seat.call = seat.call, None
+            if call.error is not None:
+                raise call.error
+            if call.raised:
+                self._raise_change(rank, options.view, seat.iteration)
+            if seat.died:
+                raise ExcludedError(f"{self._name(rank)} {seat.died}: it is no member any more")
             if seat.finished:
                 seat.ready_ps = call.done_ps
                 if start_ps is None:
@@ -255,6 +250,10 @@ class Rendezvous:
         if end_ps > start_ps:
             spans.append(Span(rank, COMPUTE, start_ps, end_ps))
 
+    def contributors(self, rank: int) -> tuple[int, ...]:
+        """Whose arrays are in the result of ``rank``'s last collective."""
+        return self._seats[rank].contributors or self._members
+
     def clock(self, rank: int) -> Clock:
         """Virtual time of ``rank``."""
         return self._seats[rank].clock
@@ -277,7 +276,8 @@ class Rendezvous:
         workers = [call for call in calls if call.rank < self._size]
         served = bool(workers) and workers[0].operation in SERVED
         needed = calls if served else workers
-        if len(workers) < self._size or (served and len(calls) < len(self._seats)):
+        alive = sum(not self._seats[member].died for member in self._members)
+        if len(workers) < alive or not workers or (served and len(calls) < alive + 1):
             self._check_left()
             return []
         try:
@@ -309,7 +309,7 @@ class Rendezvous:
         self._carrying = True
         return calls
 
-    def _released(self, seat: _Seat) -> bool:
+    def _released(self, seat: Participant) -> bool:
         """Whether the network has no use for a participant's array any more."""
         return seat.finished or not seat.under_way or (self._failure is not None and not self._carrying)
 
@@ -319,8 +319,10 @@ class Rendezvous:
             if calls[0].options.stale and self._carry_stale is not None:
                 finished = self._carry_stale(calls, self._check)
             else:
-                self._carry(calls, self._check)
+                decisions = self._carry(calls, self._check) or ()
                 finished = calls
+                with self._changed:
+                    self._apply(decisions, calls)
         except ClusterError as error:
             self.fail(error)
         except BaseException as error:
@@ -336,6 +338,27 @@ class Rendezvous:
                         self._seats[call.rank].under_way = False
                 self._changed.notify_all()
 
+    def _apply(self, decisions: Sequence[Decision], calls: list[Call]) -> None:
+        """The group is as was decided; who is no member any more is told so, the others when they call next."""
+        for call in calls:
+            seat = self._seats[call.rank]
+            seat.contributors = call.contributors or self._members
+            if isinstance(call.error, ExcludedError):
+                seat.died = seat.died or "has died"
+        for decision in decisions:
+            if decision.after != self._members:
+                self._members = decision.after
+                self._changes.append(decision)
+            for member, reason in decision.lost.items():
+                self._seats[member].died = self._seats[member].died or reason
+
+    def _raise_change(self, rank: int, view: int, operation: int) -> None:
+        """`GroupChanged` where a caller has not heard of the group's last change; of the dead, `ExcludedError`."""
+        if self._seats[rank].died:
+            raise ExcludedError(f"{self._name(rank)} {self._seats[rank].died}: it is no member any more")
+        if view < len(self._changes):
+            raise group_changed(self._changes, view, operation)
+
     def _check(self) -> None:
         with self._changed:
             self._raise_failure()
@@ -345,7 +368,7 @@ class Rendezvous:
         self._changed.notify_all()
 
     def _check_left(self) -> None:
-        gone = [rank for rank, seat in enumerate(self._seats) if seat.left and rank < self._size]
+        gone = [rank for rank in self._members if self._seats[rank].left and not self._seats[rank].died]
         waiting = self._waiting_calls()
         served = any(call.operation in SERVED for call in waiting)
         if self._server and served and self._seats[self._size].left:
@@ -363,7 +386,7 @@ class Rendezvous:
         needed = self._seats if operation in SERVED else self._seats[: self._size]
         stale = any(seat.call is not None and seat.call.options.stale for seat in needed)  # they stay while others come
         there = [seat.waits or (stale and seat.under_way) for seat in needed]
-        return self._names([rank for rank, here in enumerate(there) if not here])
+        return self._names([rank for rank, here in enumerate(there) if not here and not self._seats[rank].died])
 
     def _names(self, ranks: list[int]) -> str:
         return ", ".join(map(self._name, ranks))
@@ -374,63 +397,3 @@ class Rendezvous:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise type(self._failure)(str(self._failure))
-
-
-class Seat:
-    """One participant's end of a ``Rendezvous``; implements ``communicator.Backend``."""
-
-    def __init__(self, rendezvous: Rendezvous, rank: int, size: int) -> None:
-        self._rendezvous = rendezvous
-        self.rank = rank
-        self.size = size
-        self.is_server = rank == size
-
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
-        """Post the call and wait."""
-        return self._rendezvous.post(self.rank, operation, array, root, learning_rate, options, start_ps)
-
-    def compute(self, seconds: float) -> None:
-        """Advance this participant's clock."""
-        self._rendezvous.compute(self.rank, seconds)
-
-    def now(self) -> float:
-        """Virtual time, seconds."""
-        return self._rendezvous.clock(self.rank).now_ps / PS_PER_S
-
-    def now_ps(self) -> int:
-        """Virtual time, picoseconds."""
-        return self._rendezvous.clock(self.rank).now_ps
-
-    def reach(self, time_ps: int) -> None:
-        """Virtual time is at least this."""
-        self._rendezvous.clock(self.rank).reach(time_ps)
-
-    def computed(self, start_ps: int, end_ps: int) -> None:
-        """Note computation for the timeline; the clock stays."""
-        self._rendezvous.computed(self.rank, start_ps, end_ps)
-
-    def group(self, ranks: tuple[int, ...], serial: int) -> "Seat":
-        """Its end of the group of ``ranks``, in that order."""
-        if self._rendezvous.subgroup is None:
-            raise ClusterError("groups are made of the ranks of the whole run, not of another group")
-        return self._rendezvous.subgroup(self.rank, ranks, serial)
-
-    def lost(self) -> None:
-        """Its process is gone without having left: everybody is told."""
-        self._rendezvous.lose(self.rank)
-
-    def record(self, name: str, value: float, at_ps: int | None = None) -> None:
-        """Keep a figure."""
-        self._rendezvous.record(self.rank, name, value, at_ps)
-
-    def close(self) -> None:
-        """Leave."""
-        self._rendezvous.leave(self.rank)

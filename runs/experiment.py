@@ -70,6 +70,8 @@ class Experiment(BaseModel):
     queue_frames: int = Field(1024, ge=2, lt=2**31)
     """Capacity of a switch's output queue for each priority, frames."""
     faults: FaultOptions = FaultOptions()
+    on_failure: Literal["abort", "raise", "shrink"] = "abort"
+    """What the others do when a member of a script's group dies: end, hear of it, or go on with the collective."""
     seed: int = Field(0, ge=0, lt=2**63)
     p4: Path | None = None
     """The user's own program as P4 source, compiled for ``lanes``."""
@@ -127,6 +129,8 @@ class Experiment(BaseModel):
         if self.time == "virtual":
             for field in REAL_TIME_FIELDS:
                 found.pop(field, None)
+        if self.on_failure == "abort":
+            found.pop("on_failure")
         return found
 
     @model_validator(mode="after")
@@ -141,6 +145,8 @@ class Experiment(BaseModel):
             raise ValueError("plan: all-to-all carries collective all_to_all, and no other plan does")
         if self.target == "bmv2" and self.time == "virtual":
             raise ValueError("target: bmv2 knows no virtual time; leave time away, or choose the embedded target")
+        if self.on_failure != "abort" and self.time == "real":
+            raise ValueError(f"on_failure: {self.on_failure} is for virtual time; in real time all end: choose abort")
         if self.target == "bmv2" and self.links == "udp":
             raise ValueError("links: bmv2's ports are interfaces; choose veth, or the embedded target for udp")
         return self

@@ -101,6 +101,9 @@ class NetworkResult:
     """… found by ``marks`` (comm.step()), by ``repetition`` of its collectives, or the whole ``run`` taken as one."""
     tree: list[dict[str, Any]] = field(default_factory=list)
     """Overlay edges: ``child``, ``parent``, ``path`` (node names); for ring and ps the hops of the streams."""
+    membership: list[dict[str, Any]] = field(default_factory=list)
+    """What was decided of the group's members when some died (``Decision``), in order. Then frames are held against no
+    prediction: nobody predicts what was under way."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +173,12 @@ class RunResult:
     """Only of a run in real time."""
 
     def plain(self) -> dict[str, Any]:
-        """As plain data. A run in virtual time has no key ``real``."""
+        """As plain data. A run in virtual time has no key ``real``, one without deaths no ``membership``."""
         data = dataclasses.asdict(self)
         if self.real is None:
             del data["real"]
+        if not self.network.membership:
+            del data["network"]["membership"]
         return data
 
     def to_json(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from p4reduce.comm.communicator import STEP
-from p4reduce.comm.rendezvous import COMPUTE, Figure, Span
+from p4reduce.comm.participant import COMPUTE, Figure, Span
 from p4reduce.runs.result import CollectiveRecord
 
 MOST_APART: Final = 4

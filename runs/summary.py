@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from p4reduce.control_plane.bounds import plan_bound
@@ -15,6 +15,7 @@ from p4reduce.jobs.job import Job
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult
 from p4reduce.runs.steps import Step, Steps
 from p4reduce.runs.virtual.carrier import Carrier
+from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
@@ -34,6 +35,8 @@ class Observed:
     """Whether frames may be missing that are in no ``incidents``, as where a kernel or BMv2 loses them."""
     uncounted_queues: bool = False
     """Whether some of those were lost by switches before these counted what they send (BMv2's output queues)."""
+    interrupted: bool = False
+    """Whether collectives were given up on the way: nobody predicts what they had sent."""
 
 
 def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResult:
@@ -44,8 +47,12 @@ def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResul
     carrier.drain()
     network = carrier.network.fabric
     counters = carrier.switches.controller.read_counters()
-    observed = Observed(carrier.topology, carrier.jobs, network.links, network.incidents(), counters)
-    return result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
+    journal = carrier.journal.decisions if isinstance(carrier, SurvivingCarrier) else []
+    observed = Observed(
+        carrier.topology, carrier.jobs, network.links, network.incidents(), counters, interrupted=bool(journal)
+    )
+    found = result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
+    return replace(found, membership=[decision.plain() for decision in journal])
 
 
 def result_of(
@@ -79,7 +86,7 @@ def result_of(
         busiest_bytes=busiest.bytes,
         busiest_link=f"{busiest.node} -> {busiest.peer}",
         bytes_per_iteration=total // max(1, iterations),
-        prediction_differences=_differences(observed),
+        prediction_differences=[] if observed.interrupted else _differences(observed),
         result_sha256=digest,
         refused=_refused(observed.counters),
         steps=None if steps is None else len(steps.every),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from p4reduce.base.units import PS_PER_US
-from p4reduce.comm.rendezvous import COMPUTE, Span
+from p4reduce.comm.participant import COMPUTE, Span
 
 
 def timeline(spans: Iterable[Span]) -> dict[str, Any]:

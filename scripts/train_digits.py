@@ -10,13 +10,13 @@ import argparse
 
 import numpy as np
 
-from p4reduce import connect
+from p4reduce import Checkpoint, connect
 from p4reduce.workers.training.options import TrainingOptions
 from p4reduce.workers.training.task import TrainingTask
 
 
-def parse() -> TrainingOptions:
-    """The options of the command line."""
+def parse() -> tuple[TrainingOptions, Checkpoint | None, int]:
+    """The options of the command line: the training, where its state is kept, and after how many iterations."""
     usual = TrainingOptions()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=usual.epochs, help="(default: %(default)s)")
@@ -24,9 +24,15 @@ def parse() -> TrainingOptions:
     parser.add_argument("--learning-rate", type=float, default=usual.learning_rate, help="(default: %(default)s)")
     parser.add_argument("--momentum", type=float, default=usual.momentum, help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=usual.seed, help="of data, weights and order")
+    parser.add_argument("--checkpoint", metavar="FILE", help="keep the state there, and go on from it")
+    parser.add_argument(
+        "--every", type=int, default=10, help="iterations between two checkpoints (default: %(default)s)"
+    )
     given = parser.parse_args()
+    if given.every < 1:
+        parser.error(f"--every: must be at least 1, got {given.every}")
     try:
-        return TrainingOptions(
+        options = TrainingOptions(
             epochs=given.epochs,
             global_batch=given.batch,
             learning_rate=given.learning_rate,
@@ -35,19 +41,28 @@ def parse() -> TrainingOptions:
         )
     except ValueError as error:
         parser.error(str(error))
+    return options, None if given.checkpoint is None else Checkpoint(given.checkpoint), given.every
 
 
 def main() -> None:
     """Run one worker."""
-    options = parse()
+    options, checkpoint, every = parse()
     comm = connect()
     task = TrainingTask(options, comm.rank, comm.size)
     parameters = task.model.initial(options.seed)
-    comm.broadcast(parameters)  # all begin with worker 0's weights
     gradient = np.empty_like(parameters)
     velocity = np.zeros_like(parameters)
+    begin = 0
+    if checkpoint is not None and comm.rank == 0 and (state := checkpoint.load()) is not None:
+        begin, parameters, velocity = state.iteration, state.arrays["parameters"], state.arrays["velocity"]
+    comm.broadcast(parameters)  # all begin with worker 0's weights
+    if checkpoint is not None:
+        where = np.array([begin], np.int32)
+        comm.broadcast(where)
+        comm.broadcast(velocity)
+        begin = int(where[0])
     rate = np.float32(options.learning_rate / comm.size)
-    for iteration in range(task.iterations):
+    for iteration in range(begin, task.iterations):
         loss = task.gradient(parameters, iteration, gradient)
         comm.compute(task.compute_seconds)
         comm.all_reduce(gradient)
@@ -59,6 +74,8 @@ def main() -> None:
             accuracy = task.accuracy(parameters)
             comm.record("test_accuracy", accuracy)
             print(f"{1e3 * comm.now:8.2f} ms  iteration {iteration + 1:4d}  loss {loss:.4f}  accuracy {accuracy:.4f}")
+        if checkpoint is not None and comm.rank == 0 and (iteration + 1) % every == 0:
+            checkpoint.save(iteration + 1, {"parameters": parameters, "velocity": velocity})
     comm.close()
 
 

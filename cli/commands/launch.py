@@ -17,7 +17,7 @@ from p4reduce.cli.settings import Settings, experiment_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from p4reduce.comm.rendezvous import Span
+    from p4reduce.comm.participant import Span
     from p4reduce.runs.experiment import Experiment
 
 Workers = Annotated[int, typer.Option("--workers", "-n", help="Ranks to start.", min=1)]
@@ -34,6 +34,11 @@ Compute = Annotated[
         metavar="declared|measured[:FACTOR]",
     ),
 ]
+MaxRestarts = Annotated[
+    int, typer.Option("--max-restarts", help="Start all ranks anew, so often, when one fails (docs/faults.md).", min=0)
+]
+USAGE: Final = 2
+"""exit code of what would fail again"""
 WORK_FIELDS = ("model", "collective", "elements", "repeat", "epochs", "target_accuracy", "workers")
 _print = threading.Lock()
 EXAMPLES: Final = (
@@ -45,7 +50,7 @@ EXAMPLES: Final = (
 )
 
 
-@experiment_options(omit=WORK_FIELDS, real_time=True)
+@experiment_options(omit=WORK_FIELDS, real_time=True, scripts=True)
 @guarded
 def launch(
     *,
@@ -57,6 +62,7 @@ def launch(
     out: Out = None,
     pcap: Pcap = None,
     compute: Compute = "declared",
+    max_restarts: MaxRestarts = 0,
     as_json: Json = False,
 ) -> None:
     """Start a script of yours once for each rank; its collectives go through the switches.
@@ -64,11 +70,11 @@ def launch(
     In a PyTorch script: 'torch.distributed.init_process_group("p4reduce")'. Else: 'from p4reduce import connect',
     'comm = connect()', then comm.rank, comm.size, comm.all_reduce(array) ... Flags of p4reduce stand before the
     script, all that follows belongs to it. Lines are shown with the rank that printed them. When a rank fails all are
-    ended, and its exit code is passed on.
+    ended, and its exit code is passed on, unless --on-failure has the others go on (docs/faults.md).
     """
     from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
     from p4reduce.comm.launch import launch as start  # noqa: PLC0415
-    from p4reduce.comm.remote import COMPUTE  # noqa: PLC0415
+    from p4reduce.comm.remote import COMPUTE, RESTART  # noqa: PLC0415
     from p4reduce.runs.runner import result_of_script  # noqa: PLC0415
     from p4reduce.runs.virtual.cluster import Cluster  # noqa: PLC0415  (slow to import)
 
@@ -80,34 +86,38 @@ def launch(
     if experiment.time == "real":
         if server or pcap is not None:
             raise BadInput(f"{'--server' if server else '--pcap'}: not for scripts in real time")
-        _launch_real(experiment, command, timeout, out, output, compute)
+        _launch_real(experiment, command, timeout, out, output, compute, max_restarts)
         return
-    with Cluster(experiment, capture=pcap) as cluster:
-        if cluster.server is None and server:
-            raise BadInput(f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it")
-        if cluster.server is not None and not server:
-            cluster.backend(workers).close()  # so that push and pull fail at once instead of waiting for it
-        emitter = _Emitter(to_stderr=as_json)
-        launched = start(
-            command,
-            cluster,
-            workers=workers,
-            server=server,
-            emit=emitter,
-            timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
-            extra={COMPUTE: compute},
-        )
-        emitter.check()
-        if launched.failure is not None:
-            shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
-            output.note(f"{launched.failure}{shown}")
-            raise typer.Exit(launched.exit_code)
-        if launched.connected == 0:
-            raise Failed(
-                f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script calls "
-                "p4reduce.connect() and then its communicator's collectives"
+    emitter = _Emitter(to_stderr=as_json)
+    for restart in range(max_restarts + 1):
+        with Cluster(experiment, capture=pcap) as cluster:
+            if cluster.server is None and server:
+                raise BadInput(f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it")
+            if cluster.server is not None and not server:
+                cluster.backend(workers).close()  # so that push and pull fail at once instead of waiting for it
+            launched = start(
+                command,
+                cluster,
+                workers=workers,
+                server=server,
+                emit=emitter,
+                timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+                extra={COMPUTE: compute, RESTART: str(restart)},
             )
-        result, spans = result_of_script(cluster), cluster.spans()
+            emitter.check()
+            if launched.failure is None:
+                if launched.connected == 0:
+                    raise Failed(
+                        f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script "
+                        "calls p4reduce.connect() and then its communicator's collectives"
+                    )
+                for decision in cluster.decisions:
+                    output.note(decision.describe())
+                result, spans = result_of_script(cluster), cluster.spans()
+                break
+        shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
+        output.note(f"{launched.failure}{shown}")
+        _start_again(restart, max_restarts, launched.exit_code, output)
     if as_json:
         print(result.to_json(), end="")
     if result.network.collectives:
@@ -116,33 +126,49 @@ def launch(
 
 
 def _launch_real(
-    experiment: "Experiment", command: list[str], timeout: float | None, out: Path | None, output: Output, compute: str
+    experiment: "Experiment",
+    command: list[str],
+    timeout: float | None,
+    out: Path | None,
+    output: Output,
+    compute: str,
+    max_restarts: int,
 ) -> None:
     from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
+    from p4reduce.comm.remote import COMPUTE, RESTART  # noqa: PLC0415
     from p4reduce.runs.real.run import run_script  # noqa: PLC0415
     from p4reduce.runs.real.scripts import script_argv  # noqa: PLC0415
 
     emitter = _Emitter(to_stderr=output.as_json)
-    done = run_script(
-        experiment,
-        script_argv(command),
-        emit=emitter,
-        timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
-        P4REDUCE_COMPUTE=compute,
-    )
-    emitter.check()
-    if done.result is None:
+    for restart in range(max_restarts + 1):
+        done = run_script(
+            experiment,
+            script_argv(command),
+            emit=emitter,
+            timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+            **{COMPUTE: compute, RESTART: str(restart)},
+        )
+        emitter.check()
+        if done.result is not None:
+            if output.as_json:
+                print(done.result.to_json(), end="")
+            finish(output, [done.result], out=out, title=f"{Path(command[0]).name}, {done.result.network.topology}")
+            return
         how = f"exit code {done.code}" if done.code > 0 else f"signal {-done.code}"
         output.note(f"rank {done.failed} ended with {how}; what it wrote stands above, marked [{done.failed}]")
-        raise typer.Exit(done.code if done.code > 0 else 128 - done.code)
-    if output.as_json:
-        print(done.result.to_json(), end="")
-    finish(output, [done.result], out=out, title=f"{Path(command[0]).name}, {done.result.network.topology}")
+        _start_again(restart, max_restarts, done.code if done.code > 0 else 128 - done.code, output)
+
+
+def _start_again(restart: int, most: int, code: int, output: Output) -> None:
+    """Say that all ranks are started anew; ``typer.Exit`` where they are not."""
+    if restart == most or code == USAGE:
+        raise typer.Exit(code)
+    output.note(f"restart {restart + 1} of {most}")
 
 
 def about_steps(count: int, how: str, spans: "Sequence[Span]") -> str:
     """What an iteration is in the table, and whether any computation was declared."""
-    from p4reduce.comm.rendezvous import COMPUTE  # noqa: PLC0415  (slow to import)
+    from p4reduce.comm.participant import COMPUTE  # noqa: PLC0415  (slow to import)
 
     said = {
         "marks": f"an iteration is what lies between calls of comm.step(): {count}",

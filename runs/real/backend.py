@@ -66,6 +66,7 @@ class RealBackend:
         self.rank = spec.rank
         self.size = spec.size
         self.is_server = spec.rank == spec.size
+        self.contributors = tuple(range(spec.size))
         self.carried: list[Carried] = []
         self.figures: list[RealFigure] = []
         self.observer: Observer | None = None

@@ -20,8 +20,9 @@ from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.operations import as_carried
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.predict import Operation
+from p4reduce.control_plane.waits import explain_waits
 from p4reduce.fabric import Incidents, Where
-from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
+from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.specs import endpoint_specs
 from p4reduce.jobs.verify import exchanged, expect_sum
@@ -29,7 +30,7 @@ from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.assignment import Assignment
 from p4reduce.runs.real.group import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.relays import LinkRelays
-from p4reduce.runs.real.spec import ProcessSpec, real_timing
+from p4reduce.runs.real.spec import ProcessSpec, asking, real_timing
 from p4reduce.runs.real.targets import Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import VethWires, open_wires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
@@ -38,6 +39,7 @@ from p4reduce.runs.training import training_iterations
 from p4reduce.runs.virtual.cluster import build_topology, program_of
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.settings import Congestion
+from p4reduce.workers.status import WaitStatus
 
 WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
 ADAPTIVE: Final = Congestion(adaptive=True, initial=8, brake_ps=10 * PS_PER_MS)
@@ -228,7 +230,7 @@ class RealCluster:
         made = endpoint_specs(
             plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
         )
-        endpoints = dict(made)
+        endpoints = asking(made, GROWTH_BYTES if self.experiment.target == "bmv2" else None)
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
         commands = {}
@@ -303,7 +305,12 @@ class RealCluster:
         except ClusterError:
             return ""  # what it gave up for has been said
         seqs = [one["failed_seq"] for one in answer["endpoints"].values() if one["failed_seq"] is not None]
-        return "\n" + self.target.controller.who_is_missing(self.job.plan, seqs[0]) if seqs else ""
+        if not seqs:
+            return ""
+        last = [WaitStatus(**one["waiting"]) for one in answer["endpoints"].values() if one["waiting"]]
+        waits = {host: last[0]} if last else {}
+        told = [f"switches told: {line}" for line in explain_waits(self.job.plan, waits)]
+        return "\n" + "\n".join([self.target.controller.who_is_missing(self.job.plan, seqs[0]), *told])
 
 
 def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:

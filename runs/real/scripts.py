@@ -23,14 +23,14 @@ from p4reduce.comm.launch import free_port, rank_environment, torch_environment
 from p4reduce.comm.remote import ADDRESS, SPEC
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.predict import Operation
-from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
+from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.fabric.real.net import HOST_INTERFACE
 from p4reduce.fabric.real.net.children import stop
 from p4reduce.jobs.specs import endpoint_specs
 from p4reduce.runs.experiment import ExperimentError
 from p4reduce.runs.real.carry import ADAPTIVE, RealCluster
 from p4reduce.runs.real.group import Message
-from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec, real_timing
+from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec, asking, real_timing
 from p4reduce.runs.real.wires import VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
 from p4reduce.runs.steps import steps_of
@@ -59,10 +59,11 @@ class ScriptCluster(RealCluster):
         if self.experiment.target == "bmv2":
             queue_frames = min(queue_frames, QUEUE_FRAMES)
         plan = self.job.plan
-        endpoints = dict(
+        endpoints = asking(
             endpoint_specs(
                 plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
-            )
+            ),
+            GROWTH_BYTES if self.experiment.target == "bmv2" else None,
         )
         hosts = self.assignment.workers
         inside = isinstance(self.wires, VethWires)

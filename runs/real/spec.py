@@ -1,6 +1,7 @@
 """What a worker process is told: which endpoints it has, how its socket is bound, and what it is to move, as JSON."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
@@ -9,7 +10,7 @@ from p4reduce.base.units import PS_PER_MS
 from p4reduce.control_plane.plans import Plan
 from p4reduce.jobs.specs import timing_of
 from p4reduce.workers.settings import HostAddress, Timing
-from p4reduce.workers.specs import EndpointSpec
+from p4reduce.workers.specs import EndpointSpec, WorkerSpec
 
 SocketAddress = tuple[str, int]
 """IPv4 address and UDP port."""
@@ -78,14 +79,27 @@ class ScriptSpec(BaseModel):
         return f"{host}.report"
 
 
+def asking(specs: Iterable[tuple[str, EndpointSpec]], growth: int | None) -> dict[str, EndpointSpec]:
+    """The endpoints of hosts whose switches can make a packet longer by ``growth`` bytes (None: by any number)."""
+    found: dict[str, EndpointSpec] = {}
+    for host, spec in specs:
+        if growth is not None and isinstance(spec, WorkerSpec) and 4 * spec.lanes > growth:
+            found[host] = dataclasses.replace(spec, repeats=True)
+        else:
+            found[host] = spec
+    return found
+
+
 def real_timing(plan: Plan) -> Timing:
     """Time-outs in real time: what processes that share processors wait for each other is in a round trip too."""
     ideal = timing_of(plan)
     longest = max(ideal.max_ps, 500 * PS_PER_MS)
+    # Questions cost little, so that workers of trees and stars may ask early; in a circle whole frames go again.
+    asks = not plan.ring and not plan.mesh
     return dataclasses.replace(
         ideal,
-        initial_ps=max(ideal.initial_ps, 100 * PS_PER_MS),
-        min_ps=max(ideal.min_ps, 20 * PS_PER_MS),
+        initial_ps=max(ideal.initial_ps, (20 if asks else 100) * PS_PER_MS),
+        min_ps=max(ideal.min_ps, (2 if asks else 20) * PS_PER_MS),
         max_ps=longest,
         retries=max(16, round(PATIENCE_S * 1000) * PS_PER_MS // longest),
     )

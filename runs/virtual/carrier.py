@@ -2,7 +2,7 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +10,13 @@ import numpy as np
 from p4reduce.comm.calls import Call
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.membership import Decision
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.waits import explain_waits
 from p4reduce.fabric import Faults, Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
@@ -97,7 +99,7 @@ class Carrier:
 
     def carry(
         self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
-    ) -> None:
+    ) -> Sequence[Decision]:
         """Carry one collective out; results land in the callers' arrays. See ``comm.rendezvous.Carry``.
 
         workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
@@ -106,6 +108,7 @@ class Carrier:
         with self._one:
             check()
             self._carry(calls, self.workers if workers is None else workers, check)
+        return ()
 
     def _carry(self, calls: list[Call], workers: tuple[str, ...], check: Callable[[], None]) -> None:
         first = calls[0]
@@ -280,7 +283,9 @@ class Carrier:
     def _diagnose(self, job: Job, status: EndpointStatus) -> str:
         if status.failed_seq is None or not job.plan.in_network:
             return ""
-        return self.switches.controller.who_is_missing(job.plan, status.failed_seq)
+        waits = {self.network.hosts[index]: self.network.status(index).waiting for index in job.members.values()}
+        told = [f"switches told: {line}" for line in explain_waits(job.plan, waits)]
+        return "\n".join([self.switches.controller.who_is_missing(job.plan, status.failed_seq), *told])
 
     # --- what came of it
 
@@ -297,8 +302,14 @@ class Carrier:
         return sum(status.resends for status in statuses), max(status.saturated for status in statuses)
 
     def _add_record(
-        self, job: Job, calls: list[Call], expected: ExpectedSum | ExpectedWords | None, before: tuple[int, int]
+        self,
+        job: Job,
+        calls: list[Call],
+        expected: ExpectedSum | ExpectedWords | None,
+        before: tuple[int, int],
+        carried: Operation | None = None,
     ) -> None:
+        """``before``: resends and saturated chunks before it; ``carried``: what carried it, if not what was called."""
         first = calls[0]
         resends, saturated = self._totals(job)
         if first.options.words and saturated > before[1]:
@@ -317,7 +328,7 @@ class Carrier:
                         "documented error bound away from the exact sum"
                     )
         elements = 1 if first.operation == "barrier" else first.array.size
-        carried = Operation(as_carried(first.operation, ring=bool(job.plan.ring)))
+        carried = carried or Operation(as_carried(first.operation, ring=bool(job.plan.ring)))
         self.records.append(
             CollectiveRecord(
                 operation=first.options.name or first.operation,

@@ -2,21 +2,27 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.comm.communicator import Communicator
-from p4reduce.comm.errors import ClusterError
-from p4reduce.comm.rendezvous import Figure, Rendezvous, Seat, Span
+from p4reduce.comm.errors import ClusterError, ExcludedError
+from p4reduce.comm.membership import Decision
+from p4reduce.comm.participant import Figure, Span
+from p4reduce.comm.rendezvous import Rendezvous
+from p4reduce.comm.seat import Seat
 from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Faults
 from p4reduce.jobs.programs import bundled, from_files, from_source
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier
+from p4reduce.runs.virtual.incidents import Incident
+from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.settings import Congestion
@@ -34,6 +40,7 @@ class Cluster:
 
     ``capture``: a pcap file for what passes the first worker's link. ``faults``: of single directions of links, by the
     (node, port) that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'.
+    ``incidents``: hosts, processes, switches and links that end on the way; with ``on_failure: abort`` so does the run.
 
     Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
     """
@@ -45,6 +52,7 @@ class Cluster:
         capture: Path | None = None,
         faults: Mapping[Hop, Faults] | None = None,
         congestion: Congestion | None = None,
+        incidents: Iterable[Incident] = (),
     ) -> None:
         if experiment.time == "real":
             raise ExperimentError("time: real is not for this command; 'p4reduce run', 'compare' and 'confirm' know it")
@@ -55,7 +63,10 @@ class Cluster:
         servers = [host.name for host in self.topology.servers]
         self.server = servers[0] if servers else None
         self.workers = workers
-        self.carrier = Carrier(
+        incidents = tuple(incidents)
+        survives = experiment.on_failure != "abort" or bool(incidents)
+        make = partial(SurvivingCarrier, incidents=incidents) if survives else Carrier
+        self.carrier: Carrier = make(
             experiment,
             self.topology,
             self.program,
@@ -75,10 +86,24 @@ class Cluster:
                 start_ps=self.carrier.network.now,
                 subgroup=self._seat_in,
                 carry_stale=self.carrier.carry_stale,
+                on_death=self._note_death if experiment.on_failure != "abort" else None,
             )
         except BaseException:
             self.carrier.close()
             raise
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """What was decided of the group's members, in order."""
+        return self.carrier.journal.decisions if isinstance(self.carrier, SurvivingCarrier) else ()
+
+    def die(self, rank: int, reason: str) -> bool:
+        """A rank's process has ended without leaving; False where the others cannot go on without it."""
+        return self._rendezvous.die(rank, reason)
+
+    def _note_death(self, rank: int, at_ps: int, reason: str) -> None:
+        if isinstance(self.carrier, SurvivingCarrier):
+            self.carrier.note_death(rank, at_ps, reason)
 
     @property
     def size(self) -> int:
@@ -137,15 +162,27 @@ class Cluster:
 
         The first error of a participant ends the group and is raised; the others' errors follow from it.
         """
+        found = self.run_surviving(function, server=server)
+        if len(found) < self.size + int(server):
+            raise ClusterError("not everybody came to the end; " + "; ".join(one.describe() for one in self.decisions))
+        return [found[rank] for rank in sorted(found)]
+
+    def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
+        """The same where members may die: what those returned who did not, by their ranks at the start."""
         communicators = self.communicators()[: self.size + int(server)]
         if server and self.server is None:
             raise ClusterError(f"topology {self.topology.name!r} has no host for a server: add 'servers: 1'")
         first: list[BaseException] = []
+        returned: dict[int, T] = {}
         guard = threading.Lock()
 
-        def run(communicator: Communicator) -> T:
+        def run(rank: int, communicator: Communicator) -> None:
             try:
-                return function(communicator)
+                found = function(communicator)
+                with guard:
+                    returned[rank] = found
+            except ExcludedError:
+                pass  # it died; the others go on
             except BaseException as error:
                 with guard:
                     first.append(error)
@@ -156,7 +193,7 @@ class Cluster:
 
         with ThreadPoolExecutor(len(communicators), thread_name_prefix="rank") as pool:
             try:
-                futures = [pool.submit(run, communicator) for communicator in communicators]
+                futures = [pool.submit(run, *numbered) for numbered in enumerate(communicators)]
                 while wait(futures, timeout=SEEN_S).not_done:
                     pass
             except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
@@ -164,7 +201,7 @@ class Cluster:
                 raise
         if first:
             raise first[0]
-        return [future.result() for future in futures]
+        return returned
 
     def figures(self) -> list[Figure]:
         """What the training scripts recorded."""

@@ -1,0 +1,118 @@
+"""What survivors say when they have stopped, and what follows from it.
+
+The first phase (*prepare*) stops the survivors and asks how many operations each has finished. An operation needs all
+members, so nobody is two ahead. If somebody has finished operation k, k stands as it is, with the members that it had,
+and the others get its array; if nobody has, k is done again over the survivors, from the inputs that were kept. The
+second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with the next term.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from p4reduce.comm.errors import ClusterError, GroupChanged
+
+OnFailure = Literal["abort", "raise", "shrink"]
+Outcome = Literal["kept", "redone", "raised"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a survivor has done when it has stopped."""
+
+    finished: int
+    """Operations, of which it has the result."""
+    contributors: tuple[int, ...] = ()
+    """Whose contributions are in the last one."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a group's coordinator decided; written down before anybody is told. Members are ranks of the start."""
+
+    term: int
+    """Counts attempts to decide: each has its own."""
+    epoch: int
+    """Of the group, from 1 on: each decision has its own, and its trees have generations of their own."""
+    operation: int
+    """The first that not all survivors had finished, from 0 on."""
+    outcome: Outcome
+    """``kept``: with the old members, the others got its array; ``redone`` over the new ones; ``raised``: not done."""
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    contributors: tuple[int, ...]
+    """Whose contributions the operation has; nobody's where it was raised."""
+    holder: int | None
+    """Who had the array that the others got."""
+    lost: Mapping[int, str]
+    """Who is dead, and why; empty where only the tree changed."""
+    joined: tuple[int, ...] = ()
+    cause: str = ""
+    """Why, where nobody died: a link or a switch."""
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        found = asdict(self)
+        found["lost"] = {str(member): reason for member, reason in self.lost.items()}
+        return found
+
+    def describe(self) -> str:
+        """One line for people."""
+        what = {
+            "kept": "stands with all who were there",
+            "redone": "was done again",
+            "raised": "was not done",
+        }[self.outcome]
+        who = "; ".join(f"rank {member} {reason}" for member, reason in self.lost.items())
+        who += "; ".join(f"rank {member} joined" for member in self.joined)
+        return f"{who or self.cause}: {len(self.after)} of {len(self.before)} go on; operation {self.operation} {what}"
+
+
+def decide(
+    answers: Mapping[int, Answer],
+    *,
+    before: tuple[int, ...],
+    lost: Mapping[int, str],
+    term: int,
+    epoch: int,
+    redo: bool = True,
+    cause: str = "",
+) -> Decision:
+    """The decision that follows from the answers of all survivors. ``redo``: False where callers want an error.
+
+    Raises ``ClusterError`` where nobody survives, where an answer is missing, or where answers contradict each other.
+    """
+    after = tuple(member for member in before if member not in lost)
+    if not after:
+        raise ClusterError("nobody survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
+    missing = [member for member in after if member not in answers]
+    if missing:
+        raise ClusterError(f"rank {missing[0]} has not said what it has finished")
+    finished = {member: answers[member].finished for member in after}
+    operation, most = min(finished.values()), max(finished.values())
+    if most > operation + 1:
+        ahead = max(after, key=finished.__getitem__)
+        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: nobody is two ahead")
+    holder = next((member for member in after if finished[member] == operation + 1), None)
+    outcome: Outcome = "kept" if holder is not None else "redone" if redo else "raised"
+    contributors = {"redone": after, "raised": ()}.get(outcome, ())
+    if holder is not None:
+        contributors = answers[holder].contributors
+        others = {answers[member].contributors for member in after if finished[member] == operation + 1}
+        if len(others) > 1:
+            raise ClusterError(f"operation {operation}: survivors have results of different members: {sorted(others)}")
+    return Decision(term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), cause=cause)
+
+
+def group_changed(changes: Sequence[Decision], view: int, operation: int) -> GroupChanged:
+    """What a caller hears who knows of the first ``view`` changes of its group, before its ``operation``-th call."""
+    news = changes[view:]
+    lost = {member: reason for decision in news for member, reason in decision.lost.items()}
+    said = "; ".join(decision.describe() for decision in news)
+    return GroupChanged(
+        f"the group has changed before operation {operation}: {said}",
+        view=len(changes),
+        members=news[-1].after,
+        lost=lost,
+        operation=operation,
+    )

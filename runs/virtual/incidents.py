@@ -1,0 +1,184 @@
+"""What happens to hosts, links and switches in virtual time, and when the group's coordinator knows of it.
+
+Members say that they live every ``VIRTUAL_LEASE.beat`` over a control network that takes ``CONTROL_LATENCY_PS`` and
+loses nothing; a switch's P4Runtime stream does the same. What ends with its connection open (a host) is known when the
+lease has run out and the slots name it; a process that ends closes its connection; switches report a link that is down.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.membership import VIRTUAL_LEASE, Leases
+from p4reduce.fabric import Faults, VirtualNetwork
+from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS
+from p4reduce.topologies import Topology
+from p4reduce.topologies.damaged import Ends
+
+Kind = Literal["process", "host", "switch", "link"]
+_CUT = Faults(loss=1.0)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What ends at a moment of virtual time: a worker's process, or host, by its host; a switch; a link ``a-b``."""
+
+    at_ps: int
+    kind: Kind
+    what: str
+
+    @property
+    def ends(self) -> Ends:
+        """The two nodes of a link."""
+        return frozenset(self.what.split("-", 1))
+
+    def check(self, topology: Topology, hosts: Sequence[str]) -> None:
+        """`ClusterError` for one that cannot happen."""
+        known: Collection[object] = {
+            "process": hosts,
+            "host": hosts,
+            "switch": {node.name for node in topology.switches},
+            "link": {frozenset((link.a, link.b)) for link in topology.links},
+        }[self.kind]
+        if (self.ends if self.kind == "link" else self.what) not in known:
+            raise ClusterError(f"incident at {self.at_ps} ps: {self.what!r} is no {self.kind} of this run")
+
+
+@dataclass(frozen=True)
+class _Death:
+    at_ps: int
+    reason: str
+    silent: bool
+    """its connection stays open: only its lease tells"""
+
+
+class Health:
+    """Which members, switches and links there are, in truth and as far as the coordinator knows."""
+
+    def __init__(self, topology: Topology, hosts: Sequence[str], incidents: Iterable[Incident]) -> None:
+        self._topology = topology
+        self._hosts = hosts
+        self._agenda = sorted(incidents, key=lambda one: one.at_ps)
+        for incident in self._agenda:
+            incident.check(topology, hosts)
+        self._leases = Leases(VIRTUAL_LEASE, range(len(hosts)), 0)
+        self._dead: dict[int, _Death] = {}
+        self._damage: list[tuple[int, Incident]] = []  # of links and switches: when it is known
+        self.links: set[Ends] = set()
+        """Links that are known to be down."""
+        self.switches: set[str] = set()
+        """Switches that are known to have ended."""
+        self._accuse_at: int | None = None
+        self._patience = VIRTUAL_LEASE.beat
+
+    @property
+    def dead(self) -> frozenset[int]:
+        """Ranks that have died, known or not."""
+        return frozenset(self._dead)
+
+    @property
+    def eventful(self) -> bool:
+        """Whether anything happened, or is to happen."""
+        return bool(self._agenda or self._dead or self.links or self.switches or self._damage)
+
+    def unknown(self, members: Iterable[int]) -> tuple[int, ...]:
+        """Members that have died, which the coordinator does not know."""
+        return tuple(member for member in members if member in self._dead and member not in self._leases.dead)
+
+    def died_before(self, at_ps: int) -> set[int]:
+        """Ranks that have died before a time."""
+        return {rank for rank, death in self._dead.items() if death.at_ps < at_ps}
+
+    def known(self) -> dict[int, str]:
+        """Members that the coordinator knows to be dead, and why."""
+        return self._leases.dead
+
+    def exclude(self, member: int, reason: str) -> None:
+        """One that lives cannot go on."""
+        self._leases.ended(member, reason)
+
+    def die(self, rank: int, at_ps: int, reason: str) -> None:
+        """A member's process has ended; it closed its connection."""
+        self._dead.setdefault(rank, _Death(at_ps, reason, silent=False))
+
+    def next_ps(self, now: int) -> int | None:
+        """When something happens next, or is to be looked at; None: never."""
+        times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage]
+        for member, death in self._dead.items():
+            if member in self._leases.dead:
+                continue
+            if not death.silent:
+                times.append(death.at_ps + CONTROL_LATENCY_PS)
+            elif (runs_out := self._leases.runs_out(member)) > now:
+                times.append(runs_out)
+        if self._accuse_at is not None:
+            times.append(self._accuse_at)
+        return max(now, min(times)) if times else None
+
+    def happen(self, network: VirtualNetwork, silence: Callable[[int], None]) -> None:
+        """Let what is due by now happen to the network; ``silence``: stop a rank's endpoints."""
+        while self._agenda and self._agenda[0].at_ps <= network.now:
+            incident = self._agenda.pop(0)
+            if incident.kind in {"process", "host"}:
+                rank = self._hosts.index(incident.what)
+                if rank in self._dead:
+                    continue
+                said = "was killed" if incident.kind == "process" else "fell silent"
+                self._dead[rank] = _Death(incident.at_ps, said, silent=incident.kind == "host")
+                self._leases.heard(rank, _last_beat(rank, incident.at_ps) + CONTROL_LATENCY_PS)
+                silence(rank)
+            else:
+                known = incident.at_ps + CONTROL_LATENCY_PS
+                if incident.kind == "switch":
+                    known = _last_beat(0, incident.at_ps) + CONTROL_LATENCY_PS + VIRTUAL_LEASE.term
+                self._damage.append((known, incident))
+            for link in self._topology.links:
+                ends = frozenset((link.a, link.b))
+                if incident.what in ends if incident.kind != "link" else incident.ends == ends:
+                    for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                        network.set_faults(hop, _CUT)
+
+    def notice(self, now: int, blamed: Callable[[], Collection[int]], *, patient: bool) -> str | None:
+        """What the coordinator learns by now: a cause to look at the group again, or None.
+
+        blamed: the members that an operation waits for, from switches' slots. Asked only when a lease has run out, and
+        then again and again, less and less often where one is ``patient``.
+        """
+        news = []
+        for known, incident in [one for one in self._damage if one[0] <= now]:
+            self._damage.remove((known, incident))
+            if incident.kind == "link":
+                self.links.add(incident.ends)
+                news.append(f"link {incident.what} is down")
+            else:
+                self.switches.add(incident.what)
+                news.append(f"switch {incident.what} has ended")
+        for member, death in self._dead.items():
+            if not death.silent and death.at_ps + CONTROL_LATENCY_PS <= now:
+                news += [death.reason] * self._leases.ended(member, death.reason)
+        for member in self._leases.alive:
+            if member not in self._dead:
+                self._leases.heard(member, now)
+        self._accuse_at = None
+        if self._leases.expired(now):
+            news += ["fell silent" for _ in self._leases.accuse(blamed(), now)]
+            if self._leases.expired(now):  # not named yet; while others compute, evidence may take long
+                self._accuse_at = now + self._patience
+                self._patience *= 2 if patient else 1
+        return "; ".join(news) or None
+
+    def look_at(self, now: int) -> None:
+        """There is new evidence."""
+        if self._accuse_at is not None:
+            self._accuse_at = now
+
+    def begun(self) -> None:
+        """Somebody has begun to wait for others."""
+        self._patience = VIRTUAL_LEASE.beat
+
+
+def _last_beat(rank: int, at_ps: int) -> int:
+    """When a member last said that it lives, before it died; members do so at different moments."""
+    phase = rank * VIRTUAL_LEASE.beat // 64 % VIRTUAL_LEASE.beat
+    return max(0, (at_ps - 1 - phase) // VIRTUAL_LEASE.beat * VIRTUAL_LEASE.beat + phase)

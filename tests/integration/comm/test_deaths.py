@@ -1,0 +1,49 @@
+"""``p4reduce launch`` where a rank is killed on the way."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import os, signal
+import numpy as np
+from p4reduce import GroupChanged, connect
+comm, done, heard = connect(), [], []
+me = comm.rank
+while len(done) < 5:
+    array = np.full(1000, 2.0**me, np.float32)
+    if me == 2 and len(done) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        comm.all_reduce(array)
+        done.append(int(array[0]))
+    except GroupChanged as change:
+        heard.append((len(done), change.members, change.lost))
+print("saw", done, heard, comm.rank, comm.size, comm.contributors)
+comm.close()
+"""
+
+
+def launch(tmp_path, *flags):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", "-n", "4", *flags, str(script)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(("on_failure", "heard_at"), [("shrink", 3), ("raise", 2)])
+def test_the_others_go_on_without_a_rank_that_was_killed(tmp_path, on_failure, heard_at):
+    done = launch(tmp_path, "--on-failure", on_failure)
+    assert done.returncode == 0, done.stderr
+    heard = [(heard_at, (0, 1, 3), {2: "ended with signal SIGKILL"})]
+    said = sorted(re.sub(r"^\[\d\] saw ", "", line) for line in done.stdout.splitlines() if "saw" in line)
+    assert said == [f"[15, 15, 11, 11, 11] {heard} {place} 3 (0, 1, 3)" for place in range(3)]
+    assert "rank 2 ended with signal SIGKILL: 3 of 4 go on" in done.stderr
+
+
+def test_otherwise_all_end_with_it(tmp_path):
+    done = launch(tmp_path)
+    assert done.returncode == 128 + 9
+    assert "rank 2 ended with signal SIGKILL" in done.stderr

@@ -1,0 +1,86 @@
+"""What ranks do while others die, and what they should get: integers, so that sums are exact in any number format.
+
+Shares no code with what it tests: arrays come from a hash of (seed, operation, rank), sums from Python's own integers.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+KINDS = ("float", "float", "int", "broadcast", "gather", "barrier")
+
+
+def given(seed: int, operation: int, rank: int, elements: int) -> list[int]:
+    """What a rank gives: small integers, different in every element."""
+    block = hashlib.shake_128(f"{seed}/{operation}/{rank}".encode()).digest(2 * elements)
+    return [int.from_bytes(block[2 * i : 2 * i + 2], "big") % 2000 - 1000 for i in range(elements)]
+
+
+def kind_of(seed: int, operation: int) -> str:
+    """Which collective it is."""
+    return KINDS[hashlib.sha256(f"{seed}:{operation}".encode()).digest()[0] % len(KINDS)]
+
+
+@dataclass
+class Got:
+    """What one rank saw, in order."""
+
+    results: list[tuple[int, tuple[int, ...], list[int]]] = field(default_factory=list)
+    """Operation, the reported contributors, the array."""
+    changes: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
+    """Operation that was not carried out, view, members."""
+    ended: str = ""
+
+
+def play(comm: Any, seed: int, operations: int, elements: int, got: Got, pause_s: float = 0.0) -> None:
+    """One rank's script: collectives in order, each until it is done; ``got`` fills up as it goes."""
+    from p4reduce.comm.errors import GroupChanged
+
+    me, operation = comm.rank, 0
+    while operation < operations:
+        kind = kind_of(seed, operation)
+        array = np.array(given(seed, operation, me, elements), np.int32 if kind == "int" else np.float32)
+        before = array.copy()
+        if pause_s:
+            comm.compute(pause_s * ((me * 7 + operation * 3) % 5) / 5)
+        try:
+            if kind in {"float", "int"}:
+                comm.all_reduce(array)
+            elif kind == "broadcast":
+                comm.broadcast(array, root=0)
+            elif kind == "gather":
+                members = comm.members
+                out = np.zeros((comm.size, elements), np.float32)
+                comm.all_gather(array, out)
+                whole = np.zeros((64, elements), np.float32)  # by ranks of the start
+                for place, member in enumerate(members):
+                    whole[member] = out[place]
+                array = whole.reshape(-1)
+            else:
+                comm.barrier()
+                array = np.zeros(0, np.float32)
+        except GroupChanged as change:
+            if not np.array_equal(array, before):
+                raise AssertionError(f"operation {operation} was not carried out, but changed its array") from None
+            got.changes.append((operation, change.view, change.members))
+            continue
+        got.results.append((operation, comm.contributors, [int(value) for value in array]))
+        operation += 1
+    got.ended = "well"
+
+
+def wanted(seed: int, operation: int, contributors: tuple[int, ...], elements: int, root: int) -> list[int]:
+    """The exact result for a set of contributors, as ranks of the start; ``root``: of a broadcast."""
+    kind = kind_of(seed, operation)
+    if kind in {"float", "int"}:
+        columns = zip(*(given(seed, operation, rank, elements) for rank in contributors), strict=True)
+        return [sum(column) for column in columns]
+    if kind == "broadcast":
+        return given(seed, operation, root, elements)
+    if kind == "gather":
+        empty = [0] * elements
+        rows = (given(seed, operation, rank, elements) if rank in contributors else empty for rank in range(64))
+        return [value for row in rows for value in row]
+    return []

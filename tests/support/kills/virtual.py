@@ -1,0 +1,169 @@
+"""One group in virtual time in which members, links and switches end, drawn from a seed."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.support.kills.invariants import check
+from tests.support.kills.script import Got, play
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.entries import PLAN_TABLES, wildcards
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.virtual.incidents import Incident
+
+MS = 1_000_000_000
+DETECTED_MS = 12
+RESUMED_MS = 20
+LINK_MS = 5
+NETWORKS = ("star:hosts=4", "leaf-spine:leaves=2,spines=2,hosts=2", "leaf-spine:leaves=2,spines=2,hosts=3,servers=1")
+PLANS = ("steiner", "steiner", "mst", "spt", "ring", "ps")
+OPERATIONS, ELEMENTS = 8, 700
+
+
+@dataclass
+class Seen:
+    """What came of one group."""
+
+    incidents: list[Incident]
+    outcome: str
+    """``shrunk``, ``rerouted``, ``untouched`` or ``ended``."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Of the decisions."""
+    noticed_ms: list[float] = field(default_factory=list)
+    resumed_ms: list[float] = field(default_factory=list)
+    deaths: int = 0
+
+
+def draw(seed: int) -> tuple[Experiment, list[Incident]]:
+    """A network, a plan, faults, and 1 to 3 deaths: some while the group is still dealing with another one."""
+    rng = random.Random(seed)
+    network, plan = rng.choice(NETWORKS), rng.choice(PLANS)
+    if plan == "ps":
+        network = NETWORKS[2]
+    experiment = Experiment(
+        topology=network,
+        plan=plan,
+        lanes=64,
+        seed=seed,
+        faults={"loss": rng.choice((0.0, 0.001, 0.01, 0.05)) * rng.random()},
+        on_failure=rng.choice(("shrink", "shrink", "shrink", "raise", "abort")),
+        rate="1G",
+    )
+    hosts = [f"h{number}" for number in range(1, 5 if "hosts=3" not in network else 7)]
+    spare = [*hosts]
+    at = rng.randrange(MS, 8 * MS)
+    incidents = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        kind = rng.choices(("host", "process", "link", "switch"), (5, 4, 2, 1))[0]
+        if kind in {"host", "process"}:
+            what = spare.pop(rng.randrange(len(spare)))
+        elif network.startswith("star"):
+            kind, what = "link", f"{rng.choice(hosts)}-s1"
+        elif kind == "switch":
+            what = rng.choice(("spine1", "spine2", "leaf1"))
+        else:
+            what = rng.choice((f"leaf{rng.randint(1, 2)}-spine{rng.randint(1, 2)}", f"{hosts[0]}-leaf1"))
+        incidents.append(Incident(at, kind, what))
+        at += rng.choice((rng.randrange(1, 17 * MS), rng.randrange(1, 2 * MS)))
+    return experiment, incidents
+
+
+def run(seed: int) -> Seen:
+    """Play it and check it; `AssertionError` for what must not be."""
+    experiment, incidents = draw(seed)
+    seen = Seen(incidents, "untouched")
+    with Cluster(experiment, incidents=incidents) as cluster:
+        got = {rank: Got() for rank in range(cluster.size)}
+        controller = cluster.carrier.switches.controller
+        keys, generations = _watch(controller)
+        survivors: set[int] = set()
+        ended = ""
+        try:
+            survivors = set(
+                cluster.run_surviving(
+                    lambda comm: play(comm, seed, OPERATIONS, ELEMENTS, got[comm.rank], pause_s=0.002)
+                )
+            )
+        except ClusterError as error:
+            ended = str(error)
+        assert all(count == 1 for count in keys.values()), f"I4: {keys.most_common(1)}"
+        assert all(count == 1 for count in generations.values()), f"I4: generation {generations.most_common(1)}"
+        carrier = cluster.carrier
+        now = carrier.network.now
+        if ended:
+            seen.outcome = "ended"
+            assert now >= incidents[0].at_ps, ended
+            words = ("rank", "cannot", "lost", "nobody", "fallen")
+            assert any(word in ended for word in words), f"an error that does not say who: {ended}"
+            happened = [one.at_ps for one in incidents if one.at_ps <= now]
+            # Others may be computing when it happens; they hear of it when they wait.
+            late = (now - max(happened[-1], cluster.carrier.waiting_since_ps)) / MS
+            assert late <= RESUMED_MS, f"ended after {late} ms"
+        elif survivors:
+            check(got, survivors, seed, OPERATIONS, ELEMENTS)
+            seen.deaths = len(got) - len(survivors)
+            seen.outcomes.update(one.outcome for one in cluster.decisions)
+            if cluster.decisions:
+                seen.outcome = "shrunk" if seen.deaths else "rerouted"
+            _check_decisions(cluster, survivors)
+            _check_times(cluster, incidents, seen)
+        _check_leftovers(cluster)
+    return seen
+
+
+def _watch(controller) -> tuple[Counter, Counter]:
+    """Count every (job, epoch) and generation that is installed from now on, and what is there."""
+    keys = Counter((plan.job, plan.epoch) for plan in controller.installed)
+    generations = Counter(plan.generation for plan in controller.installed)
+    install = controller.install
+
+    def counted(plan) -> None:
+        keys[plan.job, plan.epoch] += 1
+        generations[plan.generation] += 1
+        install(plan)
+
+    controller.install = counted
+    return keys, generations
+
+
+def _check_decisions(cluster: Cluster, survivors: set[int]) -> None:
+    members = tuple(range(cluster.size))
+    for decision in cluster.decisions:
+        assert decision.before == members
+        assert set(decision.after) == set(members) - set(decision.lost)
+        members = decision.after
+    epochs = [one.epoch for one in cluster.decisions]
+    terms = [one.term for one in cluster.decisions]
+    assert epochs == sorted(set(epochs)), "I4: an epoch of the group was used twice"
+    assert terms == sorted(set(terms)), "I4: a term was used twice"
+    assert survivors <= set(members)
+
+
+def _check_times(cluster: Cluster, incidents: list[Incident], seen: Seen) -> None:
+    """From what happened last, or from when all were waiting for a result, to the decision and to going on."""
+    for one in cluster.carrier.restored:
+        known = [incident for incident in incidents if incident.at_ps <= one.noticed_ps]
+        since = max(one.began_ps, known[-1].at_ps)
+        noticed, resumed = (one.noticed_ps - since) / MS, (one.resumed_ps - since) / MS
+        seen.noticed_ms.append(noticed)
+        seen.resumed_ms.append(resumed)
+        assert noticed <= DETECTED_MS, f"noticed after {noticed} ms"
+        assert resumed <= RESUMED_MS, f"resumed after {resumed} ms"
+        if [incident.kind for incident in incidents] == ["link"]:
+            assert resumed <= LINK_MS, f"another tree after {resumed} ms"
+
+
+def _check_leftovers(cluster: Cluster) -> None:
+    """In the switches that are there: entries of the jobs that are installed, and no others; no slot is lost."""
+    controller = cluster.carrier.switches.controller
+    carrier = cluster.carrier
+    for plan in controller.installed:
+        controller.uninstall(plan)
+    lost = carrier.health.switches if hasattr(carrier, "health") else set()
+    for switch, entries in controller.read(wildcards(PLAN_TABLES)).items():
+        assert not entries or switch in lost, f"{switch} keeps {len(entries)} entries: {entries[0]}"
+    for switch in controller.topology.switches:
+        free = controller.resources.free(switch.name)
+        assert free == controller.program.slots, f"{switch.name}: {free} slots are free"
