@@ -7,12 +7,13 @@ import networkx as nx
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import least_time
+from p4reduce.control_plane.tdm.crossing import cross
 from p4reduce.control_plane.tdm.demand import Floats
 from p4reduce.control_plane.tdm.groups import GroupPlan
 from p4reduce.control_plane.tdm.hosts import Placement, on_hosts
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork
-from p4reduce.control_plane.tdm.packing import Edge, Packed, demand
+from p4reduce.control_plane.tdm.packing import Edge, Packed
 from p4reduce.control_plane.tdm.parts import parts_of
 from p4reduce.control_plane.tdm.schedule import Configuration, Matrix, Ring, Route, Tree
 from p4reduce.control_plane.tdm.several import split
@@ -40,37 +41,19 @@ def rooted(edges: Sequence[Edge], units: Sequence[int]) -> tuple[int, tuple[Edge
     return root, tuple((child, parent) for parent, child in nx.bfs_edges(graph, root))
 
 
-def carry_trees(jobs: Sequence[TdmJob], numbers: Sequence[int], plan: Packed, network: OpticalNetwork) -> Carried:
-    """A packing of ours: a tree for each PS and RAR, direct routes for a2a; several configurations where needed."""
+def carry_trees(
+    jobs: Sequence[TdmJob], numbers: Sequence[int], plan: Packed, network: OpticalNetwork, *, returns: bool = False
+) -> Carried:
+    """A packing of ours: a tree for each PS and RAR, routes for a2a; ``returns`` as of :func:`cross`."""
     parts = parts_of([jobs[j] for j in numbers], [sum(units) for units in plan.units], network)
-    whole = demand(plan, parts, network.pods).astype(np.float64)
     trees: dict[int, tuple[Tree, ...]] = {}
     for place, j in enumerate(numbers):
         if not parts[place].alltoall:
             root, edges = rooted(plan.edges[place], plan.units[place])
             trees[j] = (Tree(root, edges, 1.0),)
-    if ((whole > 0).sum(axis=1) <= network.ports).all():
-        found = least_time(whole, network.ports)
-        matrices: tuple[Matrix, ...] = (found.matrix,)
-        sizes: tuple[float, ...] = (found.bytes,)
-        at = np.zeros(whole.shape, np.int64)
-    else:
-        cut = split(whole, network.ports, first=_tree_pairs(trees))
-        matrices, sizes = tuple(part.matrix for part in cut), tuple(part.bytes for part in cut)
-        at = np.zeros(whole.shape, np.int64)
-        for number, part in enumerate(cut):
-            at[part.demand > 0] = number
-    routes = {
-        j: tuple(
-            Route((a, b), 1.0, int(at[a, b]))
-            for a, here in enumerate(plan.units[place])
-            for b, there in enumerate(plan.units[place])
-            if a != b and here and there
-        )
-        for place, j in enumerate(numbers)
-        if parts[place].alltoall
-    }
-    return Carried(trees, {}, routes, matrices, sizes)
+    crossing = cross(parts, plan, network, returns=returns)
+    routes = {j: crossing.routes[place] for place, j in enumerate(numbers) if parts[place].alltoall}
+    return Carried(trees, {}, routes, crossing.matrices, crossing.bytes)
 
 
 def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
@@ -135,7 +118,3 @@ def placements(
     """(host, units) of each job of a group, by job."""
     own = [jobs[j] for j in plan.jobs]
     return dict(zip(plan.jobs, on_hosts(own, plan.units, network, longest_last=other_way), strict=True))
-
-
-def _tree_pairs(trees: dict[int, tuple[Tree, ...]]) -> frozenset[Edge]:
-    return frozenset((min(edge), max(edge)) for own in trees.values() for tree in own for edge in tree.edges)

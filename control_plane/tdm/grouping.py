@@ -1,11 +1,13 @@
 """Which jobs communicate in which process: Algorithm 1, ours, and all partitions there are."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from random import Random
 from typing import Final
 
+import networkx as nx
 import numpy as np
 
 from p4reduce.control_plane.tdm.descent import descend
@@ -107,6 +109,7 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
     jobs = len(rounds.jobs)
     gpus = rounds.planner.network.all_gpus
     drawn = [random_split(rounds.jobs, gpus, seed * 1000 + number) for number in range(restarts + 1)]
+    drawn.append(named_split(rounds.jobs, rounds.planner.network.gpus))
     starts = [tuple(range(jobs)), *(one for one in drawn if one is not None)]
     candidates: dict[Group, float] = {}
     gangs = not any(job.elastic for job in rounds.jobs)
@@ -122,6 +125,8 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
         if found is not None and (best is None or found.round_s < best.round_s):
             best = found
     if best is None:
+        for j in range(jobs):  # one that is impossible by itself says why
+            rounds.planner.options((j,))
         raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
     seen = set(candidates)
     left = evaluations
@@ -226,6 +231,30 @@ def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Gr
         if left not in reached[place]:
             first.append(order[place])
             left -= units[order[place]]
+    return tuple(sorted(first))
+
+
+def named_split(jobs: Sequence[TdmJob], gpus: int) -> Group | None:
+    """A partition in which no two jobs of a group want more of a named host than its GPUs; None: there is none, or no
+    two jobs want the same.
+    """
+    graph: nx.Graph[int] = nx.Graph()
+    wanted = [Counter(job.hosts) for job in jobs]
+    for a, b in combinations(range(len(jobs)), 2):
+        if any(wanted[a][host] + wanted[b][host] > gpus for host in wanted[a].keys() & wanted[b].keys()):
+            graph.add_edge(a, b)
+    if not graph or not nx.is_bipartite(graph):
+        return None
+    sides = [0, 0]
+    first: list[int] = [j for j in range(len(jobs)) if j not in graph]
+    for part in nx.connected_components(graph):
+        colour = nx.bipartite.color(graph.subgraph(part))
+        own = [[j for j in part if colour[j] == side] for side in (0, 1)]
+        units = [sum(jobs[j].units for j in side) for side in own]
+        turned = sides[0] + units[0] > sides[1] + units[1]
+        first += own[1] if turned else own[0]
+        sides[0] += units[turned]
+        sides[1] += units[not turned]
     return tuple(sorted(first))
 
 

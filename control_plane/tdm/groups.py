@@ -6,13 +6,14 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from p4reduce.control_plane.tdm.crossing import cross
 from p4reduce.control_plane.tdm.demand import Floats
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.gpus import LEAST, share_gpus
 from p4reduce.control_plane.tdm.hosts import busiest_nic_s, on_hosts
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork
-from p4reduce.control_plane.tdm.packing import MOVES, Packed, Part, demand, search
+from p4reduce.control_plane.tdm.packing import MOVES, Packed, Part, search
 from p4reduce.control_plane.tdm.parts import parts_of
 from p4reduce.control_plane.tdm.rounds import communication_s
 from p4reduce.control_plane.tdm.seed_placement import SeedGroup, place_seed
@@ -124,7 +125,17 @@ class TreeGroups:
                 tried.append(whole)
         elif sum(job.units for job in jobs) <= network.all_gpus:
             tried.append([job.units for job in jobs])
-        return [plan for given in tried if (plan := self.plan(group, given)).communication_s < NEVER]
+        found = []
+        for given in tried:
+            try:
+                plan = self.plan(group, given)
+            except TdmError:  # named hosts that two of them want at once: these go into different groups
+                if len(jobs) == 1 or not any(job.hosts for job in jobs):
+                    raise
+                continue
+            if plan.communication_s < NEVER:
+                found.append(plan)
+        return found
 
     def plan(
         self,
@@ -160,7 +171,7 @@ def planned(
     """A plan from a packing: the time of circuits, or of several configurations, and of NICs."""
     circuits_s = packed.circuit_bytes / network.circuit
     if circuits_s == NEVER:
-        circuits_s = _several_s(parts, packed, network)
+        circuits_s = _crossing_s(parts, packed, network)
     if network.gpus == 1 and not any(job.hosts for job in jobs):
         nic_s = max(
             (2 * (units - 1) if job.kind == "a2a" else 1) * job.bytes / network.nic
@@ -172,24 +183,24 @@ def planned(
     return GroupPlan(group, tuple(given), (max(nic_s, circuits_s),), training, packed.units, packed)
 
 
-def _several_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> float:
-    """Seconds with several configurations, darkness between them included, where direct circuits do not do."""
+def _crossing_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> float:
+    """Seconds over several configurations or hops, where direct circuits do not do."""
     if network.ports < 1 or not any(part.alltoall for part in parts):
         return NEVER
-    first = frozenset((min(edge), max(edge)) for edges in packed.edges for edge in edges)
     try:
-        cut = split(demand(packed, parts, network.pods).astype(np.float64), network.ports, first=first)
+        return cross(parts, packed, network).seconds
     except TdmError:
         return NEVER
-    return sum(part.bytes for part in cut) / network.circuit + (len(cut) - 1) * network.delta_s
 
 
 class SeedGroups:
     """The source's: Algorithm 2, rings and stars, push and pull one after the other."""
 
-    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, *, direct: bool = False) -> None:
+        """``direct``: no group for which some pod has too few ports; otherwise those take several configurations."""
         self.jobs = jobs
         self.network = network
+        self.direct = direct
         self._known: dict[Group, list[GroupPlan]] = {}
         self._bounds = TreeGroups(jobs, network)
 
@@ -215,7 +226,8 @@ class SeedGroups:
             given = share_gpus(jobs, self.network.all_gpus)
         except TdmError:
             return []
-        return [self.plan(group, given)]
+        plan = self.plan(group, given)
+        return [] if self.direct and plan.seed is not None and plan.seed.circuits is None else [plan]
 
     def plan(self, group: Group, given: Sequence[int]) -> GroupPlan:
         """A group with so many units each."""

@@ -134,6 +134,12 @@ def parse_network(spec: str) -> OpticalNetwork:
     )
 
 
+def planes_of(spec: str) -> int:
+    """How many cross-connects a network has that :func:`parse_network` can read: 1 unless it says ``planes=2``."""
+    given = dict(item.partition("=")[::2] for item in spec.partition(":")[2].split(","))
+    return _count(spec, "planes", given.get("planes", "1").strip())
+
+
 _COUNTS: Final = {"pods": "pods", "hosts": "servers", "ports": "ports", "gpus": "gpus"}
 
 

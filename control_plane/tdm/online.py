@@ -48,7 +48,10 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: O
     now = [_as_it_is(schedule, everybody, group, planner) for group in groups]
     best: Partition | None = None
     for side in (0, 1):
-        with_it = _with(schedule, everybody, groups[side], planner)
+        try:
+            with_it = _with(schedule, everybody, groups[side], planner)
+        except TdmError:  # a host that it names trains for another one of this group
+            continue
         if with_it is None:
             continue
         plans = (with_it, now[1]) if side == 0 else (now[0], with_it)

@@ -29,6 +29,8 @@ class Options:
     """of local search on a placement"""
     restarts: int = RESTARTS
     """of the search for two groups"""
+    best: bool = False
+    """seed: its best partition for which ports are enough (packets need them), not the one that flips find"""
     flows: int = 4
     """eps-ecmp: on each edge"""
     polarized: bool = False

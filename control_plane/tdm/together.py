@@ -1,10 +1,10 @@
 """All jobs on one topology that never changes: what policies without switching plan."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
-
+from p4reduce.control_plane.tdm.crossing import cross
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.gpus import share_gpus
 from p4reduce.control_plane.tdm.grouping import Rounds, search_partition
@@ -12,10 +12,9 @@ from p4reduce.control_plane.tdm.groups import NEVER, Group, TreeGroups
 from p4reduce.control_plane.tdm.hosts import Placement, busiest_gpu_s, busiest_nic_s, on_hosts
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork
-from p4reduce.control_plane.tdm.packing import Packed, demand, search
+from p4reduce.control_plane.tdm.packing import Packed, search
 from p4reduce.control_plane.tdm.parts import parts_of
 from p4reduce.control_plane.tdm.registry import Options
-from p4reduce.control_plane.tdm.several import split
 
 
 @dataclass(frozen=True)
@@ -106,12 +105,8 @@ def _lay(
             placements[j] = placement
     circuits_s = packed.circuit_bytes / network.circuit
     if circuits_s == NEVER and network.ports and any(part.alltoall for part in parts):
-        first = frozenset((min(edge), max(edge)) for edges in packed.edges for edge in edges)
-        try:
-            cut = split(demand(packed, parts, network.pods).astype(np.float64), network.ports, first=first)
-            circuits_s = sum(part.bytes for part in cut) / network.circuit + len(cut) * network.delta_s
-        except TdmError:
-            pass
+        with suppress(TdmError):
+            circuits_s = cross(parts, packed, network, returns=True).seconds
     return Together(
         given,
         layers,

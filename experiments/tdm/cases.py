@@ -1,20 +1,18 @@
-"""Random jobs under a policy, on packets: the pieces of the study."""
+"""Random jobs under a policy, on packets and in the flow model: the pieces of the study."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.control_plane.tdm.jobs import Kind, TdmJob
+from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
-from p4reduce.experiments.tdm.calibration import Factors, model_round_s
+from p4reduce.experiments.tdm.calibration import model_round_s
+from p4reduce.experiments.tdm.factors import FactorsOf, way_of
+from p4reduce.experiments.tdm.flow_model import play_flows
+from p4reduce.experiments.tdm.instances import KINDS, SIGMA, Mix, gangs, scaled
 from p4reduce.experiments.tdm.packets import play
 from p4reduce.experiments.tdm.results import Played
-
-MEDIAN_S = 0.1
-"""of training times"""
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Case:
     network: OpticalNetwork
     policy: str
     seed: int
-    sigma: float = 0.0
+    sigma: float = SIGMA
     ratio: float = 1.0
     """communication over training time of a job that has its NICs to itself"""
     least: int = 4
@@ -33,14 +31,32 @@ class Case:
     """units of a gang"""
     scale: float = 64.0
     rounds: int = 1
+    mix: Mix = "sums"
+
+    def jobs(self) -> list[TdmJob]:
+        """Gangs that fill all GPUs twice, at the case's scale."""
+        drawn = gangs(
+            self.network,
+            self.seed,
+            sigma=self.sigma,
+            load=self.ratio,
+            least=self.least,
+            most=self.most,
+            kinds=KINDS[self.mix],
+        )
+        return [scaled(job, self.scale) for job in drawn]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a case; seconds at the case's scale. model_s: with calibrated factors (0: not gated)."""
+    """What came of a case; seconds at the case's scale.
+
+    model_s: formulas (1) to (3) with calibrated factors (0: not one gated cycle). flow_s: the flow model with them.
+    """
 
     study: str
     policy: str
+    mix: str
     pods: int
     servers: int
     ports: int
@@ -51,8 +67,16 @@ class Row:
     ratio: float
     scale: float
     jobs: int
+    configurations: int
+    """of the process that has most of them"""
     round_s: float
+    """mean round; where nobody is gated, or not all together, the mean iteration of all jobs"""
     model_s: float
+    flow_s: float
+    flow_error: float
+    """how much longer the flow model says a round, or an iteration, takes; relative"""
+    flow_job_error: float
+    """the largest error of a job's mean iteration, of the flow model"""
     planned_s: float
     dark_lost: int
     misrouted: int
@@ -68,50 +92,50 @@ class Row:
 
     @property
     def packets_over_model(self) -> float:
-        """1: the model is right."""
+        """1: the formulas are right."""
         return self.round_s / self.model_s if self.model_s else float("nan")
 
 
-def drawn_jobs(case: Case) -> list[TdmJob]:
-    """Gangs for two groups that fill all GPUs: training log-normal, sums of as many bytes as ``ratio`` says."""
-    draw = np.random.default_rng(case.seed)
-    found: list[TdmJob] = []
-    for group in range(2):
-        left = case.network.all_gpus
-        while left >= case.least:
-            units = min(left, int(draw.integers(case.least, case.most + 1)))
-            if 0 < left - units < case.least:
-                units = left
-            compute = float(np.exp(np.log(MEDIAN_S) + case.sigma * draw.standard_normal())) / case.scale
-            size = max(4, round(compute * case.ratio * case.network.nic / 4) * 4)
-            kind: Kind = "rar"
-            found.append(TdmJob(f"g{group}-{len(found)}", kind, size, compute, units))
-            left -= units
-    return found
-
-
-def run_case(work: tuple[Case, Mapping[Kind, Factors]]) -> Row:
-    """Schedule and play it; a policy that refuses says why in ``refused``."""
+def run_case(work: tuple[Case, FactorsOf]) -> Row:
+    """Schedule and play it, on packets and at flow level; a policy that refuses says why in ``refused``."""
     case, factors = work
     network = case.network.with_delta(case.network.delta_s / case.scale)
-    jobs = drawn_jobs(case)
+    jobs = case.jobs()
+    by_name = {job.name: job for job in jobs}
     try:
-        schedule = make_schedule(case.policy, jobs, network, Options(seed=case.seed))
-        played = play(schedule, {job.name: job for job in jobs}, rounds=case.rounds, seed=case.seed)
+        schedule = make_schedule(case.policy, jobs, network, Options(seed=case.seed, best=True))
+        played = play(schedule, by_name, rounds=case.rounds, seed=case.seed)
     except TdmError as error:
-        return _row(case, len(jobs), Played(case.policy, 0.0), 0.0, [], str(error))
-    relative = [
-        (job.compute_s + factors[job.kind].of(job.bytes / network.nic)) / played.iteration_s(job.name) for job in jobs
-    ]
+        return _row(case, len(jobs), 0, Played(case.policy, 0.0), 0.0, (0.0, 0.0), [], str(error))
+    flows = play_flows(schedule, by_name, rounds=case.rounds, factors=factors)
+    wrong = max(abs(flows.iteration_s(job.name) / played.iteration_s(job.name) - 1.0) for job in jobs)
+    relative = []
+    for job in jobs:
+        factor = factors[way_of(job, schedule.plan(job.name))]
+        sent = job.bytes * (2 * (job.units - 1) if job.kind == "a2a" else 1)
+        relative.append((job.compute_s + factor.of(sent / network.nic)) / played.iteration_s(job.name))
     gated = all(cycle.mode == "gated" for cycle in schedule.cycles) and len(schedule.cycles) == 1
-    return _row(case, len(jobs), played, model_round_s(schedule, jobs, factors) if gated else 0.0, relative, "")
+    several = max(len(process.configurations) for process in schedule.processes)
+    # Formulas say nothing of how darkness and bytes of several configurations go together.
+    model_s = model_round_s(schedule, jobs, factors) if gated and several == 1 else 0.0
+    return _row(case, len(jobs), several, played, model_s, (flows.round_s, wrong), relative, "")
 
 
-def _row(case: Case, jobs: int, played: Played, model_s: float, relative: Sequence[float], refused: str) -> Row:
+def _row(
+    case: Case,
+    jobs: int,
+    configurations: int,
+    played: Played,
+    model_s: float,
+    flows: tuple[float, float],
+    relative: Sequence[float],
+    refused: str,
+) -> Row:
     network = case.network
     return Row(
         study=case.study,
         policy=case.policy,
+        mix=case.mix,
         pods=network.pods,
         servers=network.servers,
         ports=network.ports,
@@ -122,8 +146,12 @@ def _row(case: Case, jobs: int, played: Played, model_s: float, relative: Sequen
         ratio=case.ratio,
         scale=case.scale,
         jobs=jobs,
+        configurations=configurations,
         round_s=0.0 if refused else played.round_s,
         model_s=model_s,
+        flow_s=flows[0],
+        flow_error=flows[0] / played.round_s - 1.0 if played.round_s else 0.0,
+        flow_job_error=flows[1],
         planned_s=played.predicted_round_s,
         dark_lost=played.dark_lost,
         misrouted=played.misrouted,

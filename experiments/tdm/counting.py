@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from p4reduce.experiments.tdm.installing import Installed, Part
+from p4reduce.experiments.tdm.parts import Installed, Part
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.topologies.model import Hop
 

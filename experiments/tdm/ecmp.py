@@ -19,9 +19,9 @@ from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.plans import PlanRequest, TreeLayout
 from p4reduce.control_plane.tdm.network import OpticalNetwork
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
-from p4reduce.experiments.tdm.cases import Case, drawn_jobs
+from p4reduce.control_plane.tdm.turns import turns_of
+from p4reduce.experiments.tdm.cases import Case
 from p4reduce.experiments.tdm.packets import DEADLINE_S, LANES, play
-from p4reduce.experiments.tdm.turns import turns_of
 from p4reduce.fabric import Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
@@ -79,7 +79,7 @@ def run_ecmp(case: EcmpCase) -> EcmpRow:
         took, right = _carry(topology, wanted, case, flows=case.flows)
         return EcmpRow(case.twin, case.flows, case.polarized, case.seed, took, alone, exact and right)
     network = OpticalNetwork(case.pods, case.servers, 25 * 10**9, case.ports, 25 * 10**9, delta_s=0.0)
-    jobs = drawn_jobs(Case("ecmp", network, "tdm", case.seed))
+    jobs = Case("ecmp", network, "tdm", case.seed).jobs()
     schedule = make_schedule("tdm", jobs, network, Options(seed=case.seed))
     played = play(schedule, {job.name: job for job in jobs}, rounds=1)
     first, own = next(iter(turns_of(schedule, schedule.cycles[0]).items()))

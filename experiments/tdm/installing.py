@@ -2,129 +2,81 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise, permutations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from p4reduce.control_plane.frames import HEADER_BYTES, frame_time_ps
 from p4reduce.control_plane.plans import MeshLayout, Plan, PlanRequest, TreeLayout
-from p4reduce.control_plane.plans.window import ACK_EVERY
-from p4reduce.control_plane.predict import Operation, Traffic, predict
+from p4reduce.control_plane.predict import Operation, predict
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork
 from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Route, Schedule, Tree
+from p4reduce.experiments.tdm.parts import Installed, Part, Words
+from p4reduce.experiments.tdm.pieces import WHOLE, Piece, pieces_of
 from p4reduce.jobs.job import Job
-from p4reduce.jobs.network import JobNetwork
+from p4reduce.jobs.network import BLOCK, JobNetwork
 from p4reduce.jobs.switches import EmbeddedSwitches
-from p4reduce.topologies import Link, Topology
+from p4reduce.topologies import Link, Node, Topology, parse_delay
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import lay_circuits, overlay, oxc, view
-from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.numbers import FixedScale
 
-Words = npt.NDArray[np.int32]
 WORD: Final = 4
 """bytes"""
 MOST: Final = 1 << 20
 """of a word that a worker gives: sums of 2,047 workers are exact in int32"""
+FLOAT_SHIFT: Final = 7
+"""what is pushed is that much smaller: sums of 2,047 workers are exact in float32, too"""
 QUEUES: Final = (2, 3)
 """of the two groups, where gates keep them apart"""
 FIRST_IN_QUEUE: Final = 6
 """the queue of a job with priority 0; the next one has the next lower queue"""
+MOST_SLOTS: Final = 256
+"""of a switch, for all shards of a vector together"""
 
 
-def physical(network: OpticalNetwork, delay: str = "1us") -> Topology:
-    """Hosts, ToRs and the cross-connect of a network; ``delay`` is that of every fibre."""
+def physical(network: OpticalNetwork, delay: str = "1us", *, servers: bool = False, planes: int = 1) -> Topology:
+    """Hosts, ToRs and the cross-connect of a network; ``delay`` is that of every fibre.
+
+    ``servers``: a host beside each ToR that keeps what is pushed there until it is pulled, with a link as fast as all
+    others of its ToR together: (4) counts no bytes for it, so it must not be what anybody waits for. ``planes``: 1 or 2
+    cross-connects, to which the ports of a ToR go in turns.
+    """
     if network.ports < 1:
         raise TdmError("ports: a pod without ports has no circuits; packets need at least one")
-    return oxc(
+    made = oxc(
         network.pods,
         network.servers,
         network.ports,
         rate=network.rate_bps,
         port_rate=network.port_rate_bps,
         delay=delay,
+        planes=planes,
     )
+    if not servers:
+        return made
+    rate = network.servers * network.rate_bps + network.ports * network.port_rate_bps
+    first = sum(node.is_host for node in made.nodes)
+    nodes, links = list(made.nodes), list(made.links)
+    for pod in range(network.pods):
+        name, tor = server_of(pod), f"tor{pod + 1}"
+        taken = max(link.port_of(tor) for link in made.links if tor in (link.a, link.b))
+        nodes.append(Node(name, "host", first + pod, role="server"))
+        links.append(Link(name, 1, tor, taken + 1, rate, parse_delay(delay)))
+    return Topology(made.name, tuple(nodes), tuple(links))
 
 
-@dataclass
-class Part:
-    """What of a job one plan carries: a stripe of its vector, or all blocks."""
-
-    job: Job
-    configuration: int
-    """within the job's process; -1: whatever is lit, it crosses no circuit or all configurations have its pairs"""
-    operation: Operation
-    sources: list[Words]
-    targets: list[Words]
-    expected: Words
-    """(elements,) of a sum, (workers, elements) of blocks"""
-    predicted: dict[Hop, Traffic]
-    blocked: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
-    """of blocks that go in several configurations: by configuration, (workers, workers - 1), as `Endpoints.streams`"""
-    paces: dict[int, int] = field(default_factory=dict)
-    """of blocks, by configuration: picoseconds between chunks of a host"""
-
-    @property
-    def elements(self) -> int:
-        """Of each worker's array."""
-        return int(self.sources[0].size)
-
-    def post(self, network: JobNetwork) -> None:
-        """Begin now."""
-        collective = Collective[self.operation.name]
-        for rank, index in enumerate(self.job.members.values()):
-            self.targets[rank][:] = -1
-            source, target = (array[rank].view(np.float32) for array in (self.sources, self.targets))
-            network.post(index, Post(collective, source, target, words=True))
-
-    def exact(self) -> bool:
-        """Whether every worker has what it must have."""
-        rows = self.expected if self.expected.ndim > 1 else [self.expected] * len(self.targets)
-        return all(np.array_equal(target, row) for target, row in zip(self.targets, rows, strict=True))
-
-    def busy(self, network: JobNetwork) -> list[int]:
-        """Endpoints that have not all yet."""
-        status = network.endpoints.records["status"]
-        return [index for index in self.job.endpoints if status[index] == State.ACTIVE]
-
-    def let(self, network: JobNetwork, configuration: int) -> None:
-        """Of blocks that go in several configurations: only those of one of them, from now on."""
-        for rank, index in enumerate(self.job.members.values()):
-            network.endpoints.streams(index)["blocked"] = self.blocked[configuration][rank]
-            network.endpoints.change_pace(index, self.paces[configuration])
-            network.fabric.start(index)
-
-    def through(self, network: JobNetwork) -> bool:
-        """Whether nothing is under way any more of what may leave now, acknowledgements included."""
-        if not self.blocked:
-            return not self.busy(network) and not network.lingers(self.job)
-        for index in self.job.endpoints:
-            streams = network.endpoints.streams(index)
-            sending = (streams["blocked"] == 0) & (streams["low"] < streams["end"])
-            owing = streams["acks_sent"] < streams["acks_due"]
-            if sending.any() or owing.any():
-                return False
-        return True
+def server_of(pod: int) -> str:
+    """The host beside a ToR."""
+    return f"ps{pod + 1}"
 
 
-@dataclass
-class Installed:
-    """A job with its plans."""
-
-    job: TdmJob
-    plan: JobPlan
-    hosts: tuple[str, ...]
-    parts: list[Part]
-
-    @property
-    def train_s(self) -> float:
-        """Seconds of training on GPUs of its own."""
-        return self.job.compute_on(sum(units for _, units in self.plan.placement))
+def needs_servers(schedule: Schedule) -> bool:
+    """Whether something is pushed and pulled later."""
+    return any(plan.ring is not None or any(not tree.pipelined for tree in plan.trees) for plan in schedule.jobs)
 
 
 class Installer:
@@ -140,52 +92,84 @@ class Installer:
             for one in process.configurations:
                 if one.circuits not in self.matrices:
                     self.matrices.append(one.circuits)
-        self.circuits: list[tuple[Link, ...]] = list(lay_circuits(topology, self.matrices, schedule.network.parallel))
+        self.circuits: list[tuple[Link, ...]] = self.lay()
         self._carried: Counter[tuple[int, Link]] = Counter()
         self._number = 0
+
+    def lay(self) -> list[tuple[Link, ...]]:
+        """The circuits of every configuration, at ports; `TopologyError` where planes cannot share them out."""
+        return list(lay_circuits(self._topology, self.matrices, self._schedule.network.parallel))
+
+    def pieces(self, plan: JobPlan, pod: int) -> list[Piece]:
+        """What carries the vector of a job."""
+        return pieces_of(plan, pod)
 
     def install(self, job: TdmJob, seed: int) -> Installed:
         """One job; `TdmError` or `PlanError` when its plan cannot be carried out on packets."""
         plan = self._schedule.plan(job.name)
         hosts = tuple(host for host, _ in plan.placement)
-        if plan.ring is not None or any(not tree.pipelined for tree in plan.trees):
-            raise TdmError(
-                f"job {job.name!r}: on packets ToRs add up along trees, chunk by chunk; rings of ToRs, and a push that "
-                "ends before the pull begins, are of the flow model (tdm plan)"
-            )
         draw = np.random.default_rng(seed)
-        parts = self._blocks(job, plan, hosts, draw) if job.kind == "a2a" else self._sums(job, plan, hosts, draw)
-        return Installed(job, plan, hosts, parts)
+        if job.kind == "a2a":
+            return Installed(job, plan, hosts, self._blocks(job, plan, hosts, draw))
+        pieces = self.pieces(plan, self._schedule.network.pod_of(hosts[0]))
+        together = any(piece.operation is not Operation.ALL_REDUCE for piece in pieces)
+        return Installed(job, plan, hosts, self._sums(job, plan, hosts, pieces, draw), together)
 
     def index(self, plan: JobPlan, configuration: int) -> int:
         """Which of ``circuits`` a configuration of a job's process is."""
         return self.matrices.index(self._schedule.processes[plan.process].configurations[configuration].circuits)
 
+    def rates(self, plan: JobPlan, configuration: int) -> dict[Hop, int]:
+        """bit/s of the circuits of a configuration of a job's process, by the (node, port) that they leave."""
+        lit = self.circuits[self.index(plan, configuration)]
+        return {end: link.rate_bps for link in lit for end in ((link.a, link.port_a), (link.b, link.port_b))}
+
     # --- sums
 
-    def _sums(self, job: TdmJob, plan: JobPlan, hosts: tuple[str, ...], draw: np.random.Generator) -> list[Part]:
-        trees = plan.trees or (Tree(self._schedule.network.pod_of(hosts[0]), (), 1.0),)
+    def _sums(
+        self, job: TdmJob, plan: JobPlan, hosts: tuple[str, ...], pieces: Sequence[Piece], draw: np.random.Generator
+    ) -> list[Part]:
         elements = max(1, job.bytes // WORD)
-        ends = [round(elements * share) for share in np.cumsum([tree.share for tree in trees])]
-        parts = []
-        for tree, first, end in zip(trees, [0, *ends], ends, strict=False):
+        words = _drawn(draw, len(hosts), elements)
+        parts: list[Part] = []
+        carried: dict[tuple[Tree, int], Job] = {}
+        stored: dict[tuple[int, int], Words] = {}
+        slots = MOST_SLOTS // len({piece.span for piece in pieces})  # shares of one vector share its window too
+        for piece in pieces:
+            first, end = (round(elements * share) for share in piece.span)
             if end <= first:
                 continue
-            number = self._tree(tree, plan, hosts, end - first)
-            sources = _drawn(draw, len(hosts), end - first)
+            key = (piece.tree, end - first)
+            if key not in carried or piece.operation is Operation.ALL_REDUCE:
+                made = self._tree(piece, plan, hosts, end - first, max(2, slots))
+                numbers = BLOCK if piece.operation is Operation.ALL_REDUCE else FixedScale(1.0)
+                carried[key] = self._network.add(made, numbers)
+            sources: list[Words] = [row[first:end] for row in words]
             total: Words = np.asarray(np.sum(sources, axis=0, dtype=np.int64), np.int32)
-            parts.append(self._part(number, tree, Operation.ALL_REDUCE, sources, total))
+            kept = None
+            if piece.operation is not Operation.ALL_REDUCE:
+                sources = [np.asarray(row >> FLOAT_SHIFT, np.float32) for row in sources]
+                total = np.asarray(np.sum(sources, axis=0, dtype=np.float64), np.float32)
+                kept = stored.setdefault((first, end), np.full_like(total, -1))
+            parts.append(self._part(carried[key], piece, sources, total, kept))
         return parts
 
-    def _part(self, plan: Plan, tree: Tree | None, operation: Operation, sources: list[Words], total: Words) -> Part:
-        job = self._network.add(plan)
-        predicted = predict(plan, operation, sources[0].size, lead=0)
-        targets = [np.full_like(source, -1) for source in sources]
-        configuration = tree.configuration if tree is not None and tree.edges else -1
-        return Part(job, configuration, operation, sources, targets, total, predicted)
+    def _part(self, job: Job, piece: Piece, sources: list[Words], total: Words, kept: Words | None) -> Part:
+        operation = piece.operation
+        return Part(
+            job,
+            1 if operation is Operation.PULL else 0,
+            piece.tree.configuration if piece.tree.edges else -1,
+            operation,
+            [] if operation is Operation.PULL else sources,
+            [] if operation is Operation.PUSH else [np.full_like(total, -1) for _ in sources],
+            total,
+            predict(job.plan, operation, total.size, lead=0),
+            stored=kept,
+        )
 
-    def _tree(self, tree: Tree, plan: JobPlan, hosts: tuple[str, ...], elements: int) -> Plan:
-        network = self._schedule.network
+    def _tree(self, piece: Piece, plan: JobPlan, hosts: tuple[str, ...], elements: int, slots: int) -> Plan:
+        network, tree = self._schedule.network, piece.tree
         chosen: list[Link] = []
         for child, parent in tree.edges:
             where = self.index(plan, tree.configuration)
@@ -199,7 +183,10 @@ class Installer:
         parents = {host: f"tor{network.pod_of(host) + 1}" for host in hosts}
         parents |= {f"tor{child + 1}": f"tor{parent + 1}" for child, parent in tree.edges}
         layout = TreeLayout(f"tor{tree.root + 1}", parents)
-        return self._start(plan, PlanRequest("tdm", self._next(), workers=hosts, layout=layout), chosen)
+        server = None if piece.operation is Operation.ALL_REDUCE else server_of(tree.root)
+        most = None if piece.span == WHOLE else slots
+        request = PlanRequest("tdm", self._next(), workers=hosts, server=server, layout=layout, max_slots=most)
+        return self._start(plan, request, chosen)
 
     def _next(self) -> int:
         self._number += 1
@@ -232,20 +219,43 @@ class Installer:
             raise TdmError(f"job {job.name!r}: on packets an all-to-all has one unit a host")
         paths, at, links = self._routed(plan, hosts)
         block = max(1, job.bytes // WORD)
-        request = PlanRequest("all-to-all", self._next(), workers=hosts, layout=MeshLayout(paths))
-        made = self._start(plan, request, links)
-        sources = _drawn(draw, len(hosts), block * len(hosts))
-        came = np.stack(sources).reshape(len(hosts), len(hosts), block).swapaxes(0, 1).reshape(len(hosts), -1).copy()
-        part = self._part(made, None, Operation.ALL_TO_ALL, sources, came)
+        # Dispatch and combine: endpoints of their own, since pairs of a configuration may be in the second phase while
+        # others wait for circuits with their first.
+        made = [
+            self._start(plan, PlanRequest("all-to-all", self._next(), workers=hosts, layout=MeshLayout(paths)), links)
+            for _ in range(2)
+        ]
         size = len(hosts)
-        for configuration in sorted(set(at.values()) - {-1}):
-            flags = np.zeros((size, size - 1), np.int64)
-            for rank, host in enumerate(hosts):
-                for step in range(1, size):
-                    flags[rank, step - 1] = at[host, hosts[(rank + step) % size]] not in (-1, configuration)
-            part.blocked[configuration] = flags
-            part.paces[configuration] = _pace(made, {pair for pair, one in at.items() if one in (-1, configuration)})
-        return [part]
+        crossing = sorted(set(at.values()) - {-1})
+        first = min(crossing, default=0)
+        blocked = {
+            number: np.array(
+                [
+                    [_when(at[host, hosts[(rank + step) % size]], first) != number for step in range(1, size)]
+                    for rank, host in enumerate(hosts)
+                ],
+                np.int64,
+            )
+            for number in crossing or [0]
+        }
+        parts = []
+        for phase, one in enumerate(made):
+            sources = _drawn(draw, size, block * size)
+            came = np.stack(sources).reshape(size, size, block).swapaxes(0, 1).reshape(size, -1).copy()
+            parts.append(
+                Part(
+                    self._network.add(one),
+                    phase,
+                    first if crossing else -1,
+                    Operation.ALL_TO_ALL,
+                    sources,
+                    [np.full_like(source, -1) for source in sources],
+                    came,
+                    predict(one, Operation.ALL_TO_ALL, block * size, lead=0),
+                    blocked=blocked,
+                )
+            )
+        return parts
 
     def _routed(
         self, plan: JobPlan, hosts: tuple[str, ...]
@@ -295,16 +305,9 @@ class Installer:
         return paths, at, list(links.values())
 
 
-def _pace(plan: Plan, pairs: set[tuple[str, str]]) -> int:
-    """Time between new chunks of a host with which the busiest link carries one of each of these pairs, and answers."""
-    full: Counter[Hop] = Counter(hop for pair in pairs for hop in plan.path_hops(*pair))
-    empty: Counter[Hop] = Counter(hop for a, b in pairs for hop in plan.path_hops(b, a))
-    busiest = max(
-        count * frame_time_ps(plan.frame_bytes, rate) + -(-empty[hop] * frame_time_ps(HEADER_BYTES, rate) // ACK_EVERY)
-        for hop, count in full.items()
-        for rate in (plan.topology.link_at(*hop).rate_bps,)
-    )
-    return busiest // max(Counter(a for a, _ in pairs).values())
+def _when(configuration: int, first: int) -> int:
+    """Pairs within a pod (-1) go with the first configuration."""
+    return first if configuration < 0 else configuration
 
 
 def _drawn(draw: np.random.Generator, workers: int, elements: int) -> list[Words]:

@@ -1,7 +1,8 @@
 """Random jobs for the experiments: gangs that fill the GPUs twice, elastic jobs, jobs of known models."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, Literal
 
 import numpy as np
 
@@ -16,8 +17,15 @@ X4: Final = parse_network("oxc:pods=32,hosts=16,ports=8,rate=100G,gpus=8")
 X5: Final = parse_network("oxc:pods=128,hosts=16,ports=8,rate=100G,gpus=8")
 TRAIN_S: Final = 0.1
 """median of log-normal training times"""
-MIXED: Final[tuple[Kind, ...]] = ("ps", "rar", "a2a")
-SUMMED: Final[tuple[Kind, ...]] = ("ps", "rar")
+SIGMA: Final = 0.2
+"""of training times where gains of two groups are measured; beyond, unequal periods eat them (measured by itself)"""
+Mix = Literal["sums", "mixed", "all-to-all"]
+KINDS: Final[dict[Mix, tuple[Kind, ...]]] = {
+    "sums": ("ps", "rar"),
+    "mixed": ("ps", "rar", "a2a"),
+    "all-to-all": ("a2a",),
+}
+"""what jobs are, in turns"""
 
 
 def sizes(network: OpticalNetwork, random: np.random.Generator, least: int, most: int) -> list[int]:
@@ -42,7 +50,7 @@ def gangs(
     least: int = 4,
     most: int = 12,
     layers: int = 2,
-    kinds: Sequence[Kind] = SUMMED,
+    kinds: Sequence[Kind] = KINDS["sums"],
 ) -> list[TdmJob]:
     """Jobs that fill the GPUs ``layers`` times, ``kinds`` in turns.
 
@@ -59,7 +67,7 @@ def elastic(
     """Jobs whose units the scheduler chooses; c/w is ``load`` on an equal share of the GPUs of a group."""
     random = np.random.default_rng(seed)
     share = max(2, 2 * network.all_gpus // jobs)
-    return [_job(network, random, place, share, sigma, load, SUMMED, elastic=True) for place in range(jobs)]
+    return [_job(network, random, place, share, sigma, load, KINDS["sums"], elastic=True) for place in range(jobs)]
 
 
 def of_models(network: OpticalNetwork, seed: int, *, jobs: int, units: int) -> list[TdmJob]:
@@ -86,3 +94,8 @@ def _job(
     sent = train_s * load * network.nic / (2 * (units - 1) if kind == "a2a" else 1)
     sent = max(4, round(sent / 4) * 4)
     return TdmJob(f"j{place}", kind, sent, train_s, units, elastic=elastic)
+
+
+def scaled(job: TdmJob, scale: float) -> TdmJob:
+    """Its bytes and times divided: packets of a 64th show the same as the whole."""
+    return replace(job, bytes=max(4, round(job.bytes / scale / 4) * 4), compute_s=job.compute_s / scale)

@@ -38,7 +38,8 @@ class Played:
     """A schedule that was played.
 
     rounds_ps: how long each round took, whole rounds only. iterations_ps: of each job, from one end of communication to
-    the next. dark_lost, misrouted, resends: frames. exact: every sum and block was right, everywhere.
+    the next. dark_lost, misrouted, resends: frames. exact: every sum and block was right, everywhere. guard_s: of
+    slots; least_guard_s: what the longest path and the queues may need.
     """
 
     policy: str
@@ -55,6 +56,8 @@ class Played:
     exact: bool = True
     differing: list[str] = field(default_factory=list)
     lasted_ps: int = 0
+    guard_s: float = 0.0
+    least_guard_s: float = 0.0
 
     @property
     def round_s(self) -> float:

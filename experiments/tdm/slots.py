@@ -6,8 +6,10 @@ the end; with ``gates`` the switches' ports to the cross-connect hold back the q
 """
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.experiments.tdm.installing import QUEUES, Installed
-from p4reduce.experiments.tdm.player import Acts, Player
+from p4reduce.experiments.tdm.acts import Act
+from p4reduce.experiments.tdm.installing import QUEUES
+from p4reduce.experiments.tdm.parts import Installed, Sent
+from p4reduce.experiments.tdm.player import Player
 from p4reduce.fabric.gates import ALL_QUEUES
 from p4reduce.topologies.optical import uplinks
 
@@ -20,66 +22,67 @@ WARM_UP = 2
 class SlottedPlayer(Player):
     """The same with fixed slots; all jobs are in one cycle."""
 
-    def _acts(self) -> list[Acts]:
-        schedule = self._schedule
-        self._network.advance(self._network.now)  # the fabric knows of all endpoints then
+    def acts(self) -> list[Act[Sent]]:
+        """The clock's, and everybody's."""
+        schedule = self.schedule
+        self.network.advance(self.network.now)  # the fabric knows of all endpoints then
         self._round_ps = round(schedule.round_s * PS_PER_S)
         self._guard_ps = round(schedule.guard_s * PS_PER_S)
         starts = [round(process.start_s * PS_PER_S) for process in schedule.processes]
         self._slots = list(zip(starts, [*starts[1:], self._round_ps], strict=True))
-        if self._keep == "gates":
+        if self.keep == "gates":
             self._set_gates()
-        waiting = [self._slotted(one) for one in self._jobs.values()]
+        waiting = [self._slotted(one) for one in self.jobs.values()]
         return [self._ticks(), *waiting]
 
     def _set_gates(self) -> None:
         """In darkness no group's queue is open, afterwards that of the group whose window it is."""
         entries: list[tuple[int, int]] = []
         closed = ALL_QUEUES & ~sum(1 << queue for queue in QUEUES)
-        fabric = self._network.fabric
+        fabric = self.network.fabric
         # What leaves a switch is at the mirrors a fibre's delay later.
         fibre = max(link.delay_ps for own in uplinks(fabric.topology).values() for link in own)
         for number, (start, end) in enumerate(self._slots):
-            dark = min(self._delta_ps, end - start)
+            dark = min(self.delta_ps, end - start)
             open_ = max(0, end - start - dark - fibre)
             after = end - start - dark - open_
             found = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
             entries += [entry for entry in found if entry[0]]
-        longest = LONGEST_HEADERS + 4 * next(iter(self._jobs.values())).parts[0].job.plan.lanes
+        longest = LONGEST_HEADERS + 4 * next(iter(self.jobs.values())).parts[0].job.plan.lanes
         for switch, fibres in uplinks(fabric.topology).items():
             for link in fibres:
                 fabric.set_gates((switch, link.port_of(switch)), entries, base_ps=0, longest=longest)
 
     def _group(self, process: int) -> int:
-        found = [one.plan.group for one in self._jobs.values() if one.plan.process == process]
+        found = [one.plan.group for one in self.jobs.values() if one.plan.process == process]
         return found[0] if found else 0
 
     def _window(self, one: Installed, number: int) -> tuple[int, int]:
         """When a job's window opens and closes in a round."""
         start, end = self._slots[one.plan.process]
         base = number * self._round_ps
-        return base + start + self._delta_ps, max(base + start + self._delta_ps, base + end - self._guard_ps)
+        return base + start + self.delta_ps, max(base + start + self.delta_ps, base + end - self._guard_ps)
 
-    def _ticks(self) -> Acts:
+    def _ticks(self) -> Act[Sent]:
         """The cross-connect's clock, and that of the endpoints."""
-        if self._keep == "pause":
+        if self.keep == "pause":
             self._pause(0)
-        for number in range(self._rounds + WARM_UP):
+        for number in range(self.rounds + WARM_UP):
             base = number * self._round_ps
             for process, (start, _) in enumerate(self._slots):
-                yield ("until", base + start, ())
-                circuits = self._schedule.processes[process].configurations[0].circuits
-                self._reconfigure(self._installer.matrices.index(circuits), self._delta_ps)
-            if self._keep == "pause" and number + 1 < self._rounds + WARM_UP:
+                yield (base + start, ())
+                circuits = self.schedule.processes[process].configurations[0].circuits
+                self.reconfigure(circuits, self.delta_ps)
+            if self.keep == "pause" and number + 1 < self.rounds + WARM_UP:
                 self._pause(number + 1)
-            if number < self._rounds:
-                self._played.rounds_ps.append(self._round_ps)
-        yield ("until", (self._rounds + WARM_UP) * self._round_ps, ())
-        self._stopping = self._halted = True
+            if number < self.rounds:
+                self.played.rounds_ps.append(self._round_ps)
+        yield ((self.rounds + WARM_UP) * self._round_ps, ())
+        self.stopping = self.halted = True
 
     def _pause(self, number: int) -> None:
-        fabric = self._network.fabric
-        for one in self._jobs.values():
+        fabric = self.network.fabric
+        for one in self.jobs.values():
             opens, closes = self._window(one, number)
             for index in (index for part in one.parts for index in part.job.endpoints):
                 if number == 0:
@@ -87,21 +90,21 @@ class SlottedPlayer(Player):
                 fabric.resume(index, opens)
                 fabric.pause(index, closes)
 
-    def _slotted(self, one: Installed) -> Acts:
+    def _slotted(self, one: Installed) -> Act[Sent]:
         """Train, wait for the window, communicate, wait for the window's end."""
-        cycle = self._schedule.cycles[one.plan.cycle]
+        cycle = self.schedule.cycles[one.plan.cycle]
         closes = self._slots[one.plan.process][1]
-        yield ("until", closes if closes < self._round_ps else 0, ())
-        while not self._stopping:
-            self._train([one], cycle)
-            yield from self._until_trained([one])
-            now = self._network.now
+        yield (closes if closes < self._round_ps else 0, ())
+        while not self.stopping:
+            self.train([one], cycle)
+            yield from self.until_trained([one])
+            now = self.network.now
             number = now // self._round_ps
             opens, closes = self._window(one, number)
             if now >= closes:
                 opens = self._window(one, number + 1)[0]
-            yield ("until", max(now, opens), ())
-            yield from self._communicate([one])
-            self._finished([one])
-            number = (self._network.now - 1) // self._round_ps
-            yield ("until", number * self._round_ps + self._slots[one.plan.process][1], ())
+            yield (max(now, opens), ())
+            yield from self.communicate([one])
+            self.finished([one])
+            number = (self.network.now - 1) // self._round_ps
+            yield (number * self._round_ps + self._slots[one.plan.process][1], ())

@@ -12,7 +12,7 @@ from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.units import time_text
 from p4reduce.control_plane.tdm.jobs import TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
+from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network, planes_of
 from p4reduce.control_plane.tdm.schedule import Schedule
 
 NETWORK: Final = "oxc:pods=4,hosts=4,ports=2,rate=25G,delta=200us"
@@ -30,7 +30,10 @@ Rounds = Annotated[int, typer.Option("--rounds", help="Whole rounds that are mea
 Scale = Annotated[float, typer.Option("--scale", help="Bytes, training and delta are divided by it.", min=0.001)]
 Keep = Annotated[str, typer.Option("--keep", help="How windows are kept: starts, pause, gates.")]
 Clock = Annotated[str, typer.Option("--clock", help="When a process ends: completion, slots.")]
-Guard = Annotated[str, typer.Option("--guard", help="At the end of slots, as 20us (not divided).")]
+Guard = Annotated[
+    str | None,
+    typer.Option("--guard", help="At the end of slots, as 20us (not divided).", show_default="what queues may need"),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Of policies and vectors.")]
 Loss = Annotated[float, typer.Option("--loss", help="Probability for each frame on each link.", min=0.0, max=0.5)]
 Svg = Annotated[Path | None, typer.Option("--svg", help="Draw circuits, jobs and darkness to this file.")]
@@ -50,7 +53,7 @@ def run(
     scale: Scale = 64.0,
     keep: Keep = "starts",
     clock: Clock = "completion",
-    guard: Guard = "20us",
+    guard: Guard = None,
     seed: Seed = 1,
     loss: Loss = 0.0,
     svg: Svg = None,
@@ -79,7 +82,7 @@ def compare(
     chosen = [name.strip() for name in policies.split(",") if name.strip()]
     if not chosen:
         raise BadInput("--policies: names none")
-    _play(chosen, network, jobs, rounds, scale, "starts", "completion", "20us", seed, loss, None, as_json=as_json)
+    _play(chosen, network, jobs, rounds, scale, "starts", "completion", None, seed, loss, None, as_json=as_json)
 
 
 def _play(
@@ -90,7 +93,7 @@ def _play(
     scale: float,
     keep: str,
     clock: str,
-    guard: str,
+    guard: str | None,
     seed: int,
     loss: float,
     svg: Path | None,
@@ -113,7 +116,22 @@ def _play(
         for policy in policies:
             bar = open_bar(policy)
             schedule = _schedule(policy, found, network, clock, guard, seed)
-            played = play(schedule, by_name, rounds=rounds, keep=keep, seed=seed, loss=loss, progress=bar)  # type: ignore[arg-type]
+            played = play(
+                schedule,
+                by_name,
+                rounds=rounds,
+                keep=keep,  # type: ignore[arg-type]  # looked at above
+                seed=seed,
+                loss=loss,
+                planes=planes_of(spec),
+                guard=guard is None,
+                progress=bar,
+            )
+            if guard is not None and clock == "slots" and played.guard_s < played.least_guard_s:
+                output.note(
+                    f"--guard: {guard} is below {time_text(round(played.least_guard_s * 1e12))}, which the longest "
+                    "path and the queues may need: frames may be lost in darkness"
+                )
             if not played.exact:
                 raise Failed(f"{policy}: a sum or block is wrong")
             if played.differing and not loss:
@@ -142,10 +160,12 @@ def _play(
     output.line(f"times at 1/{scale:g} of the jobs' bytes and training; planned: without headers and round trips")
 
 
-def _schedule(policy: str, jobs: list[TdmJob], network: OpticalNetwork, clock: str, guard: str, seed: int) -> Schedule:
+def _schedule(
+    policy: str, jobs: list[TdmJob], network: OpticalNetwork, clock: str, guard: str | None, seed: int
+) -> Schedule:
     from p4reduce.control_plane.tdm.registry import Options, make_schedule  # noqa: PLC0415
     from p4reduce.topologies import parse_delay  # noqa: PLC0415
 
-    guard_s = parse_delay(guard) / PS_PER_S if clock == "slots" else 0.0
+    guard_s = parse_delay(guard) / PS_PER_S if clock == "slots" and guard is not None else 0.0
     chosen: dict[str, Any] = {"clock": clock, "guard_s": guard_s, "seed": seed}
     return make_schedule(policy, jobs, network, Options(**chosen))

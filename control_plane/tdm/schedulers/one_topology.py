@@ -26,7 +26,7 @@ def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
     """All train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
     found = plan_together(jobs, network, options)
     numbers = range(len(jobs))
-    carried = carry_trees(jobs, numbers, found.packed, network)
+    carried = carry_trees(jobs, numbers, found.packed, network, returns=True)
     round_s = found.training_s + found.communication_s
     plans = tuple(
         JobPlan(

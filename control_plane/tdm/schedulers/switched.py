@@ -23,9 +23,10 @@ from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Process, Schedul
 @register_scheduler("seed")
 def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """The source: Algorithms 1 to 3, then GPUs released where a group waits (g_j <- ceil(g_j W / T))."""
-    planner = SeedGroups(jobs, network)
+    planner = SeedGroups(jobs, network, direct=options.best)
     rounds = Rounds(jobs, planner, network.delta_s, options.reading)
-    best = _released(hill_climbing(rounds), planner, network, options)
+    found = search_partition(rounds, seed=options.seed) if options.best else hill_climbing(rounds)
+    best = _released(found, planner, network, options)
     return two_groups("seed", jobs, network, options, best)
 
 

@@ -7,7 +7,7 @@ from tests.integration.experiments.tdm.schedules import GBPS, NETWORK, job, plac
 
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.network import OpticalNetwork
-from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, Route, Schedule, Tree
+from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, Ring, Route, Schedule, Tree
 from p4reduce.experiments.tdm.by_hand import CHAIN, FRAME, two_groups
 from p4reduce.experiments.tdm.packets import play
 from p4reduce.experiments.tdm.results import Played
@@ -142,7 +142,7 @@ def test_each_way_of_keeping_windows_by_itself() -> None:
     ("broken", "said"),
     [
         (lambda one: replace(one, trees=(Tree(1, ((0, 1), (3, 1)), 1.0),)), "a circuit between pods 3 and 1"),
-        (lambda one: replace(one, trees=(replace(one.trees[0], pipelined=False),)), "chunk by chunk"),
+        (lambda one: replace(one, trees=(), ring=Ring((0, 2, 3), 100)), "a circuit between pods 3 and 0"),
     ],
 )
 def test_what_packets_cannot_do_says_why(broken: object, said: str) -> None:
@@ -151,6 +151,34 @@ def test_what_packets_cannot_do_says_why(broken: object, said: str) -> None:
         play(replace(plan, jobs=(broken(plan.jobs[0]), *plan.jobs[1:])), jobs, rounds=1)  # type: ignore[operator]
     with pytest.raises(TdmError, match="at least 1"):
         play(plan, jobs, rounds=0)
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_a_push_that_ends_before_the_pull_begins(ring: bool) -> None:
+    """The source's: twice F / b along a tree, and 2 (m - 1) / m of F on every circuit of a ring of ToRs."""
+    closed = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
+    star = Tree(1, ((0, 1), (2, 1)), 1.0, pipelined=False)
+    one = placed("a", ("h1", "h2", "h3", "h5", "h7")[: 5 if ring else 4], 0, *(() if ring else (star,)))
+    if ring:
+        one = replace(one, ring=Ring((0, 1, 2, 3), SIZE * 3 // 4))
+    plan = schedule((one,), (closed,), 1.0)
+    played = play(plan, {"a": job("a", SIZE, 0.0, 5 if ring else 4)}, rounds=2)
+    sound(played)
+    assert played.round_s == pytest.approx(2 * SENT_S, rel=0.2)
+    assert played.round_s > 2 * SENT_S
+
+
+def test_two_all_to_alls_of_a_turn_share_a_circuit_and_lose_nothing() -> None:
+    routes = (Route((0, 1), 1.0), Route((1, 0), 1.0))
+    pairs = (("h1", "h3"), ("h2", "h4"))
+    plans = tuple(placed(name, hosts, 0, routes=routes) for name, hosts in zip("ab", pairs, strict=True))
+    network = replace(NETWORK, ports=1)
+    matrix = ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0))
+    jobs = {name: job(name, 4 * SIZE, 0.0, 2, "a2a") for name in "ab"}
+    both = play(schedule(plans, (matrix,), 1.0, network=network), jobs, rounds=1)
+    sound(both)
+    alone = play(schedule(plans[:1], (matrix,), 1.0, network=network), {"a": jobs["a"]}, rounds=1)
+    assert both.round_s == pytest.approx(2 * alone.round_s, rel=0.05)
 
 
 def test_one_pod_needs_no_circuit() -> None:

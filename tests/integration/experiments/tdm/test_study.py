@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripts.tdm import _write
 
-from p4reduce.experiments.tdm.claims import bars
+from p4reduce.cli.report.tdm import write_tdm_report
 from p4reduce.experiments.tdm.ecmp import hashed_path
-from p4reduce.experiments.tdm.study import claims, run_study
+from p4reduce.experiments.tdm.files import TdmResult, write_files
+from p4reduce.experiments.tdm.holds import claims
+from p4reduce.experiments.tdm.study import run_study, whole
+from p4reduce.experiments.tdm.sweeps import run_sweeps
 from p4reduce.topologies import fat_tree
 
 
@@ -16,14 +18,25 @@ def test_a_small_study_holds_what_it_claims(tmp_path: Path) -> None:
     study = run_study(quick=True, seeds=(1,), bar=lambda _title: lambda _label, _done, _total: None)
     must = claims(study)
     assert [one.text for one in must if not one.holds] == []
-    _write(tmp_path, study, must, bars({"ours": [1.0]}))
+    sweeps = run_sweeps(quick=True, seeds=(1,), factors=study.factors)
+    result = TdmResult(study, {"ours": [1.0]}, sweeps)
+    _, figures = write_files(result, tmp_path)
+    write_tdm_report(tmp_path / "report.html", result, figures)
+    assert {"model", "packets", "ratio", "flows"} == set(figures)
+    assert "flow model against packets" in (tmp_path / "bars.csv").read_text("utf-8")
     assert "communicate" in (tmp_path / "gantt.svg").read_text("utf-8")
-    assert "packets / model" in (tmp_path / "report.html").read_text("utf-8")
+    assert "packets / formulas" in (tmp_path / "report.html").read_text("utf-8")
     # Each claim can fail.
-    study.rows[0] = replace(study.rows[0], exact=False, as_predicted=False, dark_lost=1, round_s=9.9)
+    study.rows[0] = replace(study.rows[0], exact=False, as_predicted=False, dark_lost=1, round_s=9.9, flow_error=1.0)
     study.ecmp[0] = replace(study.ecmp[0], exact=False)
     study.kept = [replace(one, dark_lost=1) for one in study.kept]
     assert not any(one.holds for one in claims(study))
+
+
+def test_every_instance_of_the_whole_study_fills_its_gpus_twice() -> None:
+    for case in whole(range(1, 11)):
+        assert sum(job.units for job in case.jobs()) == 2 * case.network.all_gpus
+        assert all(case.least <= job.units <= case.most for job in case.jobs())
 
 
 @pytest.mark.parametrize(("polarized", "cores"), [(True, 4), (False, 16)])

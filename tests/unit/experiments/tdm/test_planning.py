@@ -1,6 +1,7 @@
 """The table of bars: it says no where a bar is not met."""
 
-from p4reduce.experiments.tdm.claims import Unit, bars, run_unit
+from p4reduce.experiments.tdm.planning.measure import Unit, run_unit
+from p4reduce.experiments.tdm.planning.table import bars
 
 
 def test_a_bar_that_is_not_met_is_a_no() -> None:

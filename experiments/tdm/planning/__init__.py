@@ -1,0 +1,1 @@
+"""What planning is held against, without packets: a part for each kind of figure, and the table of bars."""
