@@ -12,6 +12,7 @@ from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running
+from p4reduce.control_plane.orchestrator.timetable import Timetable, Turn, turn_from_data
 from p4reduce.control_plane.plans import Plan
 from p4reduce.orchestrated import wire
 from p4reduce.topologies import Topology
@@ -70,6 +71,22 @@ class RemoteExecutor:
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
         """Change a task's jobs to other epochs."""
         self._ask("swap", task=task, plans=wire.plans_to_data(plans))
+
+    def replan(self, order: Order, *, at_once: bool = False) -> None:
+        """Give a task other plans between two rounds."""
+        self._ask("replan", order=wire.order_to_data(order), at_once=at_once)
+
+    def keep_plans(self, task: str) -> None:
+        """Forget an order to replan that waits."""
+        self._ask("keep_plans", task=task)
+
+    def set_schedule(self, timetable: Timetable) -> None:
+        """Have tasks take turns from the end of this round on."""
+        self._ask("set_schedule", timetable=wire.timetable_to_data(timetable))
+
+    def turn(self) -> Turn:
+        """Which schedule holds, and the present configuration."""
+        return turn_from_data(self._ask("turn"))
 
     def stop(self, task: str) -> None:
         """Give a task up."""

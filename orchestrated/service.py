@@ -11,6 +11,7 @@ from typing import Any, Final
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator.errors import RefusedError
+from p4reduce.control_plane.orchestrator.timetable import turn_to_data
 from p4reduce.orchestrated import wire
 from p4reduce.orchestrated.peer import Peer
 from p4reduce.orchestrated.world import World
@@ -21,7 +22,7 @@ SILENCE_S: Final = 3600.0
 
 MOST_PEERS: Final = 64
 """connections at one time; beyond that the oldest that is not in charge is closed"""
-ORDERS: Final = frozenset({"start", "swap", "stop", "advance"})
+ORDERS: Final = frozenset({"start", "swap", "replan", "keep_plans", "set_schedule", "stop", "advance"})
 """what only the orchestrator in charge may ask"""
 
 Request = dict[str, Any]
@@ -60,6 +61,14 @@ class Service:
             "swap": lambda request: world.swap(
                 str(request["task"]), wire.plans_from_data(world.topology, request["plans"])
             ),
+            "replan": lambda request: world.replan(
+                wire.order_from_data(world.topology, request["order"]), at_once=bool(request["at_once"])
+            ),
+            "keep_plans": lambda request: world.keep_plans(str(request["task"])),
+            "set_schedule": lambda request: world.set_schedule(
+                wire.timetable_from_data(world.topology, request["timetable"])
+            ),
+            "turn": lambda _: turn_to_data(world.turn()),
             "stop": lambda request: world.stop(str(request["task"])),
             "reports": lambda request: [wire.report_to_data(one) for one in world.reports(int(request["after"]))],
             "running": lambda request: wire.running_to_data(world.running(request.get("names"))),

@@ -10,13 +10,14 @@ from p4reduce.comm import framing
 from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
 from p4reduce.control_plane.orchestrator.rows import task_from_data
+from p4reduce.control_plane.orchestrator.timetable import Timetable, window_from_data, window_to_data
 from p4reduce.control_plane.plans import Plan
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 4
+VERSION: Final = 6
 """of these messages: both ends must have the same"""
 
 
@@ -48,6 +49,8 @@ def order_to_data(order: Order) -> dict[str, Any]:
         "plans": plans_to_data(order.plans),
         "training_ps": dict(order.training_ps),
         "aggregation_ps": order.aggregation_ps,
+        "reads": [list(read) for read in order.reads],
+        "schedule": order.schedule,
     }
 
 
@@ -58,6 +61,30 @@ def order_from_data(topology: Topology, data: Mapping[str, Any]) -> Order:
         plans_from_data(topology, data["plans"]),
         dict(data["training_ps"]),
         int(data["aggregation_ps"]),
+        tuple((str(home), str(reader), int(size)) for home, reader, size in data["reads"]),
+        data["schedule"],
+    )
+
+
+def timetable_to_data(timetable: Timetable) -> dict[str, Any]:
+    """A timetable."""
+    return {
+        "number": timetable.number,
+        "windows": [window_to_data(window) for window in timetable.windows],
+        "delta_ps": timetable.delta_ps,
+        "guard_ps": timetable.guard_ps,
+        "plans": {task: plans_to_data(plans) for task, plans in timetable.plans.items()},
+    }
+
+
+def timetable_from_data(topology: Topology, data: Mapping[str, Any]) -> Timetable:
+    """The inverse of :func:`timetable_to_data`."""
+    return Timetable(
+        int(data["number"]),
+        tuple(window_from_data(window) for window in data["windows"]),
+        int(data["delta_ps"]),
+        int(data["guard_ps"]),
+        {task: plans_from_data(topology, plans) for task, plans in data["plans"].items()},
     )
 
 

@@ -16,6 +16,7 @@ from p4reduce.control_plane.orchestrator.executor import (
     Role,
     Running,
 )
+from p4reduce.control_plane.orchestrator.timetable import Timetable, Turn
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Faults
@@ -24,6 +25,8 @@ from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.orchestrated.open_swap import OpenSwap
+from p4reduce.orchestrated.reading import MOST_READS, read_keys
+from p4reduce.orchestrated.rounds import Rounds
 from p4reduce.orchestrated.task_run import TaskRun
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -82,12 +85,13 @@ class World:
         self._database: str | None = None
         self._runs: dict[str, TaskRun] = {}
         self._ended: dict[str, Running] = {}
-        self._leaving: list[TaskRun] = []  # they have ended, their endpoints are still there
+        self._leaving: list[list[Job]] = []  # of tasks that have ended or changed; their endpoints are still there
         self._open: list[OpenSwap] = []
+        self._read_keys = read_keys()
         self._reports: list[Report] = []  # from `_forgotten` + 1 on
         self._forgotten = 0
         self.news = 0
-        """number of the last report that is not of a round"""
+        """number of the last report that is not of a round or window"""
         self._down: set[Hop] = set()
         self._changes: list[tuple[int, str, int, bool]] = []  # of links: when, node, port, up
         self.switches = ServedSwitches(topology)
@@ -96,6 +100,7 @@ class World:
             self.network = JobNetwork(
                 self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
             )
+            self._rounds = Rounds(self.network, self._change_turn, self._tell)
         except BaseException:
             self.switches.close()
             raise
@@ -135,14 +140,17 @@ class World:
             if self.running([name])[name].keys != keys:
                 raise RefusedError(f"task {name}: another task of that name ran here")
             return
+        order = self._as_it_is(order)
         jobs: dict[Role, Job] = {}
-        order = replace(order, training_ps={host: self._trains(host, ps) for host, ps in order.training_ps.items()})
         try:
             self._check_memory(order)
-            for role, plan in order.plans.items():
-                jobs[role] = self.network.add(plan)
-            run = TaskRun(order, jobs, self.network)
-            run.begin_round(self.now())
+            jobs = self._add(order)
+            run = TaskRun(order, jobs, self.network, self._read_keys)
+            run.turns = order.schedule is not None
+            if run.turns:
+                run.rest()
+            else:
+                run.begin(self.now())
         except Exception as error:  # whatever is wrong with one task, the others go on
             for job in jobs.values():
                 self.network.retire(job)
@@ -158,6 +166,34 @@ class World:
         for role, plan in plans.items():
             if not run.ended and run.jobs[role].plan.epoch != plan.epoch:
                 self._change_over(run, role, plan)
+
+    def replan(self, order: Order, *, at_once: bool = False) -> None:
+        """Give a running task other plans between two rounds; see the protocol."""
+        name = order.task.name
+        if name in self._ended:
+            return
+        run = self._run(name)
+        if self.running([name])[name].keys == order.keys:
+            return
+        if order.task.elements != run.order.task.elements or len(order.task.workers) != len(run.arrays):
+            raise RefusedError(f"task {name}: a running task keeps its model and the number of its workers")
+        run.coming = self._as_it_is(order)
+        if at_once and not run.ended:
+            self._turn(run)
+            self._step(run)
+
+    def keep_plans(self, task: str) -> None:
+        """Forget an order to replan that waits."""
+        if task in self._runs:
+            self._runs[task].coming = None
+
+    def set_schedule(self, timetable: Timetable) -> None:
+        """Tasks take turns from the end of this round on."""
+        self._rounds.set(timetable)
+
+    def turn(self) -> Turn:
+        """Which schedule holds, and the present configuration."""
+        return self._rounds.turn()
 
     def stop(self, task: str) -> None:
         """Give a task up: its endpoints are never asked again. Nothing when it is not known or has ended."""
@@ -219,7 +255,9 @@ class World:
     # --- inside
 
     def _ports(self) -> list[Hop]:
-        return [end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
+        passive = {node.name for node in self.topology.crossconnects}
+        ends = (end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b)))
+        return [end for end in ends if end[0] not in passive]
 
     def _run(self, task: str) -> TaskRun:
         try:
@@ -227,11 +265,27 @@ class World:
         except KeyError:
             raise ClusterError(f"no task {task!r} was started here") from None
 
-    def _trains(self, host: str, told_ps: int) -> int:
-        return round(told_ps * self._slowdowns.get(host, 1.0))
+    def _as_it_is(self, order: Order) -> Order:
+        """An order with the times that hosts really take."""
+        times = {host: round(told * self._slowdowns.get(host, 1.0)) for host, told in order.training_ps.items()}
+        return replace(order, training_ps=times)
+
+    def _add(self, order: Order) -> dict[Role, Job]:
+        """The endpoints of an order's plans; after an error there are none."""
+        jobs: dict[Role, Job] = {}
+        try:
+            for role, plan in order.plans.items():
+                jobs[role] = self.network.add(plan)
+        except BaseException:
+            for job in jobs.values():
+                self.network.retire(job)
+            raise
+        return jobs
 
     def _check_memory(self, order: Order) -> None:
         """`ClusterError` when a task's models and their copies would not fit beside those of the others."""
+        if len(order.reads) > MOST_READS:
+            raise ClusterError(f"{len(order.reads)} reads of data are more than {MOST_READS}; make shards larger")
         needed = _model_bytes(order)
         used = sum(_model_bytes(run.order) for run in self._runs.values())
         if used + needed > self._most_bytes:
@@ -243,6 +297,8 @@ class World:
         """When Python is needed at the latest."""
         times = [until_ps, *(change[0] for change in self._changes[:1])]
         times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
+        if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
+            times.append(at_ps)
         # While a job catches up after a swap, look as often as its busiest link carries a chunk.
         times += [self.now() + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self._open]
         return min(times)
@@ -251,16 +307,19 @@ class World:
         """Do what is due now."""
         while self._changes and self._changes[0][0] <= self.now():
             self._apply(*self._changes.pop(0)[1:])
-        for run in list(self._runs.values()):
-            self._step(run)
+        while True:
+            for run in list(self._runs.values()):
+                self._step(run)
+            if not self._rounds.step(self._runs, self.now()):
+                break
         for one in list(self._open):
             if one.run.ended or one.caught_up():
                 self._open.remove(one)
                 self._report("resumed", one.run, one.interruption(self.now()).as_data())
-        for run in list(self._leaving):
-            if not any(self.network.lingers(job) for job in run.jobs.values()):
-                self._leaving.remove(run)
-                for job in run.jobs.values():
+        for jobs in list(self._leaving):
+            if not any(map(self.network.lingers, jobs)):
+                self._leaving.remove(jobs)
+                for job in jobs:
                     self.network.retire(job)
 
     def _apply(self, node: str, port: int, up: bool) -> None:
@@ -279,10 +338,13 @@ class World:
     def _go_on(self, run: TaskRun) -> None:
         while not run.ended:
             run.step(self.now())
+            if run.restored is not None:
+                self._report("restored", run, {"round": run.round, **run.restored})
+                run.restored = None
             if run.error is None and not run.round_is_done:
                 return
             number, times = run.round, dict(run.times)
-            reason = run.error or run.end_round(self.now())
+            reason = run.error or run.end_round()
             if reason:
                 self._fail(run, reason)
                 return
@@ -291,6 +353,31 @@ class World:
                 self._report("finished", run, {"digest": run.digest.hexdigest()})
                 self._leave(run)
                 return
+            if run.turns:
+                run.rest()
+            elif run.coming is None or not self._turn(run):
+                run.begin_round(self.now())
+
+    def _turn(self, run: TaskRun) -> bool:
+        """A run goes on with the order that waits: endpoints of its own, the old ones leave; whether it did."""
+        order, run.coming = run.coming, None
+        if order is None:
+            return False
+        try:
+            jobs = self._add(order)
+        except Exception as error:  # it stays as it is
+            self._report("replanned", run, {"error": f"{type(error).__name__}: {one_line(error)}"})
+            return False
+        old = list(run.jobs.values())
+        run.close()
+        for job in old:
+            self.network.give_up(job)
+            self.network.retire(job)
+        self._open = [one for one in self._open if one.run is not run]
+        keys = {role: [*key] for role, key in order.keys.items()}
+        self._report("replanned", run, {"keys": keys, "round": run.round, "again": run.begun})
+        run.turn(order, jobs, self.now())
+        return True
 
     def _fail(self, run: TaskRun, reason: str) -> None:
         self._report("failed", run, {"reason": reason})
@@ -299,6 +386,7 @@ class World:
     def _end(self, run: TaskRun) -> None:
         """Nothing of a run is done any more."""
         run.ended = True
+        run.close()
         for job in run.jobs.values():
             self.network.give_up(job)
         self._leave(run)
@@ -309,7 +397,14 @@ class World:
         if name in self._runs:
             self._ended[name] = self.running([name])[name]
             del self._runs[name]
-            self._leaving.append(run)
+            self._leaving.append(list(run.jobs.values()))
+
+    def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
+        """As :meth:`_change_over` where nobody can be told: the task fails."""
+        try:
+            self._change_over(run, role, plan)
+        except RefusedError as error:
+            self._fail(run, str(error))
 
     def _change_over(self, run: TaskRun, role: Role, plan: Plan) -> None:
         """All endpoints of a job go on in the next epoch, on another tree, now."""
@@ -325,17 +420,20 @@ class World:
         except Exception as error:  # half of its hosts may have changed: it cannot go on
             self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
 
+    def _tell(self, kind: ReportKind, data: Mapping[str, Any]) -> None:
+        self._report(kind, None, data)
+
     def _report(self, kind: ReportKind, run: TaskRun | None, data: Mapping[str, Any]) -> None:
         name = None if run is None else run.order.task.name
         number = self._forgotten + len(self._reports) + 1
         self._reports.append(Report(number, self.now(), kind, name, dict(data)))
-        if kind != "round":
+        if kind not in ("round", "window"):
             self.news = number
 
 
 def _model_bytes(order: Order) -> int:
-    """Memory of a task's models: one for each worker, the server's two, and what drawing and checking one takes."""
-    return 4 * order.task.elements * (len(order.task.workers) + 5)
+    """Memory of a task's models: one for each worker, the server's three, and what drawing and checking one takes."""
+    return 4 * order.task.elements * (len(order.task.workers) + 7)
 
 
 def _half_of_memory() -> int:

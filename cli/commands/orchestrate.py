@@ -3,7 +3,7 @@
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 import typer
 
@@ -60,7 +60,47 @@ Placing = Annotated[
     ),
 ]
 Order = Annotated[str, typer.Option("--order", help="Of tasks that wait: fifo, fair, priority, edf, sjf.")]
+Slots = Annotated[
+    str,
+    typer.Option(
+        "--slots",
+        help="Who gets slots of switches: first (who comes first takes what is there), whole (trees, or hosts add up), "
+        "value (those whose trees save most, running ones too).",
+    ),
+]
+SwitchSlots = Annotated[
+    int | None,
+    typer.Option("--switch-slots", help="Slots of every switch that tasks may have.", show_default="all"),
+]
+Move = Annotated[
+    float | None,
+    typer.Option(
+        "--move",
+        help="Move workers whose hosts were chosen if that saves so many times its cost, and from hosts that die.",
+        min=0,
+        show_default="never",
+    ),
+]
+Forecasted = Annotated[
+    str | None,
+    typer.Option(
+        "--forecast",
+        help="Policies use predicted load: mean, ewma, ar, boosted-trees.",
+        show_default="that measured",
+    ),
+]
 Strict = Annotated[bool, typer.Option("--no-backfill", help="A task that does not fit lets no later one pass.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="Tasks take turns over an optical cross-connect (-t oxc:…), as this scheduler says: tdm, seed, static, …",
+        show_default="none",
+    ),
+]
+Delta = Annotated[
+    str, typer.Option("--delta", help="With --schedule: darkness of ports of the cross-connect whose circuits change.")
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the network's process running at the end.")]
 _SHOWN_EVERY_S: Final = 0.2
 EXAMPLES: Final = (
@@ -69,6 +109,7 @@ EXAMPLES: Final = (
     "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
     "p4reduce example hosts > hosts.yaml               # what hosts can do, for --hosts",
     "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
+    "p4reduce orchestrate -t oxc:pods=4,hosts=4,ports=2,rate=25G --schedule tdm --delta 200us",
 )
 
 
@@ -91,6 +132,12 @@ def orchestrate(
     placement: Placing = "packed",
     order: Order = "fifo",
     no_backfill: Strict = False,
+    slots: Slots = "first",
+    switch_slots: SwitchSlots = None,
+    move: Move = None,
+    forecast: Forecasted = None,
+    schedule: Scheduler = None,
+    delta: Delta = "200us",
     keep: Keep = False,
     as_json: Json = False,
 ) -> None:
@@ -103,18 +150,28 @@ def orchestrate(
     (time to add one element of one model that arrives, as in '400ps') utility (of its data, for tasks that select
     their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' has the times
     that follow from them, and why a task got its hosts.
+
+    With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits that are
+    made for them, others train on the same hosts. It places tasks that name no hosts; 'p4reduce tasks show' has their
+    group, configurations and windows, planned and real.
     """
     from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
     from p4reduce.control_plane.placement import order_named, placement_named  # noqa: PLC0415
+    from p4reduce.control_plane.placement.forecast import forecast_named  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
     from p4reduce.control_plane.scheduling.policy import check_served  # noqa: PLC0415
+    from p4reduce.jobs.programs import bundled  # noqa: PLC0415
 
     output = Output(as_json=as_json)
     policy_named(policy)
     check_served(policy)
     placement_named(placement)
     order_named(order)
+    if forecast is not None:
+        forecast_named(forecast)
+    if switch_slots is not None and not 2 <= switch_slots <= bundled(lanes if lanes in (64, 256) else 256).slots:
+        raise BadInput(f"--switch-slots: {switch_slots}, must be 2..{bundled(256).slots}")
     if lanes not in (64, 256):
         raise BadInput(f"--lanes: {lanes}: the bundled programs have 64 or 256")
     options = Options(
@@ -124,7 +181,13 @@ def orchestrate(
         placement=placement,
         order=order,
         backfill=not no_backfill,
+        slots=_giving(slots),
+        move=move,
+        forecast=forecast or "",
+        schedule=schedule or "",
+        delta_ps=_delay(delta, "--delta", least=0),
     )
+    _check_schedule(schedule, topology)
     profiles = _profiles(hosts, topology)
     traffic = _traffic(background, topology)
     changes = [*_link_changes(cut, "--cut", up=False), *_link_changes(mend, "--mend", up=True)]
@@ -134,7 +197,7 @@ def orchestrate(
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
-            _run(store, executor, policy, lanes, options, profiles, output)
+            _run(store, executor, policy, lanes, switch_slots, options, profiles, output)
         finally:
             if keep:
                 executor.close()
@@ -147,6 +210,30 @@ def orchestrate(
     failed = [row.name for row in rows if row.state != "finished"]
     if failed:
         raise Failed(f"{len(failed)} of {len(rows)} tasks did not finish: {', '.join(failed[:8])}; see 'tasks show'")
+
+
+def _giving(text: str) -> "Literal['first', 'whole', 'value']":
+    if text not in ("first", "whole", "value"):
+        raise BadInput(f"--slots: {text!r} is none of first, whole, value")
+    return cast(Literal["first", "whole", "value"], text)
+
+
+def _check_schedule(schedule: str | None, topology: str | None) -> None:
+    """A scheduler that there is, on a topology that it is for; named before a network is started."""
+    from p4reduce.control_plane.tdm import schedulers  # noqa: F401, PLC0415  (slow; registers the built-in ones)
+    from p4reduce.control_plane.tdm.registry import SCHEDULERS  # noqa: PLC0415
+
+    if schedule is not None:
+        SCHEDULERS.named(schedule)
+    if topology is None:
+        return
+    optical = bool(load(topology).crossconnects)
+    if optical and schedule is None:
+        raise BadInput(
+            f"--schedule: {topology} has a cross-connect: say who gives tasks their turns, as --schedule tdm"
+        )
+    if schedule is not None and not optical:
+        raise BadInput(f"--schedule: {topology} has no cross-connect; take -t oxc:pods=4,hosts=4,ports=2,rate=25G")
 
 
 def _end(executor: "RemoteExecutor") -> None:
@@ -224,6 +311,7 @@ def _run(
     executor: "RemoteExecutor",
     policy: str,
     lanes: int,
+    switch_slots: int | None,
     options: Any,
     profiles: "HostsFile | None",
     output: Output,
@@ -236,7 +324,9 @@ def _run(
     program = bundled(lanes)
     computing = ComputingManager(executor.topology, None if profiles is None else profiles.of(executor.topology))
     term = store.take_charge()
-    with Controller(executor.topology, executor.targets, program, election_id=term, keep=True) as controller:
+    with Controller(
+        executor.topology, executor.targets, program, election_id=term, keep=True, slots=switch_slots
+    ) as controller:
         orchestrator = Orchestrator(
             store, controller, executor, policy_named(policy), name=policy, options=options, computing=computing
         )

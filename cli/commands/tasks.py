@@ -86,22 +86,26 @@ def list_tasks(database: Database = DATABASE, as_json: Json = False) -> None:
 @app.command("show", epilog=epilog(*SHOW_EXAMPLES))
 @guarded
 def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> None:
-    """Show a task: the states it went through, its rounds, its plans, and every decision with its reasons."""
+    """Show a task: its states, rounds, plans, turns over a cross-connect, and every decision with its reasons."""
     output = Output(as_json=as_json)
     with open_store(database) as store:
         from p4reduce.control_plane.orchestrator import Phase  # noqa: PLC0415  (slow to import)
 
         row, history = store.task(name), store.history
         changes, rounds, decisions = history.changes(name), history.rounds(name), history.decisions(name)
+        turns = store.schedules.turns(name)
         plans = [
             {"role": plan.role, "job": plan.job, "epoch": plan.epoch, "phase": plan.phase}
             for plan in store.plans(tuple(Phase), name)
         ]
-    output.data({**task_data(row), "changes": changes, "rounds": rounds, "plans": plans, "decisions": decisions})
+    found = {"changes": changes, "rounds": rounds, "plans": plans, "turns": turns, "decisions": decisions}
+    output.data({**task_data(row), **found})
     task_table(output, [row])
     times = ("training_ps", "upload_ps", "aggregation_ps", "broadcast_ps", "total_ps")
     cells = [[str(one["round"]), *(time_text(one[field]) for field in times)] for one in rounds]
     output.table(["round", "training", "upload", "aggregation", "broadcast", "total"], cells)
+    if turns:
+        output.table(_TURNS, [_turn(one) for one in turns])
     output.table(["plan", "job", "epoch", "phase"], [[str(cell) for cell in plan.values()] for plan in plans])
     output.table(["at", "state", "reason"], [[time_text(one["at_ps"]), one["after"], one["reason"]] for one in changes])
     output.table(
@@ -174,6 +178,24 @@ def task_table(output: Output, rows: "list[TaskRow]") -> None:
         for row in rows
     ]
     output.table(["task", "state", "models", "elements", "arrival", "started", "ended", "reason"], cells)
+
+
+_TURNS: Final = [
+    "schedule", "round", "group", "configuration", "planned: from", "lasts", "real: from", "dark", "lasts", "lost",
+]  # fmt: skip
+
+
+def _turn(one: dict[str, Any]) -> list[str]:
+    """A window for people: when it was to open after the beginning of its round, and when it was lit."""
+    return [
+        *(str(one[field]) for field in ("schedule", "round", "group", "configuration")),
+        time_text(one["planned_start_ps"]),
+        time_text(one["planned_ps"]),
+        time_text(one["lit_ps"] - one["round_ps"]),
+        time_text(one["lit_ps"] - one["started_ps"]),
+        time_text(one["ended_ps"] - one["lit_ps"]),
+        str(one["dark_lost"] + one["misrouted"]),
+    ]
 
 
 def _why(why: dict[str, Any]) -> str:

@@ -74,12 +74,15 @@ class ComputingManager:
         self._workers = [host.name for host in topology.workers]
         self._profiles = {host: profiles.get(host, HostProfile()) for host in hosts}
         self._placed: dict[str, Task] = {}
+        self._coming: dict[str, list[str]] = {}
         self._load: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
         self.serving: Counter[str] = Counter()
         """global models by host"""
         self.measured: dict[str, float] = {}
         """training time of hosts over that of their tasks, where rounds have shown it"""
+        self.in_turns = False
+        """tasks of a host train one at a time: they take turns"""
 
     def place(self, task: Task, *, even_if_full: bool = False) -> None:
         """A task's local models are trained from now on; nothing when they are already.
@@ -106,6 +109,28 @@ class ComputingManager:
             self._load.subtract(task.workers)
             self._used.subtract(dict.fromkeys(task.workers, task.slots))
             self.serving[task.server] -= 1
+            more = self._coming.pop(name, [])
+            self._load.subtract(more)
+            self._used.subtract(dict.fromkeys(more, task.slots))
+
+    def extend(self, task: Task) -> None:
+        """A placed task is about to train at the hosts of ``task`` too; `PlanError` names one that is full."""
+        if task.name not in self._placed:
+            return
+        self.settle(self._placed[task.name])
+        more = [host for host in task.workers if host not in self._placed[task.name].workers]
+        for host in more:
+            if self.is_full(host):
+                raise PlanError(f"host {host} trains {self._load[host]} models already, its most")
+        self._coming[task.name] = more
+        self._load.update(more)
+        self._used.update(dict.fromkeys(more, task.slots))
+
+    def settle(self, task: Task) -> None:
+        """A placed task trains at these hosts, and at no others any more."""
+        if task.name in self._placed:
+            self.release(task.name)
+            self.place(task, even_if_full=True)
 
     def training_ps(self, task: Task, host: str) -> int:
         """How long a local model trains in one round, with the models that the host trains now.
@@ -113,7 +138,7 @@ class ComputingManager:
         `PlanError` when that is longer than a task may take.
         """
         profile = self._profile(host)
-        sharing = max(1.0, self._load[host] / profile.models)
+        sharing = 1.0 if self.in_turns else max(1.0, self._load[host] / profile.models)
         return _possible(task, f"training at {host}", round(task.training_ps * profile.slowdown * sharing))
 
     def aggregation_ps(self, task: Task, arriving: int) -> int:

@@ -1,31 +1,43 @@
 """The orchestrator: takes tasks, asks the policy, installs trees, watches, swaps trees, and can die at any moment."""
 
 import sqlite3
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final
 
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
-from p4reduce.control_plane.orchestrator.executor import Executor, Report
-from p4reduce.control_plane.orchestrator.installer import Installer, InstallError
+from p4reduce.control_plane.orchestrator.executor import Executor, Report, Role
+from p4reduce.control_plane.orchestrator.foresight import Foresight
+from p4reduce.control_plane.orchestrator.giving import Giver
+from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
+from p4reduce.control_plane.orchestrator.kinds import KindsOf
 from p4reduce.control_plane.orchestrator.monitor import Monitor
+from p4reduce.control_plane.orchestrator.moving import Mover
 from p4reduce.control_plane.orchestrator.options import Options
+from p4reduce.control_plane.orchestrator.order import order_of
 from p4reduce.control_plane.orchestrator.placing import Placer
 from p4reduce.control_plane.orchestrator.queueing import Queue
-from p4reduce.control_plane.orchestrator.recovery import Recovery, order_of
+from p4reduce.control_plane.orchestrator.recovery import Recovery
+from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rescheduling import Rescheduler
 from p4reduce.control_plane.orchestrator.rows import TaskRow
 from p4reduce.control_plane.orchestrator.selecting import Choice, Selector
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
+from p4reduce.control_plane.orchestrator.turn_taking import Turns
+from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy, check_served
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import format_delay
+
+_TOGETHER: Final = 64
+"""tasks that wait for turns which are planned at once"""
 
 
 def _pass(step: str) -> None:
@@ -73,17 +85,22 @@ class Orchestrator:
         checkpoint: Callable[[str], None] = _pass,
     ) -> None:
         check_served(name)
+        foresight = Foresight(options.forecast, options.ahead)
         self.queue = Queue(store, options)
         self.store = store
         self.executor = executor
         self.options = options
         self.computing = computing or ComputingManager(controller.topology)
         self.installer = Installer(store, controller, executor, checkpoint, options)
-        self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.fail)
         self._policy = policy
         self._lanes = controller.program.lanes
         self._selector = Selector(policy, self.computing, self._lanes)
         self._placer = Placer(controller.topology, self.computing, options.placement)
+        self._kinds = KindsOf(self.installer, policy)
+        self.replanner = Replanner(self.installer, self.computing, name, self._take_reports, self._changed)
+        self.giver = Giver(self.installer, self._kinds, self.computing, self.replanner, self.state)
+        self.mover = Mover(self.installer, self._placer, self.giver, self.replanner, self.state, name)
+        self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.fail, self.mover, self.replanner)
         self.computing.measured |= store.history.slowdowns()
         self._name = name
         self._checkpoint = checkpoint
@@ -92,14 +109,42 @@ class Orchestrator:
         self._unmeasured = ""  # why the last measurement failed
         self._admitted_ps = -1
         self._measure_at = options.measure_every_ps
-        recovery = Recovery(self.installer, self.computing, self.fail)
+        self.turns = self._make_turns(policy, name)
+        recovery = Recovery(self.installer, self.computing, self.fail, self.turns, self.replanner)
         recovery.run()
         self.rescheduler.lost |= recovery.lost
         self._take_reports()
         self._find_stopped()
-        self.monitor = Monitor(controller.topology, controller, executor, store)
-        self._placer.adopt((row.task for row in store.tasks(AT_WORK)), self.state())
+        self.monitor = Monitor(controller.topology, controller, executor, store, foresight)
+        for row in store.tasks(AT_WORK) if self.turns is None else ():
+            plans = {plan.role: self.installer.plan_of(plan) for plan in store.plans((Phase.ACTIVE,), row.name)}
+            self._changed(row.task, plans)
         self._consider = True
+
+    def _make_turns(self, policy: Policy, name: str) -> Turns | None:
+        """Over a cross-connect tasks take turns, elsewhere they do not; `PlanError` where the options say otherwise."""
+        topology = self.installer.controller.topology
+        if bool(topology.crossconnects) != bool(self.options.schedule):
+            raise PlanError(
+                f"schedule: topology {topology.name!r} "
+                + (
+                    "has a cross-connect: say who gives tasks their turns, as in --schedule tdm"
+                    if topology.crossconnects
+                    else "has no cross-connect; build it with 'oxc:pods=8,hosts=4,ports=4', or leave --schedule out"
+                )
+            )
+        if not topology.crossconnects:
+            return None
+        return Turns(
+            self.installer,
+            policy,
+            name,
+            self.options.schedule,
+            self.computing,
+            lambda demands: self.monitor.state(demands),  # noqa: PLW0108  (it is made later)
+            self.fail,
+            self.queue.started,
+        )
 
     # --- running
 
@@ -121,11 +166,15 @@ class Orchestrator:
         self.store.check_charge()
         self._take_reports()
         self._cancel()
-        if self._consider:
+        if self._consider and not (self.turns is not None and self.turns.changing):
             self._consider = False
             self.rescheduler.consider_all()
+            if self.turns is None:
+                self.mover.consider()
         self._clean()  # what ended makes room for what waits
         self._admit()
+        if self.turns is None:
+            self.giver.share()
         self._clean()
         now = self.executor.now()
         wake = self._next_ps(now)
@@ -140,7 +189,7 @@ class Orchestrator:
 
     def _clean(self) -> None:
         if self.installer.clean():
-            self._room = True
+            self._room = self.giver.due = True
 
     def _measure(self) -> None:
         """Read the counters; a switch that does not answer is written down, and asked again at the next time."""
@@ -164,7 +213,7 @@ class Orchestrator:
     def _next_ps(self, now: int) -> int | None:
         """When something is to be done at the latest; None when nothing ever is."""
         times = [self.store.next_event_ps(self._admitted_ps)]
-        if self.store.any_at_work():
+        if self.store.any_at_work() or (self.turns is not None and self.turns.changing):
             times.append(max(self._measure_at, now + 1))
         return min((at_ps for at_ps in times if at_ps is not None), default=None)
 
@@ -191,14 +240,25 @@ class Orchestrator:
             self._decided(None, "link up" if report.data["up"] else "link down", dict(report.data))
         elif report.kind == "resumed":
             self.store.history.measure_swap(report)
+        elif report.kind == "window":
+            self.store.schedules.add_window(report)
+        elif report.kind == "schedule" and self.turns is not None:
+            self._consider = self._room = True
+            self.turns.began(int(report.data["number"]), report.at_ps)
         if report.task is None or report.task not in self.store or self.store.task(report.task).state in ENDED:
             return
         if report.kind == "round":
             self.store.history.add_round(report)
             task = self.store.task(report.task).task
-            self._placer.round_done(task, int(report.data["round"]))
+            if self.turns is None:
+                self._placer.round_done(task, int(report.data["round"]))
             slow = self.computing.measure(task, report.data.get("training_ps", {}))
             self.store.history.note_slowdowns(slow, report.at_ps)
+        elif report.kind == "replanned":
+            self.replanner.take(report)
+            self._consider = self._room = self.giver.due = True
+        elif report.kind == "restored":
+            self.store.history.note_restored(report)
         elif report.kind == "finished":
             self._end(report.task, TaskState.FINISHED, report.at_ps, digest=str(report.data["digest"]))
         elif report.kind == "failed":
@@ -217,7 +277,9 @@ class Orchestrator:
                 self.store.set_phase(plan.generation, Phase.REMOVING)
         self.computing.release(name)
         self._placer.end(name)
-        self._consider = self._room = True
+        self._kinds.forget(name)
+        self.replanner.end(name)
+        self._consider = self._room = self.giver.due = True
 
     def fail(self, name: str, reason: str) -> None:
         """Give a task up: it stops at its hosts, and its trees go."""
@@ -259,6 +321,9 @@ class Orchestrator:
         for row in self.store.late_tasks(now):
             waited = f": {row.waits}" if row.waits else ""
             self.store.change(row.name, TaskState.REJECTED, now, f"its deadline passed while it waited{waited}")
+        if self.turns is not None:
+            self._admit_turns(self.turns, now)
+            return
         while rows := self.queue.new(now):
             for row in rows:
                 if self.options.backfill:
@@ -269,6 +334,37 @@ class Orchestrator:
         if self._room or not self.store.any_at_work():
             self._room = False
             self._retry()
+
+    def _admit_turns(self, turns: Turns, now: int) -> None:
+        """The same where tasks take turns: those that wait are planned together, while no schedule is on its way."""
+        while rows := self.queue.new(now):
+            for row in rows:
+                if fault := self._fault(row):
+                    self._reject(row, fault)
+                else:
+                    self.store.note_waiting(row.name, "it has just arrived")
+                    self._room = True
+        while not turns.changing and (self._room or not self.store.any_at_work()):
+            self._room = False
+            rows = list(islice(self.queue.candidates(), _TOGETHER))
+            for one in turns.admit(rows) if rows else ():
+                if one.fault:
+                    self._reject(one.row, one.reason)
+                elif one.alone or not self.options.queueing:
+                    self._does_not_fit(one.row, one.reason)
+                else:
+                    self.store.note_waiting(one.row.name, one.reason)
+                self.queue.tried(one.row)
+            if not rows:
+                break
+
+    def _fault(self, row: TaskRow) -> str:
+        """Why a task can never be run here; empty where it may."""
+        unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
+        fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
+        if self.turns is not None:
+            return fault or self.turns.fault(row.task)
+        return fault or self._placer.fault(row.task) or self._selector.fault(row.task)
 
     def _retry(self) -> None:
         """Try tasks that wait; all of them if nothing runs whose end could make room."""
@@ -284,9 +380,7 @@ class Orchestrator:
 
     def _schedule(self, row: TaskRow) -> bool:
         """Try to give a queued task its trees; whether it waits no longer. What is wrong with it ends it alone."""
-        unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
-        fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
-        if fault := fault or self._placer.fault(row.task) or self._selector.fault(row.task):
+        if fault := self._fault(row):
             self._reject(row, fault)
             return True
         state = self.state()
@@ -294,10 +388,9 @@ class Orchestrator:
             placement = None if row.task.wanted is None else self._placer.choose(row.task, state)
             task = row.task if placement is None else placement.of(row.task)
             choice = self._select(task, state)
-            decision = choice.decision if choice else self._policy(task, state, lanes=self._lanes)
             task = choice.task if choice else task
             self.computing.place(task)
-            proposals = self.installer.propose(decision)
+            proposals = self._propose(task, state, choice)
         except PlanError as error:
             self.computing.release(row.name)
             return self._does_not_fit(row, one_line(error))
@@ -309,7 +402,7 @@ class Orchestrator:
             return True
         plans = {proposal.role: proposal.plan for proposal in proposals}
         try:
-            order = order_of(task, plans, self.computing)
+            order = order_of(task, plans, self.computing, row.wanted)
             why = {
                 "round_bytes": sum(round_bytes(task, role, plan) for role, plan in plans.items()),
                 "training_ps": max(order.training_ps.values()),
@@ -330,9 +423,25 @@ class Orchestrator:
         except RefusedError as error:
             self.fail(row.name, f"its hosts cannot run it: {one_line(error)}")
             return True
-        self._placer.begin(task, state)
+        self._placer.begin(task, plans, task.rounds)
+        self.giver.due = True
         self.queue.started(task)
         return True
+
+    def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
+        """Plans for a new task; `PlanError` when there are none."""
+        if choice is not None:
+            return self.installer.propose(choice.decision)
+        if self.options.slots != "first":
+            return self.giver.propose(task, state)[1]
+        return self.installer.propose(self._policy(task, state, lanes=self._lanes))
+
+    def _changed(self, task: Task, plans: Mapping[Role, Plan]) -> None:
+        """A task runs with these plans from now on, at these hosts."""
+        try:
+            self._placer.begin(task, plans, task.rounds - self.store.history.rounds_done(task.name))
+        except PlanError:  # of plans that a database has, and nobody could make: nothing is known of its load
+            self._placer.end(task.name)
 
     def _select(self, task: Task, state: NetworkState) -> Choice | None:
         """The workers of a task that select them, and their trees; None for a task of all its workers."""
@@ -355,5 +464,7 @@ class Orchestrator:
 
     def state(self, without: str | None = None) -> NetworkState:
         """The network as policies see it; ``without`` names a task whose reservation does not count."""
+        if self.turns is not None:
+            return self.turns.state(without)
         reserving = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
         return self.monitor.state(row.demand_bps for row in self.store.plans(reserving) if row.task != without)

@@ -7,15 +7,18 @@ happened is lost either: reports are numbered and kept.
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
+from p4reduce.control_plane.orchestrator.timetable import Role, Timetable, Turn
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.model import Hop
 
-Role = Literal["both", "upload", "broadcast"]
-"""What a job of a task does: push_pull, or one direction."""
-ReportKind = Literal["round", "finished", "failed", "resumed", "link"]
+ReportKind = Literal["round", "finished", "failed", "resumed", "replanned", "restored", "link", "schedule", "window"]
+LAST_JOB: Final = 57_343
+"""of those that tasks get; an executor numbers what hosts read by the others"""
+Read = tuple[str, str, int]
+"""home of data, the host that reads them, bytes"""
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,21 @@ class Order:
 
     ``plans`` has one installed plan for 'both', or one for 'upload' and one for 'broadcast'. ``training_ps`` is how
     long each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and
-    broadcast.
+    broadcast; ``reads`` what hosts read over the network before they begin. ``schedule``: the number of the schedule
+    from which on it takes turns; None: it waits for nobody.
     """
 
     task: Task
     plans: Mapping[Role, Plan]
     training_ps: Mapping[str, int]
     aggregation_ps: int = 0
+    reads: tuple[Read, ...] = ()
+    schedule: int | None = None
+
+    @property
+    def keys(self) -> "dict[Role, tuple[int, int]]":
+        """The (job, epoch) of each role."""
+        return {role: (plan.job, plan.epoch) for role, plan in self.plans.items()}
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,15 @@ class Report:
         'finished': all rounds are done; 'digest' is the SHA-256 of the weights of every round.
         'failed': a host gave up; 'reason'.
         'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
+        'replanned': a task goes on with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->
+        [job, epoch]), 'round' that it begins, 'again': whether that had been begun before. Or it stays as it was:
+        'error' says why.
+        'restored': all of its workers have their data, and the model where they lacked it, and train; 'round',
+        'read_bytes', 'model_bytes', 'duration_ps' since it began, or was replanned.
         'link': a link went down or came back; 'node', 'port', 'up'.
+        'schedule': a schedule holds from now on; 'number'.
+        'window': a window of a schedule has ended; 'schedule', 'round', 'window' (its place), 'started_ps', 'lit_ps',
+        'ended_ps', and the frames that were 'dark_lost' and 'misrouted' since the one before.
     """
 
     number: int
@@ -124,13 +143,34 @@ class Executor(Protocol):
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
         """All hosts of these jobs go on in the epochs of other, installed plans, at one time; nothing if they have."""
 
+    def replan(self, order: Order, *, at_once: bool = False) -> None:
+        """Between two rounds a running task takes other plans, perhaps at other hosts, with endpoints of their own.
+
+        It is told when that has happened ('replanned'). ``at_once``: the present round is given up and begun again,
+        from the model as it was before. Workers that are new get the model, and read what ``order.reads`` says. Nothing
+        when it has these plans, or has ended; a later order takes the place of one that still waits.
+        """
+
+    def keep_plans(self, task: str) -> None:
+        """An order to replan that still waits is void; nothing when there is none."""
+
+    def set_schedule(self, timetable: Timetable) -> None:
+        """Have tasks take turns from the end of this round on, or at once where nobody does.
+
+        Nothing when it has this number already. `RefusedError` for a number below, while another one waits, and for
+        circuits that there cannot be.
+        """
+
+    def turn(self) -> Turn:
+        """Which schedule holds, which one waits, and the present configuration."""
+
     def stop(self, task: str) -> None:
         """Give a task up, wherever it is. Nothing when it has ended or is not known."""
 
     def advance(self, until_ps: int, *, after: int | None = None) -> int:
         """Let time pass to ``until_ps``; the time then.
 
-        With ``after`` only until there is a report other than of a round behind report ``after``.
+        With ``after`` only until there is a report other than of a round or window behind report ``after``.
         """
 
     def reports(self, after: int) -> list[Report]:
@@ -147,3 +187,18 @@ class Executor(Protocol):
 
     def links_down(self) -> set[Hop]:
         """Links without a carrier, both directions."""
+
+
+__all__ = [
+    "LAST_JOB",
+    "Executor",
+    "Interruption",
+    "Order",
+    "Read",
+    "Report",
+    "ReportKind",
+    "Role",
+    "Running",
+    "Timetable",
+    "Turn",
+]

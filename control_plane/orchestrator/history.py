@@ -145,6 +145,54 @@ class History:
         """
         return [dict(row) for row in self._connection.execute("SELECT * FROM swaps ORDER BY at_ps, job, epoch")]
 
+    def add_replan(
+        self,
+        task: str,
+        generation: int,
+        *,
+        at_ps: int,
+        what: str,
+        cause: str,
+        at_once: bool,
+        saving_s: float | None,
+        cost_s: float | None,
+    ) -> None:
+        """A running task is to have other plans, the first of this generation."""
+        self._connection.execute(
+            "INSERT INTO replans (generation, task, at_ps, what, cause, at_once, saving_s, cost_s) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (generation, task, at_ps, what, cause, int(at_once), saving_s, cost_s),
+        )
+
+    def drop_replan(self, generation: int) -> None:
+        """It did not happen."""
+        self._connection.execute("DELETE FROM replans WHERE generation = ?", (generation,))
+
+    def note_replanned(self, generation: int, at_ps: int, number: int) -> None:
+        """It has happened, before a round."""
+        query = "UPDATE replans SET done_ps = ?, round = ? WHERE generation = ?"
+        self._connection.execute(query, (at_ps, number, generation))
+
+    def note_restored(self, report: Report) -> None:
+        """What it took until the task's hosts had what they need; nothing where it had its first hosts."""
+        names = ("read_bytes", "model_bytes", "duration_ps")
+        self._connection.execute(
+            "UPDATE replans SET read_bytes = ?, model_bytes = ?, duration_ps = ? WHERE generation = "
+            "(SELECT max(generation) FROM replans WHERE task = ? AND done_ps IS NOT NULL)",
+            [*(int(report.data[name]) for name in names), report.task],
+        )
+
+    def replans(self, task: str | None = None) -> list[dict[str, Any]]:
+        """Running tasks that got other kinds of plans, or other hosts, oldest first.
+
+        'what' is 'tree', 'hosts add' (a ring, or paths to the server), 'move' or 'rescue' (what it had did not work any
+        more); 'saving_s' and 'cost_s' were predicted, in worker-seconds; 'done_ps' is None as long as it waits for the
+        end of a round; the last three were measured where hosts needed data or a model.
+        """
+        where, values = ("", ()) if task is None else (" WHERE task = ?", (task,))
+        rows = self._connection.execute(f"SELECT * FROM replans{where} ORDER BY generation", values)  # noqa: S608
+        return [{**dict(row), "at_once": bool(row["at_once"])} for row in rows]
+
     def add_measurement(self, at_ps: int, links: Iterable[LinkSample], switches: Iterable[SwitchSample]) -> None:
         """What was measured at a time. When there are too many of them, older ones are thinned out."""
         links = list(links)

@@ -20,10 +20,10 @@ from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.plans.make import PlanRequest
+from p4reduce.control_plane.plans.make import PlanRequest, window_range
 from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
 from p4reduce.control_plane.scheduling.state import NetworkState
-from p4reduce.topologies import format_rate
+from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
 
 
@@ -66,18 +66,47 @@ class Installer:
 
     # --- planning
 
-    def propose(self, decision: Decision) -> list[Proposal]:
-        """Plans for a new task; :meth:`withdraw` or install them. `PlanError`: nothing is taken."""
+    def propose(
+        self,
+        decision: Decision,
+        view: Topology | None = None,
+        beside: Sequence[Proposal] = (),
+        *,
+        whole: bool = False,
+    ) -> list[Proposal]:
+        """Plans for a new task; :meth:`withdraw` or install them. `PlanError`: nothing is taken.
+
+        view: what of the topology is lit for it (:func:`~p4reduce.topologies.optical.view`). beside: other plans that
+        are not written down yet. whole: with slots that keep its trees' links busy, or not at all; else the fullest
+        switch may give fewer.
+        """
         requests = plan_requests(decision, job=0)
         roles: tuple[Role, ...] = ("both",) if len(requests) == 1 else ("upload", "broadcast")
-        keys = self.store.free_keys(len(requests))
-        return self._plan(
-            decision,
-            [
-                (role, replace(request, job=job, epoch=epoch))
-                for role, request, (job, epoch) in zip(roles, requests, keys, strict=True)
-            ],
-        )
+        taken = {proposal.plan.job for proposal in beside}
+        keys = [key for key in self.store.free_keys(len(requests) + len(taken)) if key[0] not in taken][: len(requests)]
+        named = [
+            (role, replace(request, job=job, epoch=epoch))
+            for role, request, (job, epoch) in zip(roles, requests, keys, strict=True)
+        ]
+        return self._whole(decision, named, view) if whole else self._plan(decision, named, view)
+
+    def _whole(
+        self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
+    ) -> list[Proposal]:
+        """Plans with as many slots as are free, but enough to keep their links busy."""
+        topology, lanes = view or self.controller.topology, self.controller.program.lanes
+        plain = [(role, replace(one, max_slots=None, lanes=lanes)) for role, one in requests]
+        ranges = [window_range(topology, one) for _, one in plain]
+        shrunk = 0
+        while True:
+            windows = [max(least, most >> shrunk) for least, most in ranges]
+            try:
+                sized = [(role, replace(one, window=size)) for (role, one), size in zip(plain, windows, strict=True)]
+                return self._plan(decision, sized, view)
+            except PlanError:
+                if windows == [least for least, _ in ranges]:
+                    raise
+            shrunk += 1
 
     def propose_next(
         self, decision: Decision, rows: Sequence[PlanRow], state: NetworkState, *, must: bool
@@ -91,7 +120,7 @@ class Installer:
         requests = plan_requests(decision, job=0)
 
         def missing(request: PlanRequest) -> dict[Hop, int]:
-            demand = self._demand(decision, "both", request)
+            demand = self._demand(decision, "both", request, state.topology)
             return {hop: bps - left for hop, bps in demand.items() if bps > (left := state.residual_bps(hop))}
 
         wanted: list[tuple[Role, PlanRequest]] = []
@@ -104,30 +133,34 @@ class Installer:
                 left = state.residual_bps((node, port))
                 raise PlanError(
                     f"task {decision.task.name}: one tree for both directions: link {node} -> "
-                    f"{self.controller.topology.neighbour(node, port)} has {format_rate(left)}b/s left, "
+                    f"{state.topology.neighbour(node, port)} has {format_rate(left)}b/s left, "
                     f"{format_rate(left + bps)}b/s are needed"
                 )
             window = old.slots // 2 if old.in_network else old.window
             epoch = self.store.next_epoch(row.job)
             wanted.append((row.role, replace(request, job=row.job, epoch=epoch, window=window)))
-        return self._plan(decision, wanted)
+        return self._plan(decision, wanted, state.topology)
 
-    def _plan(self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]]) -> list[Proposal]:
+    def _plan(
+        self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
+    ) -> list[Proposal]:
+        topology = self.controller.topology if view is None else view
         proposals: list[Proposal] = []
         try:
             for role, request in requests:
-                plan = self.controller.plan(request)
-                proposals.append(Proposal(role, plan, self._demand(decision, role, request)))
+                plan = self.controller.plan(request, topology)
+                proposals.append(Proposal(role, plan, self._demand(decision, role, request, topology)))
         except BaseException:
             self.withdraw(proposals)
             raise
         return proposals
 
-    def _demand(self, decision: Decision, role: Role, request: PlanRequest) -> dict[Hop, int]:
+    @staticmethod
+    def _demand(decision: Decision, role: Role, request: PlanRequest, topology: Topology) -> dict[Hop, int]:
         task, found = decision.task, dict[Hop, int]()
         if task.reserved_bps and request.layout is not None:
             for direction in ("upload", "broadcast") if role == "both" else (role,):
-                for hop, times in copies(task, self.controller.topology, request.layout, direction).items():
+                for hop, times in copies(task, topology, request.layout, direction).items():
                     found[hop] = found.get(hop, 0) + times * task.reserved_bps
         return found
 
@@ -177,7 +210,7 @@ class Installer:
         now = self.executor.now()
         with self.store.transaction():
             self.store.change(task, TaskState.SCHEDULED, now)
-            self._intend(task, proposals, now)
+            self.intend(task, proposals, now)
             if placement is not None:
                 self.store.place(task, placement.workers, placement.server)
                 self.store.history.add_decision(now, task, "place", policy, placement.why)
@@ -186,7 +219,7 @@ class Installer:
                 self.store.history.add_decision(now, task, "select", policy, choice.why)
             self.store.history.add_decision(now, task, "schedule", policy, why)
         self.checkpoint("intended")
-        self._install(proposals)
+        self.install(proposals)
 
     def begin(self, order: Order) -> None:
         """Have hosts begin with a scheduled task whose trees are all in; `RefusedError` when they cannot."""
@@ -208,7 +241,7 @@ class Installer:
         """
         now = self.executor.now()
         with self.store.transaction():
-            self._intend(task, proposals, now)
+            self.intend(task, proposals, now)
             self.store.history.add_decision(now, task, "swap", policy, {"cause": cause, **trade_off.as_data()})
             for proposal in proposals:
                 share = trade_off.saving_bytes if proposal is proposals[0] else 0
@@ -225,7 +258,7 @@ class Installer:
                 )
         self.checkpoint("intended swap")
         try:
-            self._install(proposals)
+            self.install(proposals)
         except InstallError:
             self.give_up(proposal.plan for proposal in proposals)
             raise
@@ -254,7 +287,8 @@ class Installer:
 
     # --- steps of both
 
-    def _intend(self, task: str, proposals: Sequence[Proposal], at_ps: int) -> None:
+    def intend(self, task: str, proposals: Sequence[Proposal], at_ps: int) -> None:
+        """Write down what is about to be installed. Within a transaction."""
         for proposal in proposals:
             plan = proposal.plan
             row = PlanRow(
@@ -270,8 +304,23 @@ class Installer:
             self.store.add_plan(row, at_ps)
             self._plans[plan.generation] = plan
 
-    def _install(self, proposals: Sequence[Proposal]) -> None:
+    def install_all(self, proposals: Mapping[str, Sequence[Proposal]]) -> dict[str, str]:
+        """Install the trees of several tasks, which are intended; why not, of those that a switch refuses."""
+        failed = {}
         self._wait()
+        for task, own in proposals.items():
+            try:
+                self._write(own)
+            except InstallError as error:
+                failed[task] = str(error)
+        return failed
+
+    def install(self, proposals: Sequence[Proposal]) -> None:
+        """Install what was intended; `InstallError`: it is to be removed again."""
+        self._wait()
+        self._write(proposals)
+
+    def _write(self, proposals: Sequence[Proposal]) -> None:
         for proposal in proposals:
             try:
                 self.controller.install(proposal.plan)

@@ -6,6 +6,7 @@ from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.orchestrator.executor import Executor
+from p4reduce.control_plane.orchestrator.foresight import Foresight
 from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.scheduling.state import NetworkState
@@ -21,13 +22,22 @@ class Monitor:
     answer to a resent PULL counts short. A host's uplink has no such counter: hosts say what they sent for tasks.)
     """
 
-    def __init__(self, topology: Topology, controller: Controller, executor: Executor, store: Store) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        controller: Controller,
+        executor: Executor,
+        store: Store,
+        foresight: Foresight | None = None,
+    ) -> None:
         self._topology = topology
         self._controller = controller
         self._executor = executor
         self._store = store
         self.background_bps: dict[Hop, int] = {}
-        """traffic of others at the last measurement, bit/s by directed link"""
+        """traffic of others at the last measurement, or predicted from then on, bit/s by directed link"""
+        self._foresight = foresight or Foresight("", 1)
+        self._missing = ""
         self.measured_ps, self._before = store.history.last_links()
         if store.fact("counters") != executor.instance:  # those of another network, which began at 0
             self.measured_ps, self._before = -1, {}
@@ -57,7 +67,12 @@ class Monitor:
             )
             if self._store.fact("counters") != self._executor.instance:
                 self._store.set_fact("counters", self._executor.instance)
-        self.background_bps, self.measured_ps = background, now
+        self.background_bps, self.measured_ps = self._foresight.predict(background), now
+        if self._foresight.missing != self._missing:
+            self._missing = self._foresight.missing
+            with self._store.transaction():
+                what = "no forecast" if self._missing else "forecast"
+                self._store.history.add_decision(now, None, what, "", {"reason": self._missing})
         self._before = {sample.hop: sample for sample in samples}
 
     def _sample(self, name: str, read: SwitchCounters) -> SwitchSample:

@@ -1,8 +1,9 @@
 """How the orchestrator works."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from p4reduce.base.units import PS_PER_MS
+from p4reduce.base.units import PS_PER_MS, PS_PER_US
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,22 @@ class Options:
         In which tasks that wait are tried (:data:`~p4reduce.control_plane.placement.orders.ORDERS`).
     backfill : bool
         Whether a task that does not fit lets later ones pass.
+    schedule : str
+        Gives tasks turns over an optical cross-connect: one of ``p4reduce.schedulers``. '' where there is none.
+    delta_ps : int
+        For how long ports of the cross-connect whose circuits change carry nothing.
+    slots : 'first', 'whole' or 'value'
+        Who gets slots of switches. first: who comes first takes what is there; a tree that finds too few adds up where
+        it can. whole: who comes first takes a whole tree, or hosts add up. value: at each arrival and end those whose
+        whole trees save most worker-seconds.
+    move : float or None
+        Workers of a task whose hosts were chosen move to other ones when the saving exceeds this many times the cost,
+        and when one of its hosts dies. None: never.
+    forecast : str
+        Policies use the load that this predicts, not that measured
+        (:data:`~p4reduce.control_plane.placement.forecast.FORECASTS`); '': that measured.
+    ahead : int
+        Measurements from now that a forecast is for.
     """
 
     control_latency_ps: int = PS_PER_MS
@@ -39,3 +56,9 @@ class Options:
     placement: str = "packed"
     order: str = "fifo"
     backfill: bool = True
+    schedule: str = ""
+    delta_ps: int = 200 * PS_PER_US
+    slots: Literal["first", "whole", "value"] = "first"
+    move: float | None = None
+    forecast: str = ""
+    ahead: int = 1

@@ -1,11 +1,14 @@
 """Hosts for tasks that name none: the cluster as a placement policy sees it, from what the orchestrator knows."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
+from p4reduce.control_plane.orchestrator.executor import Role
+from p4reduce.control_plane.orchestrator.kinds import training_s
+from p4reduce.control_plane.orchestrator.tradeoff import round_traffic
 from p4reduce.control_plane.placement import Cluster, Load, Placement, Racks, place, placement_named
-from p4reduce.control_plane.scheduling.policy import Rejection
+from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import Topology
@@ -36,13 +39,23 @@ class Placer:
         found = place(task, self._cluster(state), self._policy)
         return Placement(found.workers, found.server, {"placement": self._policy, **found.why})
 
-    def begin(self, task: Task, state: NetworkState) -> None:
-        """A task runs at its hosts, however these were chosen."""
+    def begin(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> None:
+        """A task runs at its hosts, however these were chosen, with these plans; so many rounds are left."""
         self._hosts[task.name] = dict.fromkeys(task.workers, task.slots)
-        try:
-            self._loads[task.name] = self._cluster(state).load(task, task.workers, task.server)
-        except Rejection:  # links are down: it has no way now, so nothing is known
-            self._loads.pop(task.name, None)
+        self._loads[task.name] = self._load(task, plans, rounds)
+
+    def _load(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> Load:
+        """What a round puts on links, by the bytes that its plans are predicted to send."""
+        bits: dict[int, float] = {}
+        for role, plan in plans.items():
+            own: dict[int, float] = {}
+            for (node, port), sent in round_traffic(task, role, plan).items():
+                link = self._racks.link(node, self._racks.topology.neighbour(node, port))
+                own[link] = max(own.get(link, 0.0), 8.0 * sent.bytes)
+            for link, much in own.items():
+                bits[link] = bits.get(link, 0.0) + much
+        slots = tuple(dict.fromkeys(switch for plan in plans.values() for switch in plan.by_switch))
+        return Load(training_s(task, self._computing.slowdowns()), bits, slots, float(rounds))
 
     def round_done(self, task: Task, number: int) -> None:
         """A round of a task has ended, from 0: it has so many left."""
@@ -50,10 +63,13 @@ class Placer:
         if load is not None:
             self._loads[task.name] = replace(load, rounds=float(max(0, task.rounds - number - 1)))
 
-    def adopt(self, tasks: Iterable[Task], state: NetworkState) -> None:
-        """Tasks that run already."""
-        for task in tasks:
-            self.begin(task, state)
+    def another(self, task: Task, state: NetworkState) -> tuple[Placement, Cluster]:
+        """Hosts for a task that runs, as if it came now, and the cluster without it; `PlanError` when there are none.
+
+        ``task`` wants hosts; ``state`` is the network without what it reserves.
+        """
+        cluster = self._cluster(state).without([task.name])
+        return place(task, cluster, self._policy), cluster
 
     def end(self, name: str) -> None:
         """A task has ended; nothing where it is not known."""

@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
+from p4reduce.control_plane.orchestrator.timetable import circuits_from_data, circuits_to_data
 from p4reduce.control_plane.plans.plan import Address, Aggregator, Child, Plan
 from p4reduce.control_plane.resources import Grant, Share
-from p4reduce.topologies import Topology
+from p4reduce.topologies import Link, Topology
+from p4reduce.topologies.optical import view
 
 _PLAIN = (
     "name",
@@ -35,13 +38,17 @@ def plan_to_json(plan: Plan) -> str:
     data["paths"] = [list(path) for path in plan.paths.values()]
     data["grant"] = asdict(plan.grant)
     data["aggregators"] = [asdict(aggregator) for aggregator in plan.aggregators]
+    if plan.topology.partial:
+        data["circuits"] = circuits_to_data(circuits_of(plan))
     return json.dumps(data, separators=(",", ":"))
 
 
 def plan_from_json(topology: Topology, text: str) -> Plan:
-    """The plan that :func:`plan_to_json` wrote, in the topology that it was made for."""
+    """The plan that :func:`plan_to_json` wrote, in the topology that it was made for, or of which that was a view."""
     data = json.loads(text)
     grant = data["grant"]
+    if "circuits" in data:
+        topology = view(topology, circuits_from_data(data["circuits"]))
     return Plan(
         **{name: data[name] for name in _PLAIN if name in data},
         topology=topology,
@@ -57,6 +64,13 @@ def plan_from_json(topology: Topology, text: str) -> Plan:
             tuple(Share(**{**share, "rids": tuple(share["rids"])}) for share in grant["shares"]),
         ),
     )
+
+
+def circuits_of(plan: Plan) -> tuple[Link, ...]:
+    """Links between switches that a plan uses; in a view these are its circuits."""
+    hosts = {host.name for host in plan.topology.hosts}
+    pairs = {(min(ends), max(ends)) for path in plan.paths.values() for ends in pairwise(path) if not hosts & set(ends)}
+    return tuple(plan.topology.link_between(a, b) for a, b in sorted(pairs))
 
 
 def _aggregator(data: dict[str, Any]) -> Aggregator:

@@ -2,19 +2,22 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
-from p4reduce.control_plane.orchestrator.executor import Order, Role
+from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError
 from p4reduce.control_plane.orchestrator.inventory import Inventory
+from p4reduce.control_plane.orchestrator.order import order_of
+from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
+from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import to_yaml
 
 Fail = Callable[[str, str], None]
@@ -34,13 +37,22 @@ class Recovery:
     A task or a plan that is damaged costs that task, never the others: coming back must not depend on what they hold.
     """
 
-    def __init__(self, installer: Installer, computing: ComputingManager, fail: Fail) -> None:
+    def __init__(
+        self,
+        installer: Installer,
+        computing: ComputingManager,
+        fail: Fail,
+        turns: Turns | None,
+        replanner: Replanner,
+    ) -> None:
         self._installer = installer
         self._store = installer.store
         self._executor = installer.executor
         self._controller = installer.controller
         self._computing = computing
         self._fail = fail
+        self._turns = turns
+        self._replanner = replanner
         self.lost: set[str] = set()
         """running tasks of which a switch has lost entries"""
 
@@ -58,6 +70,8 @@ class Recovery:
         self._stop_what_ended()
         for task in self._usable([TaskState.SCHEDULED, *AT_WORK]):
             self._computing.place(task.task, even_if_full=True)
+        if self._turns is not None:
+            self._turns.recover(inventory)
         for task in self._store.tasks([TaskState.SCHEDULED]):
             self._finish_first(task, inventory)
         for task in self._store.tasks(AT_WORK):
@@ -120,6 +134,7 @@ class Recovery:
         with self._store.transaction():
             self._store.set_fact("instance", instance)
             self._store.set_fact("reports", "0")
+            self._store.schedules.drop_all()
             for row in self._store.plans():
                 self._store.set_phase(row.generation, Phase.REMOVED)
             at_ps = self._store.history.last_ps()
@@ -141,7 +156,10 @@ class Recovery:
         plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
         if set(plans) in WHOLE and all(map(inventory.complete, plans.values())):
             try:
-                self._installer.begin(order_of(task.task, plans, self._computing))
+                order = order_of(task.task, plans, self._computing, task.wanted)
+                if self._turns is not None:
+                    order = replace(order, schedule=self._turns.number())
+                self._installer.begin(order)
             except (RefusedError, PlanError) as error:  # the latter where hosts have other profiles than before
                 self._fail(task.name, f"its hosts cannot run it: {one_line(error)}")
         elif task.name in self._executor.running([task.name]):
@@ -157,7 +175,11 @@ class Recovery:
     def _finish_swap(self, task: TaskRow, inventory: Inventory) -> None:
         """A running task whose next trees may be in: it changes over, or stays."""
         plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
-        if plans and all(map(inventory.complete, plans.values())):
+        if self._turns is not None and self._turns.changing:
+            pass  # they come with the schedule
+        elif plans and self._replanner.is_replan(task.name, plans):
+            self._replanner.come_back(task, plans, complete=all(map(inventory.complete, plans.values())))
+        elif plans and all(map(inventory.complete, plans.values())):
             with contextlib.suppress(InstallError):
                 self._installer.change_over(task.name, plans)
         elif plans:
@@ -171,15 +193,3 @@ class Recovery:
 
     def _plans(self, rows: list[PlanRow]) -> dict[Role, Plan]:
         return {row.role: self._installer.plan_of(row) for row in rows}
-
-
-def order_of(task: Task, plans: dict[Role, Plan], computing: ComputingManager) -> Order:
-    """What the executor is asked to run."""
-    upload = plans.get("both") or plans["upload"]
-    arriving = 1 if upload.in_network else len(task.workers)
-    return Order(
-        task,
-        plans,
-        {worker: computing.training_ps(task, worker) for worker in task.workers},
-        computing.aggregation_ps(task, arriving),
-    )

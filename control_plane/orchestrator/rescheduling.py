@@ -9,6 +9,8 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import StoreError
 from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
+from p4reduce.control_plane.orchestrator.moving import Mover
+from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff, same_tree, weigh
@@ -35,7 +37,18 @@ class Cause:
 class Rescheduler:
     """Goes through the running tasks."""
 
-    def __init__(self, installer: Installer, policy: Policy, name: str, state: StateWithout, fail: Fail) -> None:
+    def __init__(
+        self,
+        installer: Installer,
+        policy: Policy,
+        name: str,
+        state: StateWithout,
+        fail: Fail,
+        mover: Mover,
+        replanner: Replanner,
+    ) -> None:
+        self._mover = mover
+        self._replanner = replanner
         self._installer = installer
         self._store = installer.store
         self._policy = policy
@@ -60,6 +73,7 @@ class Rescheduler:
             if cause is not None and cause.must:
                 self._consider(row, cause)
         others = [row for row in tasks if (cause := causes[row.name]) is None or not cause.must]
+        others = [row for row in others if row.name not in self._replanner.pending and not self._in_a_ring(row)]
         if self._installer.options.threshold is None:
             others = [row for row in others if causes[row.name] is not None]
         in_turn = sorted(others, key=lambda row: (causes[row.name] is None, row.number <= self._last, row.number))
@@ -94,6 +108,13 @@ class Rescheduler:
     def _consider(self, row: TaskRow, cause: Cause | None) -> None:
         if self._store.task(row.name).state in ENDED:
             return  # while another one was given up
+        self._replanner.cancel(row.name)  # only what must go comes here with a change that waits, or in a ring
+        row = self._store.task(row.name)
+        if row.state in ENDED:
+            return
+        if self._in_a_ring(row):
+            self._give_up(row, cause.text if cause else "", "its hosts find no other plans")
+            return
         rows = self._rows(row)
         olds = {plan_row.role: self._installer.plan_of(plan_row) for plan_row in rows}
         state = self._state(row.name)
@@ -106,16 +127,14 @@ class Rescheduler:
         except Exception as error:  # a policy's fault costs the task only where its tree has to go
             if cause is not None and cause.must:
                 known = "" if isinstance(error, PlanError) else f"{type(error).__name__}: "
-                self._fail(row.name, f"{cause.text}, and no other tree fits: {known}{one_line(error)}")
+                self._give_up(row, cause.text, f"no other tree fits: {known}{one_line(error)}")
             return
         changed = [one for one in proposals if row.name in self.lost or not same_tree(olds[one.role], one.plan)]
         unfit = next((one for one in changed if not _exchangeable(olds[one.role], one.plan)), None)
         if unfit is not None:
             self._installer.withdraw(proposals)
             if cause is not None and cause.must:
-                self._fail(
-                    row.name, f"{cause.text}, and the hosts cannot change to a {unfit.plan.name} plan on the way"
-                )
+                self._give_up(row, cause.text, f"hosts cannot change to a {unfit.plan.name} plan on the way")
             return
         self._installer.withdraw([one for one in proposals if one not in changed])
         trade_off = self._weigh(row, olds, changed)
@@ -124,6 +143,23 @@ class Rescheduler:
         else:
             self._installer.withdraw(changed)
             self._note_kept(row.name, trade_off, changed)
+
+    def _in_a_ring(self, row: TaskRow) -> bool:
+        """Whether its hosts have no epochs: they change between two rounds, or begin one again."""
+        return any(self._installer.plan_of(one).ring for one in self._rows(row))
+
+    def _give_up(self, row: TaskRow, cause: str, otherwise: str) -> None:
+        """Other trees will not do: its hosts begin the round again with other plans, or elsewhere; else it fails."""
+        try:
+            # Where tasks take turns, only the next schedule may change plans between rounds.
+            if not self._installer.options.schedule and self._mover.rescue(row, cause):
+                self.lost.discard(row.name)
+                return
+        except (StoreError, sqlite3.Error):
+            raise
+        except Exception as error:  # a policy's fault
+            otherwise += f"; and no other plans: {type(error).__name__}: {one_line(error)}"
+        self._fail(row.name, f"{cause}, and {otherwise}")
 
     def _weigh(self, row: TaskRow, olds: Mapping[Role, Plan], changed: Sequence[Proposal]) -> TradeOff:
         done = self._store.history.rounds_done(row.name)
@@ -136,7 +172,7 @@ class Rescheduler:
             self._installer.swap(row.name, changed, self._name, cause=cause.text, trade_off=trade_off)
         except InstallError as error:
             if cause.must:
-                self._fail(row.name, f"{cause.text}, and other trees could not be installed: {error}")
+                self._give_up(row, cause.text, f"other trees could not be installed: {error}")
         self.lost.discard(row.name)
 
     def _note_kept(self, task: str, trade_off: TradeOff, changed: Sequence[Proposal]) -> None:
@@ -155,4 +191,4 @@ def _as_it_runs(row: TaskRow, olds: Mapping[Role, Plan]) -> Task:
 
 def _exchangeable(old: Plan, new: Plan) -> bool:
     """Whether hosts can change from one plan to the other within a collective: same windows, same arithmetic."""
-    return old.in_network == new.in_network and old.slots == new.slots
+    return old.in_network == new.in_network and old.slots == new.slots and not old.ring and not new.ring

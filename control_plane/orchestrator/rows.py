@@ -13,7 +13,7 @@ from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.scheduling.selection import selection_from_data
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.wanted import wanted_from_data
+from p4reduce.control_plane.scheduling.wanted import Wanted, wanted_from_data
 from p4reduce.topologies.model import Hop
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
@@ -26,7 +26,7 @@ class TaskRow:
 
     ``task`` has those workers that take part: of one that selects them all candidates as long as nothing is chosen,
     then the chosen ones, and no selection any more; of one whose hosts are chosen these, as soon as it is scheduled.
-    ``candidates`` are the workers that it was submitted with.
+    ``candidates`` are the workers that it was submitted with, ``wanted`` what it wanted instead of names.
     ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
     why a queued task did not fit when it was last tried; None before that.
     """
@@ -44,6 +44,7 @@ class TaskRow:
     waits: str | None = None
     fault: str = ""
     candidates: tuple[str, ...] = ()
+    wanted: Wanted | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def task_row(row: sqlite3.Row) -> TaskRow:
     task, fault = _task(row["spec"])
     if not fault and task.name != row["name"]:
         task, fault = UNREADABLE, f"its specification is that of {one_line(task.name, 60)!r}"
-    candidates = task.workers
+    candidates, wanted = task.workers, task.wanted
     if not fault and row["placed"] is not None:
         task, fault = _placed(task, row["placed"])
     if not fault and row["chosen"] is not None:
@@ -84,6 +85,7 @@ def task_row(row: sqlite3.Row) -> TaskRow:
         waits=row["waits"],
         fault=fault,
         candidates=candidates,
+        wanted=wanted,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from p4reduce.control_plane.orchestrator.errors import StoreError
 
-VERSION: Final = 4
+VERSION: Final = 6
 """of the tables; a newer one is refused, an older one is converted by `UPGRADES`"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
@@ -134,6 +134,64 @@ CREATE INDEX tasks_of_owners ON tasks (owner, rank, arrival_ps, number) WHERE st
 """
 """What came with the choice of hosts and of the queue's order."""
 
+TURNS: Final = """
+CREATE TABLE configurations (number INTEGER PRIMARY KEY AUTOINCREMENT, circuits TEXT NOT NULL UNIQUE) STRICT;
+
+CREATE TABLE schedules (
+    number INTEGER PRIMARY KEY,
+    phase TEXT NOT NULL CHECK (phase IN ('installing', 'set', 'active', 'past', 'dropped')),
+    policy TEXT NOT NULL,
+    at_ps INTEGER NOT NULL,
+    began_ps INTEGER,
+    schedule TEXT NOT NULL
+) STRICT;
+CREATE INDEX schedules_in_phase ON schedules (phase, number);
+
+CREATE TABLE windows (
+    schedule INTEGER NOT NULL REFERENCES schedules (number),
+    place INTEGER NOT NULL,
+    process INTEGER NOT NULL,
+    configuration INTEGER NOT NULL REFERENCES configurations (number),
+    tasks TEXT NOT NULL,
+    planned_start_ps INTEGER NOT NULL,
+    planned_ps INTEGER NOT NULL,
+    PRIMARY KEY (schedule, place)
+) STRICT;
+
+CREATE TABLE window_rounds (
+    schedule INTEGER NOT NULL REFERENCES schedules (number),
+    round INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    started_ps INTEGER NOT NULL,
+    lit_ps INTEGER NOT NULL,
+    ended_ps INTEGER NOT NULL,
+    dark_lost INTEGER NOT NULL,
+    misrouted INTEGER NOT NULL,
+    PRIMARY KEY (schedule, round, place)
+) STRICT;
+"""
+"""What came with schedules over an optical cross-connect: configurations, windows as planned and as they were."""
+
+REPLANS: Final = """
+CREATE TABLE replans (
+    generation INTEGER PRIMARY KEY,
+    task TEXT NOT NULL REFERENCES tasks (name),
+    at_ps INTEGER NOT NULL,
+    what TEXT NOT NULL CHECK (what IN ('tree', 'hosts add', 'move', 'rescue')),
+    cause TEXT NOT NULL,
+    at_once INTEGER NOT NULL,
+    saving_s REAL,
+    cost_s REAL,
+    round INTEGER,
+    done_ps INTEGER,
+    read_bytes INTEGER,
+    model_bytes INTEGER,
+    duration_ps INTEGER
+) STRICT;
+CREATE INDEX replans_of_task ON replans (task);
+"""
+"""What came with other kinds of plans, and other hosts, for running tasks; ``generation`` is that of the first plan."""
+
 INDICES: Final = """
 CREATE INDEX tasks_in_state ON tasks (state, arrival_ps, number);
 CREATE INDEX tasks_new ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NULL;
@@ -161,6 +219,8 @@ ALTER TABLE tasks ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE tasks ADD COLUMN rank REAL NOT NULL DEFAULT 0;
 """
     + PLACEMENT,
+    4: TURNS,
+    5: REPLANS,
 }
 """from each version to the next"""
 
@@ -217,7 +277,11 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")  # of two processes that find a new file one makes the tables
     try:
         version = _check(connection, path)
-        steps = [TABLES, INDICES, PLACEMENT] if version == 0 else [UPGRADES[old] for old in range(version, VERSION)]
+        steps = (
+            [TABLES, INDICES, PLACEMENT, TURNS, REPLANS]
+            if version == 0
+            else [UPGRADES[old] for old in range(version, VERSION)]
+        )
         for statement in filter(str.strip, ";".join(steps).split(";")):
             connection.execute(statement)
         if steps:

@@ -13,8 +13,10 @@ from typing import Final, Self
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import StoreError, TaskError
+from p4reduce.control_plane.orchestrator.executor import LAST_JOB
 from p4reduce.control_plane.orchestrator.history import History
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow, plan_row, task_row
+from p4reduce.control_plane.orchestrator.schedules import Schedules
 from p4reduce.control_plane.orchestrator.schema import connect
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, FOLLOWING, LIVE, Phase, TaskState
 from p4reduce.control_plane.placement.orders import QueueOrder, order_named
@@ -45,6 +47,8 @@ class Store:
         self._term: int | None = None
         self.history: Final = History(self._connection)
         """what was measured and decided, for figures"""
+        self.schedules: Final = Schedules(self._connection)
+        """who takes turns over an optical cross-connect"""
 
     def close(self) -> None:
         """Close the file."""
@@ -307,7 +311,7 @@ class Store:
         `PlanError` when every job number is in use, or all its epochs are.
         """
         last = int(self._connection.execute("SELECT coalesce(max(job), 0) FROM plans").fetchone()[0])
-        fresh = [(job, 0) for job in range(last + 1, min(last + count, MAX_NUMBER) + 1)]
+        fresh = [(job, 0) for job in range(last + 1, min(last + count, LAST_JOB) + 1)]
         if len(fresh) < count:
             query = """SELECT job, max(epoch) + 1 AS next FROM plans GROUP BY job
                        HAVING sum(phase <> 'removed') = 0 AND next <= ? ORDER BY next, job LIMIT ?"""

@@ -1,13 +1,14 @@
 """Whether to swap the tree of a running task: what the new one saves, against what the interruption costs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.predict import Operation, predict
+from p4reduce.control_plane.predict import Operation, Traffic, predict
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.topologies.model import Hop
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,14 @@ def weigh(task: Task, pairs: Sequence[tuple[Role, Plan, Plan]], remaining_rounds
 
 def round_bytes(task: Task, role: Role, plan: Plan) -> int:
     """Bytes that one round of a job puts on all links together, sent for the first time."""
+    return sum(traffic.bytes for traffic in round_traffic(task, role, plan).values())
+
+
+def round_traffic(task: Task, role: Role, plan: Plan) -> Mapping[Hop, Traffic]:
+    """What one round of a job puts on every directed link."""
     operations = {"both": Operation.PUSH_PULL, "upload": Operation.PUSH, "broadcast": Operation.PULL}
-    return sum(traffic.bytes for traffic in predict(plan, operations[role], task.elements).values())
+    operation = Operation.ALL_REDUCE if plan.ring else operations[role]
+    return predict(plan, operation, task.elements)
 
 
 def interruption_bytes(plan: Plan) -> int:

@@ -4,7 +4,7 @@ Importing this package registers the built-in policies.
 """
 
 from p4reduce.control_plane.placement import policies
-from p4reduce.control_plane.placement.cluster import Cluster
+from p4reduce.control_plane.placement.cluster import Cluster, reads
 from p4reduce.control_plane.placement.loads import Load
 from p4reduce.control_plane.placement.orders import ORDERS, QueueOrder, order_named
 from p4reduce.control_plane.placement.policy import (
@@ -30,5 +30,6 @@ __all__ = [
     "place",
     "placement_named",
     "policies",
+    "reads",
     "register_placement",
 ]

@@ -95,7 +95,11 @@ class Cluster:
     def check(self, task: Task) -> dict[str, list[str]]:
         """The same, if there are enough; else a `Rejection` that says what is missing."""
         wanted = asked(task)
-        room = self.room(task.slots)
+        room = {
+            switch: kept
+            for switch, hosts in self.room(task.slots).items()
+            if (kept := [host for host in hosts if host != task.server])
+        }
         count = sum(map(len, room.values()))
         if count < wanted.count:
             raise Rejection(

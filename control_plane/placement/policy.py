@@ -55,7 +55,7 @@ def placement_named(name: str) -> PlacementPolicy:
     return PLACEMENTS.named(name)
 
 
-def place(task: Task, cluster: Cluster, policy: str) -> Placement:
+def place(task: Task, cluster: Cluster, policy: str | PlacementPolicy) -> Placement:
     """Hosts for a task.
 
     Raises
@@ -64,7 +64,8 @@ def place(task: Task, cluster: Cluster, policy: str) -> Placement:
         There is no room now, or the policy answered with hosts that the task cannot have.
     """
     room = {host for hosts in cluster.check(task).values() for host in hosts}
-    workers, why = placement_named(policy)(task, cluster)
+    chosen = placement_named(policy) if isinstance(policy, str) else policy
+    workers, why = chosen(task, cluster)
     assert task.wanted is not None  # checked by the cluster  # noqa: S101
     if len(workers) != task.wanted.count or len(set(workers)) != len(workers) or not set(workers) <= room:
         raise PlanError(f"task {task.name}: placement {policy!r} answered with hosts that it cannot have")

@@ -20,6 +20,10 @@ class Contender:
         Seconds of an iteration through the tree, and without it.
     workers : int
         Hosts that it keeps busy.
+    ranges : int
+        Of the same unit as those of switches, that it needs of each switch of a tree.
+    keeps : bool
+        It keeps the first of its trees whatever that is worth: it has, or is about to have it, and cannot change now.
     """
 
     name: str
@@ -27,6 +31,8 @@ class Contender:
     tree_s: float
     ring_s: float
     workers: int = 1
+    ranges: int = 1
+    keeps: bool = False
 
     @property
     def value(self) -> float:
@@ -56,9 +62,15 @@ def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> d
     if len(set(names)) != len(names):
         raise PlanError("slots: contenders have the same name")
     left, chosen = dict(ranges), dict[str, int]()
-    for one in sorted(contenders, key=lambda one: (-one.value, one.name)):
-        able = [place for place, tree in enumerate(one.trees) if all(left.get(switch, 1) > 0 for switch in tree)]
-        if one.value > 0 and able:
+    for one in sorted(contenders, key=lambda one: (not one.keeps, -one.value, one.name)):
+        able = [
+            place
+            for place, tree in enumerate(one.trees)
+            if all(left.get(switch, one.ranges) >= one.ranges for switch in tree)
+        ]
+        if one.keeps and one.trees:
+            able = [0]
+        if (one.value > 0 or one.keeps) and able:
             # Of its trees that whose scarcest switch has most left.
             best = max(
                 able, key=lambda place: (min((left.get(at, 1 << 30) for at in one.trees[place]), default=0), -place)
@@ -66,5 +78,5 @@ def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> d
             chosen[one.name] = best
             for switch in one.trees[best]:
                 if switch in left:
-                    left[switch] -= 1
+                    left[switch] -= one.ranges
     return chosen

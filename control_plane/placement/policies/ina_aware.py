@@ -28,12 +28,12 @@ def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str,
     """
     room = cluster.check(task)
     options = shares(cluster, task, room)
-    found = [_cost(task, cluster, hosts_of(cluster, task, room, share)) for share in options]
+    found = [cost_of(task, cluster, hosts_of(cluster, task, room, share)) for share in options]
     _wait(task, cluster, min(total for total, _ in found))
     least = min(total for total, _ in found)
     best = min(
         (place for place, (total, _) in enumerate(found) if total <= least * (1 + EQUAL)),
-        key=lambda place: (_worth(cluster, options[place]), _broken(room, options[place]), len(options[place]), place),
+        key=lambda place: (worth(cluster, options[place]), broken(room, options[place]), len(options[place]), place),
     )
     why = {"candidates": len(options), "cost_s": found[best][0], "packed_cost_s": found[0][0], **found[best][1]}
     return hosts_of(cluster, task, room, options[best]), why
@@ -50,7 +50,7 @@ def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
             return
         later = cluster.without(gone)
         room = later.room(task.slots)
-        costs = (_cost(task, later, hosts_of(later, task, room, share))[0] for share in shares(later, task, room))
+        costs = (cost_of(task, later, hosts_of(later, task, room, share))[0] for share in shares(later, task, room))
         cost_s = min(costs)
         if end_s + cost_s < now_s * WORTH_WAITING:
             raise Rejection(
@@ -65,7 +65,8 @@ def _least_s(task: Task, cluster: Cluster) -> float:
     return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
 
 
-def _cost(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, dict[str, Any]]:
+def cost_of(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, dict[str, Any]]:
+    """Predicted seconds until the task ends there, with what others lose, and what they consist of."""
     server = "" if cluster.rings else server_for(cluster, task, hosts)
     iteration, others = cluster.seconds(cluster.load(task, hosts, server))
     reading = cluster.read_seconds(asked(task), hosts)
@@ -73,7 +74,7 @@ def _cost(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, di
     return max(total, 1 / PS_PER_S), {"iteration_s": iteration, "others_s": others, "reading_s": reading}
 
 
-def _worth(cluster: Cluster, share: Share) -> float:
+def worth(cluster: Cluster, share: Share) -> float:
     """What the hosts are worth to others: those of racks that aggregate, and whose uplinks are free, to the most."""
     return round(sum(own * rack_worth(cluster, switch) for switch, own in share.items()) / sum(share.values()), 2)
 
@@ -89,6 +90,6 @@ def rack_worth(cluster: Cluster, switch: str) -> float:
     return float(left) + (switch in cluster.racks.capable)
 
 
-def _broken(room: Mapping[str, Sequence[str]], share: Share) -> int:
+def broken(room: Mapping[str, Sequence[str]], share: Share) -> int:
     """Hosts that are left in racks that the task takes a part of: large tasks will miss them."""
     return sum(len(room[switch]) - own for switch, own in share.items())

@@ -146,7 +146,7 @@ def test_hosts_take_no_more_models_than_there_is_memory_for(tmp_path):
             orchestrator.run()
         states = {row.name: str(row.state) for row in store.tasks()}
         assert states == {"large": "failed", "good": "finished", "again": "finished"}
-        assert "its hosts cannot run it: task large: ClusterError: 26 MB for its models" in store.task("large").reason
+        assert "its hosts cannot run it: task large: ClusterError: 34 MB for its models" in store.task("large").reason
         check_end(world, store)
 
 

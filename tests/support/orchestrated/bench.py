@@ -64,11 +64,12 @@ def orchestrating(
     options: Options = OPTIONS,
     checkpoint: Callable[[str], None] = nothing,
     executor: Executor | None = None,
+    slots: int | None = None,
 ) -> Iterator[Orchestrator]:
-    """An orchestrator with a controller of its own, as a new process would have."""
+    """An orchestrator with a controller of its own, as a new process would have; ``slots``: of every switch."""
     term = store.take_charge()
     targets = world.switches.targets()
-    with Controller(world.topology, targets, PROGRAM, election_id=term, keep=True) as controller:
+    with Controller(world.topology, targets, PROGRAM, election_id=term, keep=True, slots=slots) as controller:
         chosen = policy_named(policy) if isinstance(policy, str) else policy
         name = policy if isinstance(policy, str) else "own"
         yield Orchestrator(

@@ -7,6 +7,7 @@
 import json
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ from p4reduce.control_plane.orchestrator.plan_json import plan_from_json
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Selection, Task, policy_named
+from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.jobs.programs import bundled
 from p4reduce.topologies import leaf_spine
 
@@ -48,8 +50,6 @@ STATISTICS: Counter[str] = Counter()
 
 def two_trees(task, state, *, lanes=256):
     """Uploads and broadcasts on trees of their own for tasks with an even number of workers."""
-    from dataclasses import replace
-
     from p4reduce.control_plane.scheduling import Decision, Rejection
 
     steiner = policy_named("steiner")
@@ -92,17 +92,20 @@ def tasks(draw):
         "server": hosts[0],
         "workers": tuple(hosts[1 : 1 + count]),
         "elements": draw(st.sampled_from([1, 100, 100, 4000, 666, 10**9])),
-        "rounds": draw(st.integers(1, 4)),
+        "rounds": draw(st.sampled_from([1, 2, 4, 20])),
         "training_ps": draw(st.sampled_from([0, 20 * PS_PER_US])),
         "demand_bps": draw(st.sampled_from([0, RATE // 10, RATE // 2 + 1, 2 * RATE])),
         "priority": draw(st.sampled_from([None, None, 3, 7])),
         "select": draw(st.sampled_from([None, None, *SELECTIONS])),
     }
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
+    if draw(st.booleans()):
+        server = draw(st.sampled_from(["", "", hosts[0]]))
+        fields |= {"server": server, "workers": (), "select": None, "wanted": Wanted(count)}
     poison = draw(st.sampled_from(["", "", "", "", "server", "worker", "switch"]))
     if poison == "server":
         fields["server"] = "nobody"
-    elif poison:
+    elif poison and fields["workers"]:
         fields["workers"] = (*fields["workers"], "nobody" if poison == "worker" else "leaf1")
     return fields, late
 
@@ -127,16 +130,20 @@ BAD_SPECS = (
 class Histories(RuleBasedStateMachine):
     """One database, one network, one orchestrator after the other."""
 
+    topology = TOPOLOGY
+    options = OPTIONS
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory(prefix="p4r-history-")
         self.path = Path(self.folder.name) / "tasks.sqlite"
         self.fuse = Fuse()
-        self.switches = {switch.name: Switch() for switch in TOPOLOGY.switches}
-        self.hosts = InstantHosts(TOPOLOGY, self.switches, self.fuse)
+        self.switches = {switch.name: Switch() for switch in self.topology.switches}
+        self.hosts = InstantHosts(self.topology, self.switches, self.fuse)
         self.user = FusedStore(self.path, Fuse())
         self.store = self.controller = self.orchestrator = None
         self.names = 0
+        self.few: int | None = None
         STATISTICS["histories"] += 1
 
     # --- what users, networks and others do
@@ -153,6 +160,13 @@ class Histories(RuleBasedStateMachine):
     @initialize(some=st.lists(tasks(), min_size=1, max_size=4))
     def begin(self, some):
         self._submit(some)
+
+    @initialize(slots=st.sampled_from(["first", "first", "whole", "value"]), move=st.sampled_from([None, 0.0]))
+    def choose_options(self, slots, move):
+        if self.options.schedule:
+            return
+        self.options = replace(OPTIONS, slots=slots, move=move, placement="ina-aware" if move == 0 else "packed")
+        self.few = 128 if slots != "first" else None  # for one tree, or two
 
     @rule(some=st.lists(tasks(), min_size=1, max_size=3))
     def submit(self, some):
@@ -217,9 +231,17 @@ class Histories(RuleBasedStateMachine):
     def _come(self):
         self.store = FusedStore(self.path, self.fuse)
         term = self.store.take_charge()
-        self.controller = InstantController(TOPOLOGY, PROGRAM, self.switches, self.fuse, election_id=term)
+        self.controller = InstantController(
+            self.topology, PROGRAM, self.switches, self.fuse, election_id=term, slots=self.few
+        )
         self.controller.start()
-        self.orchestrator = Orchestrator(self.store, self.controller, self.hosts, faulty, name="own", options=OPTIONS)
+        self.orchestrator = Orchestrator(
+            self.store, self.controller, self.hosts, self._policy, name="own", options=self.options
+        )
+
+    @staticmethod
+    def _policy(task, state, *, lanes=256):
+        return faulty(task, state, lanes=lanes)
 
     def _work(self, until_ps):
         try:
@@ -254,7 +276,7 @@ class Histories(RuleBasedStateMachine):
     def what_is_reserved_belongs_to_live_plans(self):
         if self.orchestrator is None:
             return
-        plans = {row.generation: plan_from_json(TOPOLOGY, row.plan) for row in self.user.plans()}
+        plans = {row.generation: plan_from_json(self.topology, row.plan) for row in self.user.plans()}
         resources = Resources(PROGRAM.slots)
         for plan in plans.values():
             resources.adopt(plan.grant)  # raises where two plans have the same
@@ -272,12 +294,16 @@ class Histories(RuleBasedStateMachine):
         for row in self.user.plans((Phase.INSTALLED, Phase.ACTIVE)):
             task = self.user.task(row.task)
             if not task.fault:
-                assert list(task.task.workers) == json.loads(row.plan)["workers"]
+                known = [host for host in json.loads(row.plan)["workers"] if host != task.task.server]
+                waits = task.state in AT_WORK and row.phase is Phase.INSTALLED
+                assert list(task.task.workers) == known or (waits and task.wanted is not None)
         active = {(row.job, row.epoch) for row in self.user.plans((Phase.ACTIVE,))}
         for name, run in self.hosts.runs.items():
             if not run.ended:
                 assert name in at_work
-                assert {(plan.job, plan.epoch) for plan in run.plans.values()} <= active
+                keys = {(plan.job, plan.epoch) for plan in run.plans.values()}
+                told = {(row.job, row.epoch) for row in self.user.plans((Phase.INSTALLED,))}  # and not taken in
+                assert keys <= active | told
 
     def teardown(self):
         """Left alone, in a network that works again, everything comes to an end, and to nothing else."""
@@ -309,12 +335,15 @@ class Histories(RuleBasedStateMachine):
             assert row.state is TaskState.FINISHED or row.reason, row
             if not row.fault and row.state is TaskState.FINISHED:
                 assert row.task.select is None
-                assert set(row.task.workers) <= set(row.candidates)
-                STATISTICS["tasks of some of their workers"] += row.task.workers != row.candidates
+                if row.wanted is None:
+                    assert set(row.task.workers) <= set(row.candidates)
+                    STATISTICS["tasks of some of their workers"] += row.task.workers != row.candidates
             if row.state is TaskState.FINISHED:
                 rounds = [one["round"] for one in self.user.history.rounds(row.name)]
                 assert rounds == list(range(row.task.rounds))
             STATISTICS[f"tasks {row.state}"] += 1
+            for one in self.user.history.replans(row.name):
+                STATISTICS[f"changed: {one['what']}{'' if one['done_ps'] else ', not done'}"] += 1
         assert all(row.phase is Phase.REMOVED for row in self.user.plans(tuple(Phase)))
         assert all(run.ended for run in self.hosts.runs.values())
 

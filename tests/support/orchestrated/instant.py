@@ -18,6 +18,8 @@ from p4reduce.control_plane.entries import key, plan_entries
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.orchestrator import RefusedError, Report, Running, Store
+from p4reduce.control_plane.orchestrator.plan_json import circuits_of
+from p4reduce.control_plane.orchestrator.timetable import Turn
 
 ROUND_PS = 10 * PS_PER_US
 """of communication"""
@@ -169,6 +171,7 @@ class _Run:
     ended: bool = False
     stuck_ps: int | None = None
     times: dict = field(default_factory=dict)
+    coming: object = None
 
 
 class InstantHosts:
@@ -184,6 +187,9 @@ class InstantHosts:
         self.log: list[Report] = []
         self.down: set[tuple[str, int]] = set()
         self.term, self.database = 0, None
+        self.timetable = self.waiting = None
+        self.round_ends_ps = 0
+        self.windows = 0
 
     def take_charge(self, term, database):
         self.fuse("take charge", LostError)
@@ -213,10 +219,62 @@ class InstantHosts:
         run = self.runs[task]
         for role, plan in plans.items():
             if not run.ended and run.plans[role].epoch != plan.epoch:
-                run.plans[role] = plan
-                numbers = {"in_flight": 1, "resent_frames": 1, "resent_bytes": 1, "late_frames": 0, "duration_ps": 1}
-                self._tell("resumed", task, {"role": role, "job": plan.job, "epoch": plan.epoch, **numbers})
+                self._replace(task, role, plan)
         self.fuse("swapped", LostError)
+
+    def set_schedule(self, timetable):
+        self.fuse("set schedule", RefusedError)
+        if timetable.number not in (self._number(self.timetable), self._number(self.waiting)):
+            assert self.waiting is None
+            assert timetable.number > self._number(self.timetable)
+            self.waiting = timetable
+            self.round_ends_ps = self.time + (ROUND_PS if self.busy else 0)
+        self.fuse("schedule was set", LostError)
+
+    def turn(self):
+        self.fuse("turn", LostError)
+        return Turn(self._number(self.timetable), self._number(self.waiting))
+
+    @staticmethod
+    def _number(timetable):
+        return 0 if timetable is None else timetable.number
+
+    def _change_schedule(self):
+        """Between two rounds; nobody can be told what goes wrong."""
+        self.timetable, self.waiting = self.waiting, None
+        for name, plans in self.timetable.plans.items():
+            for role, plan in plans.items():
+                if name in self.busy and self.busy[name].plans[role].epoch < plan.epoch:
+                    self._replace(name, role, plan)
+        self._tell("schedule", None, {"number": self.timetable.number})
+
+    def _replace(self, task, role, plan):
+        self.runs[task].plans[role] = plan
+        numbers = {"in_flight": 1, "resent_frames": 1, "resent_bytes": 1, "late_frames": 0, "duration_ps": 1}
+        self._tell("resumed", task, {"role": role, "job": plan.job, "epoch": plan.epoch, **numbers})
+
+    def replan(self, order, *, at_once=False):
+        self.fuse("replan", RefusedError)
+        run = self.runs[order.task.name]
+        if not run.ended and {role: (one.job, one.epoch) for role, one in run.plans.items()} != order.keys:
+            run.coming = order
+            if at_once:
+                self._turn(order.task.name, run, again=True)
+        self.fuse("replanned", LostError)
+
+    def keep_plans(self, task):
+        self.fuse("keep plans", LostError)
+        if task in self.runs:
+            self.runs[task].coming = None
+        self.fuse("kept plans", LostError)
+
+    def _turn(self, name, run, *, again):
+        run.order, run.coming = run.coming, None
+        run.plans = dict(run.order.plans)
+        keys = {role: [*key] for role, key in run.order.keys.items()}
+        self._tell("replanned", name, {"keys": keys, "round": run.round, "again": again})
+        self._tell("restored", name, {"round": run.round, "read_bytes": 0, "model_bytes": 0, "duration_ps": 0})
+        self._begin(run)
 
     def stop(self, task):
         self.fuse("stop", LostError)
@@ -231,7 +289,11 @@ class InstantHosts:
             if after is not None and self.news > after:
                 break
             due = min((run.done_ps for run in self.busy.values()), default=until_ps)
+            if self.waiting is not None:
+                due = min(due, self.round_ends_ps)
             self.time = min(until_ps, max(self.time, due))
+            if self.waiting is not None and self.time >= self.round_ends_ps:
+                self._change_schedule()
             for name, run in list(self.busy.items()):
                 if run.done_ps <= self.time:
                     self._finish_round(name, run)
@@ -285,8 +347,27 @@ class InstantHosts:
         run.done_ps = self.time + training + ROUND_PS
         run.stuck_ps = None
 
+    def _window(self, name, run):
+        """Whose turn it is with a task: its window; None while it waits for its schedule."""
+        if run.order.schedule > self._number(self.timetable):
+            return None
+        (window,) = [one for one in self.timetable.windows if name in one.tasks]  # once a round
+        return window
+
     def _finish_round(self, name, run):
-        if not all(map(self.carries, run.plans.values())):
+        lit = True
+        if run.order.schedule is not None:
+            window = self._window(name, run)
+            if window is None:
+                run.done_ps = self.time + ROUND_PS
+                return
+            lit = all(set(circuits_of(plan)) <= set(window.circuits) for plan in run.plans.values())
+            number, place = self.timetable.number, self.timetable.windows.index(window)
+            self.windows += 1
+            times = dict.fromkeys(("started_ps", "lit_ps", "ended_ps"), self.time)
+            where = {"schedule": number, "round": self.windows, "window": place}
+            self._tell("window", None, {**where, **times, "dark_lost": 0, "misrouted": 0})
+        if not (lit and all(map(self.carries, run.plans.values()))):
             if run.stuck_ps is None:
                 run.stuck_ps = self.time
             run.done_ps = self.time + ROUND_PS
@@ -300,12 +381,14 @@ class InstantHosts:
         if run.round == run.order.task.rounds:
             run.ended = True
             self._tell("finished", name, {"digest": f"{name} {run.round}"})
+        elif run.coming is not None:
+            self._turn(name, run, again=False)
         else:
             self._begin(run)
 
     def _tell(self, kind, task, data):
         self.log.append(Report(len(self.log) + 1, self.time, kind, task, data))
-        if kind != "round":
+        if kind not in ("round", "window"):
             self.news = len(self.log)
 
 

@@ -6,10 +6,15 @@ Prints what they had in them. Ends with a history that breaks something, if ther
 import argparse
 import sys
 import time
+from typing import Final
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.support.orchestrated.histories import STATISTICS, Histories
+from tests.support.orchestrated.turn_histories import TurnHistories
+
+KINDS: Final = {"trees": Histories, "turns": TurnHistories}
+"""tasks on links of their own, and tasks that take turns over a cross-connect"""
 
 
 def main() -> int:
@@ -18,20 +23,23 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=12, help="things that happen in a history, at most")
     parser.add_argument("--shrink", action="store_true", help="look for the shortest history that breaks the same")
+    parser.add_argument("--only", choices=list(KINDS), help="one kind of histories; else half of each")
     given = parser.parse_args()
     began = time.process_time()
     try:
-        run_state_machine_as_test(
-            Histories,
-            settings=settings(
-                max_examples=given.histories,
-                stateful_step_count=given.steps,
-                deadline=None,
-                database=None,
-                phases=(Phase.generate, Phase.shrink) if given.shrink else (Phase.generate,),
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        kinds = [KINDS[given.only]] if given.only else list(KINDS.values())
+        for kind in kinds:
+            run_state_machine_as_test(
+                kind,
+                settings=settings(
+                    max_examples=-(-given.histories // len(kinds)),
+                    stateful_step_count=given.steps,
+                    deadline=None,
+                    database=None,
+                    phases=(Phase.generate, Phase.shrink) if given.shrink else (Phase.generate,),
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
     finally:
         for name, count in sorted(STATISTICS.items()):
             sys.stdout.write(f"{name:<40} {count:>12,}\n")

@@ -98,7 +98,7 @@ def test_the_window_keeps_the_link_busy():
     assert built.chunk_ps == 273_600
     assert built.rtt_ps == 2 * (273_600 + 1_000_000)
     assert built.window_needed == -(-built.rtt_ps // built.chunk_ps) == 10
-    assert (built.window, built.slots, built.slots_limited) == (32 // 2, 32, False)
+    assert (built.window, built.slots, built.slots_limited) == (32 // 2, 128, False)
     assert built.slots_rate_bps == 16 * 64 * 32 * 10**12 // built.rtt_ps
 
 

@@ -25,7 +25,7 @@ class Switches:
     def __init__(self, topology):
         self.topology, self._resources = topology, Resources()
 
-    def plan(self, request):
+    def plan(self, request, view=None):
         return make_plan(self.topology, request, self._resources)
 
 

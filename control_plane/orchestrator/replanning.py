@@ -1,0 +1,224 @@
+"""Other kinds of plans, and other hosts, for running tasks: what waits for the end of a round, and what becomes of it.
+
+The new plans have keys of their own and are installed beside the old ones; hosts are told; at the end of the present
+round, or at once, they change; that is reported, and only then the database says so and the old plans are removed. In
+between the new plans are *installed*: another orchestrator tells the hosts again, who do nothing twice.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from p4reduce.base.safe_yaml import one_line
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator.computing import ComputingManager
+from p4reduce.control_plane.orchestrator.errors import RefusedError
+from p4reduce.control_plane.orchestrator.executor import Report, Role
+from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
+from p4reduce.control_plane.orchestrator.order import hosts_of, order_of
+from p4reduce.control_plane.orchestrator.rows import TaskRow
+from p4reduce.control_plane.orchestrator.states import ENDED, Phase, TaskState
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.scheduling.task import Task
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a running task is to have, and why.
+
+    Attributes
+    ----------
+    task : Task
+        With the hosts that it is to have, as many workers as it has.
+    proposals : sequence of Proposal
+        Its plans, which have their resources.
+    what : str
+        'tree', 'hosts add', 'move' or 'rescue'.
+    cause : str
+        Why.
+    at_once : bool
+        Whether the present round is given up and begun again.
+    saving_s, cost_s : float or None
+        Predicted, in worker-seconds.
+    why : mapping
+        More, for the database.
+    """
+
+    task: Task
+    proposals: Sequence[Proposal]
+    what: str
+    cause: str
+    at_once: bool = False
+    saving_s: float | None = None
+    cost_s: float | None = None
+    why: Mapping[str, Any] | None = None
+
+
+class Replanner:
+    """Changes running tasks, one change of a task at a time.
+
+    Parameters
+    ----------
+    installer : Installer
+        Writes to switches.
+    computing : ComputingManager
+        Of the hosts; those that a task is about to get are its own at once.
+    policy : str
+        Its name, for the database.
+    take_reports : callable
+        Writes down what the executor reports.
+    changed : callable
+        Told the task, with the hosts that it has now, and its plans, when it has changed.
+    """
+
+    def __init__(
+        self,
+        installer: Installer,
+        computing: ComputingManager,
+        policy: str,
+        take_reports: Callable[[], None],
+        changed: Callable[[Task, Mapping[Role, Plan]], None],
+    ) -> None:
+        self._installer = installer
+        self._store = installer.store
+        self._executor = installer.executor
+        self._computing = computing
+        self._policy = policy
+        self._take_reports = take_reports
+        self._changed = changed
+        self.pending: dict[str, dict[Role, Plan]] = {}
+        """by task, the plans that wait for the end of a round"""
+
+    def begin(self, row: TaskRow, change: Change) -> bool:
+        """Install the plans of a change and tell the hosts; whether that was possible. Nothing else is pending."""
+        name, now = row.name, self._executor.now()
+        plans = {proposal.role: proposal.plan for proposal in change.proposals}
+        try:
+            self._computing.extend(change.task)
+            order = order_of(change.task, plans, self._computing, row.wanted)
+        except PlanError:  # a host is full, or too slow
+            self._installer.withdraw(change.proposals)
+            self._computing.settle(row.task)
+            return False
+        why = {"cause": change.cause, "at_once": change.at_once, **(change.why or {})}
+        if change.saving_s is not None:
+            why |= {"saving_s": change.saving_s, "cost_s": change.cost_s}
+        first = change.proposals[0].plan.generation
+        with self._store.transaction():
+            self._installer.intend(name, change.proposals, now)
+            self._store.history.add_decision(now, name, change.what, self._policy, why)
+            self._store.history.add_replan(
+                name,
+                first,
+                at_ps=now,
+                what=change.what,
+                cause=change.cause,
+                at_once=change.at_once,
+                saving_s=change.saving_s,
+                cost_s=change.cost_s,
+            )
+        self.pending[name] = plans
+        self._installer.checkpoint("intended change")
+        reason = ""
+        try:
+            self._installer.install(change.proposals)
+            self._executor.replan(order, at_once=change.at_once)
+        except (InstallError, RefusedError) as error:
+            reason = one_line(error)
+        self._installer.checkpoint("told of change")
+        self._take_reports()  # time has passed: it may have ended
+        if reason:
+            self.give_up(name, reason)
+        return not reason
+
+    def cancel(self, name: str) -> None:
+        """A change that waits is void; it may have happened by now, then it is written down."""
+        if name in self.pending:
+            self._executor.keep_plans(name)
+            self._installer.checkpoint("kept plans")
+            self._take_reports()
+            self.give_up(name, "something else is more urgent")
+
+    def give_up(self, name: str, reason: str) -> None:
+        """What was to be will not be; nothing where it has happened, or the task has ended."""
+        plans = self.pending.pop(name, {})
+        row = self._store.task(name)
+        if not plans or row.state in ENDED:
+            return
+        with self._store.transaction():
+            self._installer.give_up(plans.values())
+            for plan in plans.values():
+                self._store.history.drop_replan(plan.generation)
+            why = {"reason": reason}
+            self._store.history.add_decision(self._executor.now(), name, "not changed", self._policy, why)
+        self._computing.settle(row.task)
+        self._installer.checkpoint("gave up change")
+
+    def take(self, report: Report) -> None:
+        """Hosts have changed, or could not: write it down. Within a transaction, of a task that has not ended."""
+        name = str(report.task)
+        if "error" in report.data:
+            self.give_up(name, str(report.data["error"]))
+            return
+        keys = {tuple(key) for key in report.data["keys"].values()}
+        row, plans = self._store.task(name), dict[Role, Plan]()
+        for plan_row in self._store.plans((Phase.INSTALLED, Phase.ACTIVE), name):
+            if (plan_row.job, plan_row.epoch) in keys:
+                plans[plan_row.role] = self._installer.plan_of(plan_row)
+                self._store.set_phase(plan_row.generation, Phase.ACTIVE)
+            else:
+                self._store.set_phase(plan_row.generation, Phase.REMOVING)
+        self.pending.pop(name, None)
+        if not plans:
+            return  # whoever comes next finds that its plans are not all known
+        one = min(plans.values(), key=lambda plan: plan.generation)
+        workers = hosts_of(one, row.task.server)
+        if row.wanted is not None and workers != row.task.workers:
+            self._store.place(name, workers, row.task.server)
+        reason = f"{'again ' if report.data['again'] else ''}round {report.data['round']}: {_described(one, workers)}"
+        self._store.change(name, TaskState.RESCHEDULED, report.at_ps, reason)
+        self._store.history.note_replanned(one.generation, report.at_ps, int(report.data["round"]))
+        task = self._store.task(name).task
+        self._computing.settle(task)
+        self._changed(task, plans)
+
+    def end(self, name: str) -> None:
+        """A task has ended."""
+        self.pending.pop(name, None)
+
+    # --- after a crash
+
+    def is_replan(self, name: str, plans: Mapping[Role, Plan]) -> bool:
+        """Whether plans that are not active are those of a change, not the next epochs of the task's jobs."""
+        active = {row.job for row in self._store.plans((Phase.ACTIVE,), name)}
+        return not {plan.job for plan in plans.values()} <= active
+
+    def come_back(self, row: TaskRow, plans: dict[Role, Plan], *, complete: bool) -> None:
+        """An earlier orchestrator began a change; ``complete``: all of it is in switches. Hosts may have been told."""
+        name = row.name
+        self.pending[name] = plans
+        workers = hosts_of(next(iter(plans.values())), row.task.server)
+        keys = {role: (plan.job, plan.epoch) for role, plan in plans.items()}
+        run = self._executor.running([name]).get(name)
+        if run is None or run.ended or run.keys == keys:
+            return  # its end, or the change, will be reported
+        first = min(plan.generation for plan in plans.values())
+        known = {one["generation"]: one for one in self._store.history.replans(name)}
+        try:
+            if not complete or first not in known:
+                raise RefusedError("the orchestrator ended before all of its plans were installed")
+            task = replace(row.task, workers=workers)
+            self._computing.extend(task)
+            with self._store.transaction():
+                for plan in plans.values():
+                    self._store.set_phase(plan.generation, Phase.INSTALLED)
+            order = order_of(task, plans, self._computing, row.wanted)
+            self._executor.replan(order, at_once=known[first]["at_once"])
+        except (RefusedError, PlanError) as error:
+            self._executor.keep_plans(name)
+            self.give_up(name, one_line(error))
+
+
+def _described(plan: Plan, workers: Sequence[str]) -> str:
+    kind = f"tree of {plan.root}" if plan.in_network else "ring" if plan.ring else "paths to its server"
+    return f"{kind}, workers {', '.join(workers)}"
