@@ -5,60 +5,46 @@
     python scripts/placement.py --seeds 1..20 --policies packed,ina-aware --scenarios uniform
     python scripts/placement.py --dask tcp://scheduler:8786          over the machines of a Dask cluster
 
-Writes runs.csv, points.csv, calibration.csv, result.json, figures/ and report.html. The exit code is 1 when
+    python scripts/placement.py --parts knobs,inference              some of its parts
+
+Writes tables as CSV, result.json, figures/ and report.html. The exit code is 1 when
 something that must hold does not.
 """
 
 import argparse
-import signal
 import sys
-import time
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.output import Output
-from p4reduce.cli.progress import progress_bar
-from p4reduce.cli.report.placement import (
-    CALIBRATION_COLUMNS,
-    CLAIM_COLUMNS,
-    POINT_COLUMNS,
-    calibration_rows,
-    claim_rows,
-    point_rows,
-    write_placement_report,
-)
-from p4reduce.comm.errors import ClusterError
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.cli.report.placement import tables, write_placement_report
+from p4reduce.cli.studies import OpenBar, Told, study_main, study_parser
 from p4reduce.control_plane.placement import placement_named
 from p4reduce.experiments.placement.claims import claims
-from p4reduce.experiments.placement.experiment import run_placement
+from p4reduce.experiments.placement.experiment import PlacementResult, run_placement
 from p4reduce.experiments.placement.files import write_files
-from p4reduce.experiments.placement.settings import QUICK, SCENARIOS, PlacementSettings
+from p4reduce.experiments.placement.settings import PARTS, QUICK, SCENARIOS, PlacementSettings
 
 
 def parser() -> argparse.ArgumentParser:
     """What is absent is as in ``make placement``, with --quick as in the sample."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--quick", action="store_true", help="begin with the sample's parameters")
-    made.add_argument("--scenarios", metavar="A,B", help=f"of {', '.join(one.name for one in SCENARIOS)}")
+    made = study_parser("placement", __doc__)
+    made.add_argument("--parts", metavar="A,B", help=f"only these of {', '.join(PARTS)}")
+    names = ", ".join(one.name for one in SCENARIOS).replace("%", "%%")
+    made.add_argument("--scenarios", metavar="A,B", help=f"of {names}")
     made.add_argument("--policies", metavar="A,B", help="placement policies, those of other packages too")
     made.add_argument("--loads", metavar="0.8,0.5", help="shares of all slots that are asked for; bars: the first one")
     made.add_argument("--cluster-jobs", type=int, metavar="N", help="jobs that arrive in a run")
     made.add_argument("--seeds", metavar="1..5", help="of runs")
     made.add_argument("--points", type=int, metavar="N", help="points of the calibration on packets")
-    made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
-    made.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
-    made.add_argument("--out", type=Path, default=Path("out/placement"), help="folder for the results")
-    made.add_argument("--json", action="store_true", help="print the result as JSON")
     return made
 
 
 def settings_of(given: argparse.Namespace) -> PlacementSettings:
     """The settings that the flags ask for. Raises ``BadInput`` and ``PlanError``, which name flag or policy."""
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     if given.scenarios:
         known = {one.name.replace(",", ""): one for one in SCENARIOS}
         named = texts(given.scenarios, "--scenarios")
@@ -81,34 +67,33 @@ def settings_of(given: argparse.Namespace) -> PlacementSettings:
             raise BadInput(f"--{flag.replace('_', '-')}: {value} is below {least}")
         if value is not None:
             changes[field] = value
-    return replace(QUICK if given.quick else PlacementSettings(), **changes)
+    settings = replace(QUICK if given.quick else PlacementSettings(), **changes)
+    if given.parts:
+        named = texts(given.parts, "--parts")
+        if unknown := [name for name in named if name not in PARTS]:
+            raise BadInput(f"--parts: {unknown[0]!r} is none of {', '.join(PARTS)}")
+        settings = settings.only(named)
+    return settings
+
+
+def measure(given: argparse.Namespace, open_bar: OpenBar) -> PlacementResult:
+    """All that the flags ask for."""
+    return run_placement(settings_of(given), jobs=given.jobs, dask=given.dask, progress=open_bar("placement"))
+
+
+def tell(given: argparse.Namespace, result: PlacementResult, output: Output) -> Told:
+    """Write and show it."""
+    found = claims(result)
+    files, figures = write_files(result, found, given.out)
+    page = write_placement_report(given.out / "report.html", result, found, figures)
+    for _, columns, rows in reversed(tables(result, found)):
+        output.table(list(columns), [list(row) for row in rows])
+    return Told([*files, page], found, result.as_data(), len(figures))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it; the exit code."""
-    given = parser().parse_args(arguments)
-    output = Output(as_json=given.json)
-    began = time.monotonic()
-    try:
-        settings = settings_of(given)
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
-            result = run_placement(settings, jobs=given.jobs, dask=given.dask, progress=open_bar("placement"))
-    except (BadInput, ClusterError, PlanError) as error:
-        print(f"placement: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("placement: stopped", file=sys.stderr)
-        return 130
-    found = claims(result)
-    files, figures = write_files(result, found, given.out)
-    page = write_placement_report(given.out / "report.html", result, found, figures)
-    output.data(result.as_data())
-    output.table(list(POINT_COLUMNS), [list(row) for row in point_rows(result)])
-    output.table(list(CALIBRATION_COLUMNS), [list(row) for row in calibration_rows(result)])
-    output.table(list(CLAIM_COLUMNS), [list(row) for row in claim_rows(found)])
-    output.note(f"wrote {', '.join(str(path) for path in [*files, page])}")
-    output.note(f"{time.monotonic() - began:.0f} s")
-    return 0 if all(claim.holds for claim in found) else 1
+    return study_main("placement", parser().parse_args(arguments), measure, tell)
 
 
 if __name__ == "__main__":

@@ -11,20 +11,15 @@ exit code is 1 when something that must hold does not.
 """
 
 import argparse
-import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.flags import descriptions, flag
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.output import Output
-from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.report.poster import (
     HEADLINE_COLUMNS,
     RING_COLUMNS,
@@ -39,19 +34,16 @@ from p4reduce.cli.report.poster_sensitivity import (
     sensitivity_rows,
     weight_rows,
 )
-from p4reduce.comm.errors import ClusterError
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.cli.studies import OpenBar, Told, show_claims, study_main, study_parser
 from p4reduce.experiments.poster.experiment import PosterResult, run_poster
 from p4reduce.experiments.poster.files import write_files
 from p4reduce.experiments.poster.policies import POLICIES
 from p4reduce.experiments.poster.settings import EXPLAINING, QUICK, SCENARIOS, PosterSettings, Scenario
-from p4reduce.topologies import TopologyError
 
 
 def parser() -> argparse.ArgumentParser:
     """Every field of the settings as a flag; what is absent is as in ``make poster``, with --quick as in the sample."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--quick", action="store_true", help="begin with the sample's parameters")
+    made = study_parser("poster", __doc__)
     told = descriptions(PosterSettings)
     for name, kind in get_type_hints(PosterSettings).items():
         more = _MORE.get(name, {})
@@ -69,10 +61,6 @@ def parser() -> argparse.ArgumentParser:
         help="a network of your own, for example metro=wan:graph=nobel-us,hosts=2,rate=40G@0.2; may be repeated; with "
         "@0.2:7 tasks leave switches by queue 7, before the background traffic",
     )
-    made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
-    made.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
-    made.add_argument("--out", type=Path, default=Path("out/poster"), help="folder for the results")
-    made.add_argument("--json", action="store_true", help="print the result as JSON")
     return made
 
 
@@ -155,32 +143,25 @@ def show(result: PosterResult, output: Output) -> None:
             f"{model.checked_elements:,} parameters: mean {100 * model.mean_error:.2f} %, worst "
             f"{100 * model.worst_error:.2f} %"
         )
-    for claim in result.claims:
-        output.note(f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text}: {claim.measured}")
+    show_claims(result.claims, output)
+
+
+def measure(given: argparse.Namespace, open_bar: OpenBar) -> PosterResult:
+    """All that the flags ask for."""
+    return run_poster(settings_of(given), jobs=given.jobs, dask=given.dask, progress=open_bar("poster"))
+
+
+def tell(given: argparse.Namespace, result: PosterResult, output: Output) -> Told:
+    """Write and show it."""
+    files, figures = write_files(result, given.out)
+    page = write_poster_report(given.out / "report.html", result, figures)
+    show(result, output)
+    return Told([*files, page], result.claims, result.as_data(), len(figures))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it; the exit code."""
-    given = parser().parse_args(arguments)
-    output = Output(as_json=given.json)
-    began = time.monotonic()
-    try:
-        settings = settings_of(given)
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
-            result = run_poster(settings, jobs=given.jobs, dask=given.dask, progress=open_bar("poster"))
-    except (BadInput, ClusterError, PlanError, TopologyError) as error:
-        print(f"poster: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("poster: stopped", file=sys.stderr)
-        return 130
-    files, figures = write_files(result, given.out)
-    page = write_poster_report(given.out / "report.html", result, figures)
-    output.data(result.as_data())
-    show(result, output)
-    output.note(f"wrote {', '.join(str(path) for path in [*files, page])} and {len(figures)} figures")
-    output.note(f"{time.monotonic() - began:.0f} s")
-    return 0 if all(claim.holds for claim in result.claims) else 1
+    return study_main("poster", parser().parse_args(arguments), measure, tell)
 
 
 if __name__ == "__main__":

@@ -10,27 +10,19 @@ and report.html. The exit code is 1 when something that must hold does not.
 """
 
 import argparse
-import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from p4reduce.base.signals import handling, raise_exit
-from p4reduce.cli.failures import BadInput
 from p4reduce.cli.flags import descriptions, flag
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.cli.output import Output
-from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.report.priorities import COLUMNS, point_cells, write_priorities_report
-from p4reduce.comm.errors import ClusterError
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.cli.studies import OpenBar, Told, show_claims, study_main, study_parser
 from p4reduce.experiments.priorities.study.files import write_files
 from p4reduce.experiments.priorities.study.settings import QUICK, StudySettings
-from p4reduce.experiments.priorities.study.study import run_study
-from p4reduce.topologies import TopologyError
+from p4reduce.experiments.priorities.study.study import StudyResult, run_study
 
 _LISTS: Final[Mapping[Any, tuple[Callable[[str, str], Sequence[Any]], str]]] = {
     tuple[int, ...]: (integers, "3,6,9 or 0..4"),
@@ -43,8 +35,7 @@ _SHOWN: Final = ("part", "policy", "told by", "phi", "time / alone", "worst job"
 
 def parser() -> argparse.ArgumentParser:
     """Every field of the settings as a flag; what is absent is as in ``make priorities``, or in the sample."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--quick", action="store_true", help="begin with the sample's parameters")
+    made = study_parser("priorities", __doc__)
     told = descriptions(StudySettings)
     for name, kind in get_type_hints(StudySettings).items():
         listed = _LISTS.get(kind)
@@ -52,10 +43,6 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument(flag(name), type=kind, help=told[name])
         else:
             made.add_argument(flag(name), metavar=listed[1], help=told[name])
-    made.add_argument("--jobs", type=int, default=-1, help="processes on this machine; -1: one for each core")
-    made.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs: tcp://host:8786")
-    made.add_argument("--out", type=Path, default=Path("out/priorities"), help="folder for the results")
-    made.add_argument("--json", action="store_true", help="print the result as JSON")
     return made
 
 
@@ -72,31 +59,24 @@ def settings_of(given: argparse.Namespace) -> StudySettings:
     return replace(QUICK if given.quick else StudySettings(), **changes)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
-    given = parser().parse_args(arguments)
-    output = Output(as_json=given.json)
-    began = time.monotonic()
-    try:
-        settings = settings_of(given)
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
-            result = run_study(settings, jobs=given.jobs, dask=given.dask, progress=open_bar("priorities"))
-    except (BadInput, ClusterError, PlanError, TopologyError) as error:
-        print(f"priorities: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("priorities: stopped", file=sys.stderr)
-        return 130
+def measure(given: argparse.Namespace, open_bar: OpenBar) -> StudyResult:
+    """All that the flags ask for."""
+    return run_study(settings_of(given), jobs=given.jobs, dask=given.dask, progress=open_bar("priorities"))
+
+
+def tell(given: argparse.Namespace, result: StudyResult, output: Output) -> Told:
+    """Write and show it."""
     files, figures = write_files(result, given.out)
     page = write_priorities_report(given.out / "report.html", result, figures)
-    output.data(result.as_data())
     places = [COLUMNS.index(name) for name in _SHOWN]
     output.table(list(_SHOWN), [[point_cells(point)[place] for place in places] for point in result.points])
-    for claim in result.claims:
-        output.note(f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text}: {claim.measured}")
-    output.note(f"wrote {', '.join(str(path) for path in [*files, page])} and {len(figures)} figures")
-    output.note(f"{time.monotonic() - began:.0f} s")
-    return 0 if all(claim.holds for claim in result.claims) else 1
+    show_claims(result.claims, output)
+    return Told([*files, page], result.claims, result.as_data(), len(figures))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    return study_main("priorities", parser().parse_args(arguments), measure, tell)
 
 
 if __name__ == "__main__":

@@ -8,26 +8,35 @@ import numpy as np
 
 from p4reduce.base.units import PS_PER_S
 from p4reduce.comm.errors import ClusterError
-from p4reduce.control_plane.frames import frame_bytes
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.predict import Operation, predict
 from p4reduce.experiments.placement.fluid import Floats, Flow, ends_of
 from p4reduce.experiments.placement.workload import AROUND, LANES
+from p4reduce.fabric.background import Background, Demands, SourceOptions
 from p4reduce.jobs.clockwork import Clockwork
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Topology, load
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 
 NUMBERS: Final = FixedScale(1.0)
 """gradients are small whole numbers"""
+QUEUE_FRAMES: Final = 4096
 ROUNDS: Final = 8
 SKIPPED: Final = 2
 """first iterations, in which jobs fall into step"""
+RING_SHARE: Final = 0.44
+"""of its window that a flow of a ring has in a queue: what a ring took of a link beside a tree while both sent, 1.77
+times as much, over the ratio of their windows, 4. Acknowledgements come for 16 frames at a time, and a frame leaves
+when that of the host before is in"""
+BACKGROUND_SEED: Final = 3
+LOADED: Final = ("leaf1", "leaf2")
+"""whose uplinks others use"""
 
 
 @dataclass(frozen=True)
@@ -43,11 +52,25 @@ class Trainer:
 
 @dataclass(frozen=True)
 class CalibrationPoint:
-    """Jobs on a small network."""
+    """Jobs on a small network.
+
+    Attributes
+    ----------
+    name, topology : str
+        In tables; as of ``topologies.load``.
+    jobs : tuple of Trainer
+        They begin with the network.
+    rounds : int
+        Iterations; more where phases go round slowly, or others' bursts have to average out.
+    background : float
+        Share of the uplinks of leaves 1 and 2 that on/off flows between hosts of theirs take, both ways.
+    """
 
     name: str
     topology: str
     jobs: tuple[Trainer, ...]
+    rounds: int = ROUNDS
+    background: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +92,22 @@ class Calibrated:
         return max(map(abs, self.errors))
 
 
+@dataclass(frozen=True)
+class Across(Background):
+    """Background traffic of which the uplinks of the first two leaves carry a share, both ways."""
+
+    def demands(self, topology: Topology) -> Demands:
+        """Between the last four hosts of the one and of the other."""
+        hosts = tuple(host.name for host in topology.hosts)
+        ends = [[hosts.index(name) for name in topology.neighbours(leaf) if name in hosts][-4:] for leaf in LOADED]
+        matrix = np.zeros((len(hosts), len(hosts)))
+        rate = min(topology.link_at(*hop).rate_bps for hop in _uplinks(topology, LOADED[0]))
+        length = SourceOptions().frame_bytes
+        for a, b in zip(*ends, strict=True):
+            matrix[a, b] = matrix[b, a] = self.load * rate / len(ends[0]) * length / (length + AROUND)
+        return Demands(hosts, matrix)
+
+
 def calibrate(point: CalibrationPoint) -> Calibrated:
     """Run a point both ways. ``ClusterError`` when a sum is wrong, or a byte more or less than predicted was sent."""
     topology = load(point.topology)
@@ -79,53 +118,72 @@ def calibrate(point: CalibrationPoint) -> Calibrated:
             )
             for number, one in enumerate(point.jobs)
         ]
-        packets = _on_packets(switches, point.jobs, plans)
+        packets = _on_packets(switches, point, plans)
     flows = [flow_of(plan, one) for plan, one in zip(plans, point.jobs, strict=True)]
-    return Calibrated(point.name, tuple(_means(packets)), tuple(_means(ends_of(flows, rates_of(topology), ROUNDS))))
+    model = ends_of(flows, left_of(topology, point.background), point.rounds)
+    return Calibrated(point.name, tuple(_means(packets)), tuple(_means(model)))
 
 
 def _means(ends: Floats) -> list[float]:
     return [float((own[-1] - own[SKIPPED - 1]) / (len(own) - SKIPPED)) for own in ends]
 
 
-def rates_of(topology: Topology) -> Floats:
-    """Rates of directed links, bit/s, in the order of :func:`hops_of`."""
-    return np.array([topology.link_at(*hop).rate_bps for hop in hops_of(topology)], np.float64)
+def left_of(topology: Topology, background: float) -> Floats:
+    """What others leave of directed links, bit/s, in the order of :func:`hops_of`."""
+    taken = {hop for leaf in LOADED for hop in _uplinks(topology, leaf)} if background else set()
+    return np.array(
+        [topology.link_at(*hop).rate_bps * (1 - background * (hop in taken)) for hop in hops_of(topology)], np.float64
+    )
 
 
-def hops_of(topology: Topology) -> list[tuple[str, int]]:
+def _uplinks(topology: Topology, leaf: str) -> list[Hop]:
+    """Of a leaf, both directions."""
+    spines = [other for other in topology.neighbours(leaf) if topology.node(other).is_switch]
+    return [
+        hop for spine in spines for hop in ((leaf, topology.port(leaf, spine)), (spine, topology.port(spine, leaf)))
+    ]
+
+
+def hops_of(topology: Topology) -> list[Hop]:
     """Directed links in a fixed order."""
     return [end for link in topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
 
 
 def flow_of(plan: Plan, job: Trainer) -> Flow:
-    """A job as a fluid: what its plan puts on directed links, and a round trip before its last frame is back."""
+    """A job as a fluid: what its plan puts on directed links, and a round trip before its last frame is back.
+
+    Its flows' shares of a link are as their windows, which is what stands in the queue.
+    """
     places = {hop: number for number, hop in enumerate(hops_of(plan.topology))}
     bits = {
         places[hop]: 8.0 * (one.bytes + AROUND * one.frames)
         for hop, one in predict(plan, Operation.ALL_REDUCE, job.elements, lead=0).items()
         if one.frames
     }
-    stream = bits[places[(job.hosts[0], 1)]]
+    stream = bits[places[(job.hosts[0], 1)]] / (plan.window * (RING_SHARE if plan.ring else 1.0))
     return Flow(job.compute_s, bits, stream, plan.rtt_ps / PS_PER_S, job.begin_s)
 
 
-def _on_packets(switches: EmbeddedSwitches, jobs: Sequence[Trainer], plans: Sequence[Plan]) -> Floats:
+def _on_packets(switches: EmbeddedSwitches, point: CalibrationPoint, plans: Sequence[Plan]) -> Floats:
     """Ends of the iterations of all jobs, seconds, float64 (jobs, rounds)."""
-    with JobNetwork(switches, queue_frames=4096) as network:
+    background = Across("gravity", point.background, BACKGROUND_SEED) if point.background else None
+    with JobNetwork(switches, queue_frames=QUEUE_FRAMES, background=background) as network:
         clockwork = Clockwork(network)
-        runs = [_Run(clockwork, network.add(plan, NUMBERS), one) for plan, one in zip(plans, jobs, strict=True)]
+        runs = [
+            TrainerRun(clockwork, network.add(plan, NUMBERS), one, point.rounds)
+            for plan, one in zip(plans, point.jobs, strict=True)
+        ]
         for run in runs:
             run.begin(runs)
-        clockwork.run()
-        return np.array([[end / PS_PER_S for end in run.ends_ps[:ROUNDS]] for run in runs])
+        clockwork.run(until=lambda: all(len(run.ends_ps) >= point.rounds for run in runs))  # others' traffic never ends
+        return np.array([[end / PS_PER_S for end in run.ends_ps[: point.rounds]] for run in runs])
 
 
-class _Run:
+class TrainerRun:
     """All hosts compute, all-reduce, and begin anew when the last of them has the sum."""
 
-    def __init__(self, clockwork: Clockwork, job: Job, about: Trainer) -> None:
-        self._clockwork, self._job, self._about = clockwork, job, about
+    def __init__(self, clockwork: Clockwork, job: Job, about: Trainer, rounds: int) -> None:
+        self._clockwork, self._job, self._about, self._rounds = clockwork, job, about, rounds
         self._given = [
             np.random.Generator(np.random.Philox(rank)).integers(-8, 9, about.elements).astype(np.float32)
             for rank in range(len(about.hosts))
@@ -134,15 +192,15 @@ class _Run:
         self._expected = np.sum(self._given, axis=0, dtype=np.float32)
         self._open = 0
         self.ends_ps: list[int] = []
-        self._all: Sequence[_Run] = ()
+        self._all: Sequence[TrainerRun] = ()
 
-    def begin(self, runs: "Sequence[_Run]") -> None:
+    def begin(self, runs: "Sequence[TrainerRun]") -> None:
         """All go on until each of them has its iterations: those that are left would be alone else."""
         self._all = runs
         self._compute(round(self._about.begin_s * PS_PER_S))
 
     def _compute(self, now_ps: int) -> None:
-        if any(len(run.ends_ps) < ROUNDS for run in self._all):
+        if any(len(run.ends_ps) < self._rounds for run in self._all):
             self._clockwork.at(now_ps + round(self._about.compute_s * PS_PER_S), self._communicate)
 
     def _communicate(self) -> None:
@@ -159,50 +217,3 @@ class _Run:
                 raise ClusterError(f"calibration: {host} has a wrong sum in iteration {len(self.ends_ps)}")
         self.ends_ps.append(done_ps)
         self._compute(done_ps)
-
-
-def _rack(number: int, first: int = 1, count: int = 4) -> tuple[str, ...]:
-    """Some hosts of a rack of eight."""
-    return tuple(f"h{8 * (number - 1) + at}" for at in range(first, first + count))
-
-
-_ONE: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G"
-_TWO: Final = "leaf-spine:leaves=4,spines=2,hosts=8,rate=25G"
-_HALF: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G,capable=spine*"
-_SLOW: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G,uplink=10G"
-_SIZE: Final = 61_706
-_ALONE_S: Final = 8 * -(-_SIZE // LANES) * (frame_bytes(LANES) + AROUND) / 25e9
-"""of a model of that size on a link"""
-A: Final = (*_rack(1), *_rack(2))
-B: Final = (*_rack(1, 5), *_rack(2, 5))
-C: Final = (*_rack(1, 5, 2), *_rack(3, 1, 2))
-D: Final = (*_rack(1, 7, 2), *_rack(4, 1, 2))
-
-
-def _phi(phi: float, times: float = 1.0) -> float:
-    """Seconds of computing beside a communication of ``times`` a model."""
-    return _ALONE_S * times * (1 - phi) / phi
-
-
-def _job(hosts: tuple[str, ...], plan: str = "steiner", phi: float = 0.4, size: int = 1, begin: float = 0.0) -> Trainer:
-    return Trainer(hosts, plan, _SIZE * size, _phi(phi, size), begin * _ALONE_S)
-
-
-POINTS: Final = (
-    CalibrationPoint("tree, a rack", _TWO, (_job(_rack(1, 1, 8)),)),
-    CalibrationPoint("ring, a rack", _TWO, (_job(_rack(1, 1, 8), "ring"),)),
-    CalibrationPoint("two trees that share, in step", _ONE, (_job(A), _job(B))),
-    CalibrationPoint("a tree and a ring that share", _ONE, (_job(A), _job(B, "ring"))),
-    CalibrationPoint("tree, two racks", _TWO, (_job(A),)),
-    CalibrationPoint("ring, two racks", _ONE, (_job(A, "ring"),)),
-    CalibrationPoint("tree, 32 hosts", _TWO, (_job(sum((_rack(n, 1, 8) for n in (1, 2, 3, 4)), ())),)),
-    CalibrationPoint("two trees that share, out of step", _ONE, (_job(A), _job(B, phi=0.25, begin=0.7))),
-    CalibrationPoint("two trees, 1 : 3", _ONE, (_job(A), _job(B, phi=0.5, size=3))),
-    CalibrationPoint("three trees on an uplink", _ONE, (_job(A), _job(C, phi=0.5, begin=0.3), _job(D, phi=0.3))),
-    CalibrationPoint("two rings that share", _ONE, (_job(A, "ring"), _job(B, "ring", begin=0.5))),
-    CalibrationPoint("tree in part: leaves do not add up", _HALF, (_job(A, phi=0.6),)),
-    CalibrationPoint("trees in part that share", _HALF, (_job(A, phi=0.6), _job(C, phi=0.5))),
-    CalibrationPoint("slow uplinks, tree", _SLOW, (_job(A),)),
-    CalibrationPoint("slow uplinks, two trees", _SLOW, (_job(A), _job(B, phi=0.3))),
-)
-"""the first four are those of the sample"""

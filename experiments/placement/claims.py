@@ -7,6 +7,7 @@ from typing import Final
 from p4reduce.experiments.claim import Claim
 from p4reduce.experiments.placement.calibration import Calibrated
 from p4reduce.experiments.placement.experiment import PlacementResult, Point
+from p4reduce.experiments.placement.inference import InferencePoint, inference_points
 from p4reduce.experiments.placement.settings import (
     BACKGROUND_60,
     BACKGROUND_90,
@@ -15,6 +16,7 @@ from p4reduce.experiments.placement.settings import (
     UNEVEN_OTHERS,
     UNIFORM,
 )
+from p4reduce.experiments.placement.telemetry import TelemetryPoint, telemetry_points
 
 AWARE: Final = "ina-aware"
 BASELINE: Final = "packed"
@@ -31,6 +33,15 @@ LOWER: Final = {
 """by scenario, how far the mean JCT of 'ina-aware' must be below that of 'packed'"""
 SCARCE_SLOTS: Final = 1.05
 """of the mean JCT with plenty of slots, with slots for two jobs a switch"""
+SLOWER: Final = 1.2
+"""of the 99th percentile of latencies without training, beside it, with a class of their own"""
+
+ORACLE: Final = 1.01
+"""of the completion times with an oracle, with counters that are read at some interval"""
+CORE: Final = 0.05
+"""of a core, that these readings take at most"""
+_SWEEP: Final = 3
+"""intervals at least, for something to be said of all"""
 
 
 def claims(result: PlacementResult) -> list[Claim]:
@@ -41,7 +52,14 @@ def claims(result: PlacementResult) -> list[Claim]:
         for point in result.points
         if (point.load, point.order, point.backfill) == (load, "fifo", True)
     }
-    return [*_calibration(result.calibrated), *_uniform(result.points), *_uneven(jct), *_slots(jct)]
+    return [
+        *_calibration(result.calibrated),
+        *_uniform(result.points),
+        *_uneven(jct),
+        *_slots(jct),
+        *_inference(inference_points(result.inference)),
+        *_telemetry(telemetry_points(result.telemetry)),
+    ]
 
 
 def _calibration(calibrated: Sequence[Calibrated]) -> list[Claim]:
@@ -108,4 +126,42 @@ def _slots(jct: dict[tuple[str, str], float]) -> list[Claim]:
                     scarce <= SCARCE_SLOTS * plenty,
                 )
             )
+    return made
+
+
+def _inference(points: Sequence[InferencePoint]) -> list[Claim]:
+    """Requests with a class of their own; those in the queue of all stand beside them."""
+    made = []
+    for point in points:
+        if point.classes:
+            others = [one for one in points if (one.place, one.rate_hz) == (point.place, point.rate_hz)]
+            fifo = "".join(f" (one queue for all: {one.ratio:.2f} x)" for one in others if not one.classes)
+            made.append(
+                Claim(
+                    f"inference {point.place}, {point.rate_hz:g} requests/s a client, a class by DSCP: p99 at most "
+                    f"{SLOWER} x that without training, in every seed",
+                    f"{point.ratio:.3f} x, worst seed {point.worst:.3f} x{fifo}",
+                    point.worst <= SLOWER,
+                )
+            )
+    return made
+
+
+def _telemetry(points: Sequence[TelemetryPoint]) -> list[Claim]:
+    """For each kind of bursts: is there an interval that is close enough and cheap enough?"""
+    made = []
+    for burst_s in dict.fromkeys(point.burst_s for point in points):
+        own = [p for p in points if (p.burst_s, p.knows, p.threshold) == (burst_s, "counters", 0)]
+        if len(own) < _SWEEP:
+            continue
+        cheap = [point for point in own if point.core <= CORE]
+        best = min(cheap, key=lambda point: point.ratio) if cheap else min(own, key=lambda point: point.core)
+        made.append(
+            Claim(
+                f"telemetry, bursts of {burst_s:g} s: at some interval JCT at most {ORACLE} x that with an oracle, at "
+                f"{100 * CORE:.0f} % of a core or less",
+                f"every {best.interval_s:g} s: {best.ratio:.4f} x, {100 * best.core:.1f} % of a core",
+                best.ratio <= ORACLE and best.core <= CORE,
+            )
+        )
     return made

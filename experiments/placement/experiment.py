@@ -7,9 +7,28 @@ from typing import Any
 
 from p4reduce.base.progress import Progress
 from p4reduce.experiments.parallel import in_parallel
-from p4reduce.experiments.placement.calibration import POINTS, Calibrated, CalibrationPoint, calibrate
+from p4reduce.experiments.placement.calibration import Calibrated, CalibrationPoint, calibrate
 from p4reduce.experiments.placement.flow_model import ClusterRun
+from p4reduce.experiments.placement.forecasts import (
+    LOADS,
+    ForecastRow,
+    ForecastUnit,
+    Trace,
+    forecast_points,
+    run_forecasts,
+)
+from p4reduce.experiments.placement.inference import InferenceRow, InferenceUnit, inference_points, run_inference
+from p4reduce.experiments.placement.knobs.study import KnobRow, KnobUnit, knob_points, run_knob
+from p4reduce.experiments.placement.learned.training import Learning, LearnUnit, learn_points, run_learning
+from p4reduce.experiments.placement.points import POINTS
 from p4reduce.experiments.placement.settings import UNIFORM, PlacementSettings, Scenario
+from p4reduce.experiments.placement.telemetry import (
+    TelemetryRow,
+    TelemetryUnit,
+    run_telemetry,
+    telemetry_points,
+    telemetry_units,
+)
 from p4reduce.experiments.placement.workload import draw_jobs
 
 SLOTS = 128
@@ -17,8 +36,8 @@ SLOTS = 128
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What one process does at a time: a run of a cluster, or a point of the calibration."""
+class ClusterUnit:
+    """A run of a cluster."""
 
     scenario: Scenario
     load: float
@@ -27,7 +46,11 @@ class Unit:
     policy: str
     order: str = "fifo"
     backfill: bool = True
-    point: CalibrationPoint | None = None
+
+
+Unit = ClusterUnit | CalibrationPoint | KnobUnit | ForecastUnit | InferenceUnit | LearnUnit | TelemetryUnit
+"""what one process does at a time"""
+Forecast = tuple[list[ForecastRow], Trace]
 
 
 @dataclass(frozen=True)
@@ -78,6 +101,12 @@ class PlacementResult:
     rows: tuple[Row, ...]
     points: tuple[Point, ...]
     calibrated: tuple[Calibrated, ...]
+    knobs: tuple[KnobRow, ...] = ()
+    forecasts: tuple[ForecastRow, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    inference: tuple[InferenceRow, ...] = ()
+    learned: tuple[Learning, ...] = ()
+    telemetry: tuple[TelemetryRow, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
@@ -85,6 +114,11 @@ class PlacementResult:
             "settings": asdict(self.settings),
             "points": [asdict(point) for point in self.points],
             "calibration": [{**asdict(one), "errors": one.errors} for one in self.calibrated],
+            "knobs": [asdict(point) for point in knob_points(self.knobs)],
+            "forecasts": [asdict(point) for point in forecast_points(self.forecasts)],
+            "inference": [asdict(point) for point in inference_points(self.inference)],
+            "learned": [asdict(point) for point in learn_points(self.learned)],
+            "telemetry": [asdict(point) for point in telemetry_points(self.telemetry)],
         }
 
 
@@ -105,17 +139,55 @@ def units(settings: PlacementSettings) -> list[Unit]:
         if (order, backfill) != ("fifo", True)
     ]
     runs = [
-        Unit(scenario, load, seed, settings.jobs, policy, order, backfill)
+        ClusterUnit(scenario, load, seed, settings.jobs, policy, order, backfill)
         for scenario, load, policy, order, backfill in wanted
         for seed in settings.seeds
     ]
-    return [*(Unit(UNIFORM, 0, 0, 0, "", point=point) for point in POINTS[: settings.points]), *runs]
+    trainings = [
+        KnobUnit(data, knob, seed, settings.knob_epochs)
+        for data in settings.knob_data
+        for knob in settings.knobs
+        for seed in settings.knob_seeds
+    ]
+    measured = [
+        ForecastUnit(load, seed, settings.readings)
+        for load in LOADS[: settings.forecast_loads]
+        for seed in settings.forecast_seeds
+    ]
+    asked = [
+        InferenceUnit(place, rate, classes, seed, settings.requests)
+        for place in settings.places
+        for rate in settings.request_rates
+        for classes in (False, True)
+        for seed in settings.request_seeds
+    ]
+    learned = [
+        LearnUnit(seed, settings.learn_updates, settings.learn_scenarios, settings.learn_tests, settings.jobs)
+        for seed in settings.learn_seeds
+    ]
+    read = telemetry_units(settings.bursts, settings.intervals_s, settings.thresholds, settings.telemetry_seeds)
+    return [*learned, *POINTS[: settings.points], *trainings, *measured, *asked, *read, *runs]
 
 
-def run_unit(unit: Unit) -> Row | Calibrated:
+def run_unit(unit: Unit) -> Row | Calibrated | KnobRow | Forecast | InferenceRow | Learning | TelemetryRow:
     """One piece of the experiment."""
-    if unit.point is not None:
-        return calibrate(unit.point)
+    match unit:
+        case CalibrationPoint():
+            return calibrate(unit)
+        case KnobUnit():
+            return run_knob(unit)
+        case ForecastUnit():
+            return run_forecasts(unit)
+        case InferenceUnit():
+            return run_inference(unit)
+        case LearnUnit():
+            return run_learning(unit)
+        case TelemetryUnit():
+            return run_telemetry(unit)
+    return _run_cluster(unit)
+
+
+def _run_cluster(unit: ClusterUnit) -> Row:
     jobs = draw_jobs(unit.seed, unit.jobs, unit.load, SLOTS, 1e9 * unit.scenario.rate_gbps)
     ended = ClusterRun(unit.scenario, jobs, unit.policy, unit.order, unit.backfill).run()
     begins = min(job.arrival_s for job in jobs)
@@ -139,11 +211,22 @@ def run_unit(unit: Unit) -> Row | Calibrated:
 def run_placement(
     settings: PlacementSettings, *, jobs: int = 1, dask: str | None = None, progress: Progress | None = None
 ) -> PlacementResult:
-    """All of it; the same settings give the same result, however it is spread."""
+    """All of it; the same settings give the same result, however it is spread, but for process times of telemetry."""
     found = in_parallel(run_unit, units(settings), jobs=jobs, dask=dask, progress=progress, label="runs")
     rows = [one for one in found if isinstance(one, Row)]
-    calibrated = [one for one in found if isinstance(one, Calibrated)]
-    return PlacementResult(settings, tuple(rows), tuple(points_of(rows)), tuple(calibrated))
+    forecasts = [one for one in found if isinstance(one, tuple)]
+    return PlacementResult(
+        settings,
+        tuple(rows),
+        tuple(points_of(rows)),
+        tuple(one for one in found if isinstance(one, Calibrated)),
+        tuple(one for one in found if isinstance(one, KnobRow)),
+        tuple(row for own, _ in forecasts for row in own),
+        tuple(trace for _, trace in forecasts),
+        tuple(one for one in found if isinstance(one, InferenceRow)),
+        tuple(one for one in found if isinstance(one, Learning)),
+        tuple(one for one in found if isinstance(one, TelemetryRow)),
+    )
 
 
 def points_of(rows: Iterable[Row]) -> list[Point]:

@@ -15,11 +15,13 @@ from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.placement import Cluster, Load, Racks, place
 from p4reduce.control_plane.placement.loads import Copies, ring_copies, tree_copies
 from p4reduce.control_plane.placement.orders import order_named, sorted_queue, work
+from p4reduce.control_plane.placement.policy import PlacementPolicy
 from p4reduce.control_plane.placement.slots_by_value import Contender, whole_trees
 from p4reduce.control_plane.scheduling.policy import Rejection
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.experiments.placement.calibration import RING_SHARE
 from p4reduce.experiments.placement.fluid import Flow, steady_times
 from p4reduce.experiments.placement.settings import PLENTY, Scenario
 from p4reduce.experiments.placement.workload import ClusterJob
@@ -29,6 +31,8 @@ _SLOTS: Final = 2
 _RETRIES: Final = 8
 """waiting tasks that may be passed at one time, as of the orchestrator"""
 OWNERS: Final = 4
+RING_WINDOWS: Final = {25: 4, 100: 2}
+"""by rate, Gb/s: a ring's window over a tree's, as the planner chooses them between racks (powers of two)"""
 _AHEAD: Final = 1e-9
 
 
@@ -54,6 +58,8 @@ class _Running:
     trees: tuple[Copies, ...]
     """that are as good, the best first; none where no switch on its way can add up"""
     ring: Copies
+    ring_weight: float
+    """what its ring's flows take of a link over what a tree's do"""
     tree: Copies | None = None
     """that it has now"""
     iteration_s: float = 1.0
@@ -70,8 +76,8 @@ class _Running:
 
     def flow(self) -> Flow:
         bits, copies = self.job.model.bits, self.copies.copies
-        least = min(copies.values(), default=1.0)
-        return Flow(self.job.model.compute_s, {link: bits * times for link, times in copies.items()}, bits * least)
+        share = bits * min(copies.values(), default=1.0) / (1.0 if self.tree is not None else self.ring_weight)
+        return Flow(self.job.model.compute_s, {link: bits * times for link, times in copies.items()}, share)
 
 
 @dataclass
@@ -84,8 +90,8 @@ class ClusterRun:
         The cluster.
     jobs : sequence of ClusterJob
         By arrival.
-    policy : str
-        A placement policy.
+    policy : str or function
+        A placement policy, or its name.
     order : str
         Of tasks that wait.
     backfill : bool
@@ -94,7 +100,7 @@ class ClusterRun:
 
     scenario: Scenario
     jobs: Sequence[ClusterJob]
-    policy: str
+    policy: str | PlacementPolicy
     order: str = "fifo"
     backfill: bool = True
     ended: list[Ended] = field(default_factory=list)
@@ -181,7 +187,8 @@ class ClusterRun:
         rings = [ring_copies(self._racks, hosts, way) for way in self._racks.ways(racks)]
         trees.sort(key=lambda one: cluster.lasts(one.copies))
         ring = min(rings, key=lambda one: cluster.lasts(one.copies))
-        one = _Running(job, hosts, self._now, job.rounds, tuple(trees), ring)
+        weight = RING_SHARE * RING_WINDOWS[self.scenario.rate_gbps]
+        one = _Running(job, hosts, self._now, job.rounds, tuple(trees), ring, weight)
         if self.scenario.giving == "partial":
             one.tree = trees[0] if trees else None
         elif self.scenario.giving == "whole":

@@ -19,6 +19,7 @@ class Flow:
     """A job as a fluid: seconds that it computes, bits by link of an iteration, and bits of one of its flows.
 
     ``latency_s`` passes between its last bit and the end of its iteration, ``begin_s`` before its first iteration.
+    Shares of a link are as weights of flows: ``stream`` is over the flow's weight.
     """
 
     compute_s: float

@@ -27,16 +27,16 @@ def iteration_ends(
 ) -> Array:
     """When every job ends its iterations.
 
-    Flows share a link evenly, as frames of one size do in a FIFO queue: a job whose frames come from ``copies`` flows
-    gets as many shares (max-min over flows, by progressive filling). A job's flows advance together: a tree or a ring
-    goes at the pace of its slowest link.
+    Flows share a link as frames of one size do in a FIFO queue, evenly, or by weights: a job whose frames come from
+    ``copies`` flows gets as many shares (max-min over flows, by progressive filling). A job's flows advance together: a
+    tree or a ring goes at the pace of its slowest link.
 
     Parameters
     ----------
     compute, latency : float64 (jobs,)
         Seconds of an iteration before it communicates, and after its last bit was sent.
     stream : float64 (jobs,)
-        Bits that one of its flows carries in an iteration.
+        Bits that one of its flows carries in an iteration, over the flow's weight.
     starts : int64 (jobs + 1,)
         Where a job's links begin in ``links`` and ``bits``.
     links, bits : int64, float64

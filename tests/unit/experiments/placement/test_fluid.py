@@ -34,6 +34,12 @@ def test_flows_share_evenly_and_one_of_three_copies_has_three_shares():
     assert found[:, 0] == pytest.approx([4.0, 4.0], abs=1e-6)
 
 
+def test_a_flow_of_twice_the_weight_has_two_thirds_of_a_link():
+    """1 / (2/3) = 1.5 s, and again; the other has its third all the time."""
+    found = ends_of([Flow(0.0, {0: 1.0}, 0.5), Flow(0.0, {0: 1.0}, 1.0)], ONE, 1)
+    assert found[:, 0] == pytest.approx([1.5, 3.0], abs=1e-6)
+
+
 def test_what_one_cannot_use_others_get():
     """The first is held to 1/4 by the second link: the other has 3/4 of the shared one."""
     capacity = np.array([1.0, 0.25])
