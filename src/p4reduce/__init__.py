@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from p4reduce.comm.checkpoint import Checkpoint
     from p4reduce.comm.communicator import Communicator
+    from p4reduce.comm.errors import GroupChanged
     from p4reduce.runs.experiment import Experiment
     from p4reduce.runs.runner import run_experiment
     from p4reduce.runs.virtual.cluster import Cluster
@@ -16,12 +18,24 @@ if TYPE_CHECKING:
     load: Any  # of cli.frames, which is above all that imports this package
 
 __version__: Final = "0.1.0"
-__all__ = ["Cluster", "Communicator", "Experiment", "__version__", "connect", "load", "run_experiment"]
+__all__ = [
+    "Checkpoint",
+    "Cluster",
+    "Communicator",
+    "Experiment",
+    "GroupChanged",
+    "__version__",
+    "connect",
+    "load",
+    "run_experiment",
+]
 
 _HOME: Final = {
+    "Checkpoint": "comm.checkpoint",
     "Cluster": "runs.virtual.cluster",
     "Communicator": "comm.communicator",
     "Experiment": "runs.experiment",
+    "GroupChanged": "comm.errors",
     "load": "cli.frames",
     "run_experiment": "runs.runner",
 }

@@ -1,0 +1,1 @@
+"""Slurm: a cluster on one machine, and the planner that chooses the hosts of its jobs."""

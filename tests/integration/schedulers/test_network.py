@@ -1,0 +1,195 @@
+"""Jobs of another scheduler in one network: their ranks come over sockets, and what they send is on packets."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.remote import ADDRESS, RANK, SIZE, connect
+from p4reduce.schedulers.network import SharedNetwork
+from p4reduce.schedulers.rank import take_part
+from p4reduce.topologies import load
+
+
+@pytest.fixture
+def network(tmp_path_factory):
+    with SharedNetwork(load("two-generations"), tmp_path_factory.mktemp("n")) as made:
+        yield made
+
+
+class Ranks:
+    """Of a job, each in a thread."""
+
+    def __init__(self, folder, size, work):
+        self.results, self.errors = {}, {}
+        self._threads = [threading.Thread(target=self._run, args=(folder, rank, size, work)) for rank in range(size)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, folder, rank, size, work):
+        try:
+            comm = connect({ADDRESS: str(folder / "socket"), RANK: str(rank), SIZE: str(size)})
+            self.results[rank] = work(comm)
+            comm.close()
+        except (ClusterError, ValueError) as error:
+            self.errors[rank] = error
+
+    def join(self):
+        for thread in self._threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def training(elements=3000, rounds=3, seconds=20e-6, seed=1):
+    return lambda comm: take_part(comm, elements, rounds, seconds, seed)
+
+
+def test_two_jobs_share_links_and_their_sums_are_exact(network):
+    tree = Ranks(network.begin("a", ("h9", "h10", "h13"), "steiner"), 3, training())
+    ring = Ranks(network.begin("b", ("h1", "h5", "h14", "h15"), "ring"), 4, training(5000, 2, seed=2))
+    first, second = network.advance(), network.advance() if len(network.names) == 2 else []
+    names = {one.name: one for one in [*first, *second]}
+    for name in names:
+        network.remove(name)
+    while network.names:
+        for one in network.advance():
+            names[one.name] = one
+            network.remove(one.name)
+    tree.join()
+    ring.join()
+    assert tree.results == dict.fromkeys(range(3), 3)
+    assert ring.results == dict.fromkeys(range(4), 2)
+    assert {name: (one.rounds, one.error) for name, one in names.items()} == {"a": (3, ""), "b": (2, "")}
+    assert names["a"].ended_ps > 3 * 20_000_000
+
+
+def times(tmp_path, order):
+    """When jobs ended, whose ranks were started in some order."""
+    ended = {}
+    with SharedNetwork(load("two-generations"), tmp_path) as network:
+        folders = {
+            "a": network.begin("a", ("h9", "h10", "h13"), "steiner"),
+            "b": network.begin("b", ("h11", "h12", "h14"), "steiner"),
+        }
+        ranks = [Ranks(folders[name], 3, training(seed=3)) for name in order]
+        while network.names:
+            for one in network.advance():
+                ended[one.name] = one.ended_ps
+                network.remove(one.name)
+        for one in ranks:
+            one.join()
+    return ended
+
+
+def test_who_comes_first_in_wall_clock_time_changes_nothing(tmp_path):
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+    assert times(tmp_path / "1", "ab") == times(tmp_path / "2", "ba")
+
+
+def test_time_stops_at_an_arrival_and_for_ranks_that_are_not_there(network):
+    assert network.advance(5_000_000) == []
+    assert network.now_ps == 5_000_000
+    folder = network.begin("a", ("h1", "h2"), "ring")
+    assert network.advance(9_000_000, patience_s=0.1) == []
+    assert network.now_ps == 5_000_000
+    assert "rank 0, 1 has not come" in network.missing()
+    ranks = Ranks(folder, 2, training())
+    assert [one.name for one in network.advance()] == ["a"]
+    network.remove("a")
+    ranks.join()
+    assert not ranks.errors
+
+
+def test_a_job_of_one_host_sums_alone(network):
+    ranks = Ranks(network.begin("a", ("h7",), ""), 1, training(100, 2, 1e-6))
+    (ended,) = network.advance()
+    network.remove("a")
+    ranks.join()
+    assert ranks.results == {0: 2}
+    assert ended.ended_ps == 2_000_000
+
+
+def test_a_rank_that_dies_ends_its_job_and_no_other(network):
+    def dies(comm):
+        if comm.rank == 1:
+            comm._backend._connection.close()
+            raise ClusterError("dead")
+        return take_part(comm, 100, 1, 0.0, 1)
+
+    one = Ranks(network.begin("a", ("h9", "h10"), "steiner"), 2, dies)
+    two = Ranks(network.begin("b", ("h11", "h12"), "steiner"), 2, training())
+    ended = {}
+    while network.names:
+        for found in network.advance():
+            ended[found.name] = found.error
+            network.remove(found.name)
+    one.join()
+    two.join()
+    assert "rank 1" in ended["a"]
+    assert ended["b"] == ""
+    assert set(one.errors) == {0, 1}
+    assert two.results == {0: 3, 1: 3}
+
+
+def test_removed_while_its_ranks_wait(network):
+    ranks = Ranks(network.begin("a", ("h9", "h10"), "steiner"), 2, training())
+    while not network.joined("a"):
+        pass
+    network.remove("a", "Slurm has ended the job")
+    ranks.join()
+    assert ranks.errors
+    assert network.advance() == []
+    again = Ranks(network.begin("a", ("h9", "h10"), "steiner"), 2, training())
+    assert network.advance()[0].error == ""
+    network.remove("a")
+    again.join()
+    assert again.results == {0: 3, 1: 3}
+
+
+def test_what_ranks_cannot_do_here_is_said(network):
+    ranks = Ranks(network.begin("a", ("h9", "h10"), "steiner"), 2, lambda comm: comm.broadcast(np.zeros(3, np.float32)))
+    (ended,) = network.advance()
+    network.remove("a")
+    ranks.join()
+    assert "all_reduce and barrier" in ended.error
+    assert set(ranks.errors) == {0, 1}
+
+
+def test_a_sum_beyond_int32_is_an_error(network):
+    ranks = Ranks(
+        network.begin("a", ("h9", "h10"), "steiner"), 2, lambda comm: comm.all_reduce(np.full(9, 2**31 - 1, np.int32))
+    )
+    (ended,) = network.advance()
+    network.remove("a")
+    ranks.join()
+    assert "int32" in ended.error
+
+
+def test_a_rank_that_there_is_not_and_a_second_one(network):
+    folder = network.begin("a", ("h9", "h10"), "steiner")
+    place = {ADDRESS: str(folder / "socket"), SIZE: "2"}
+    with pytest.raises(ValueError, match="rank 7"):
+        connect({**place, RANK: "7"})
+    ranks = Ranks(folder, 2, training())
+    while not network.joined("a"):
+        pass
+    with pytest.raises(ClusterError, match="connected already"):
+        connect({**place, RANK: "0"})
+    network.advance()
+    network.remove("a")
+    ranks.join()
+    assert not ranks.errors
+
+
+def test_a_name_is_there_once_and_trees_are_given_back(network):
+    network.begin("a", ("h9", "h10"), "steiner")
+    with pytest.raises(ClusterError, match="already"):
+        network.begin("a", ("h9", "h10"), "steiner")
+    network.remove("a")
+    for number in range(40):
+        network.begin(f"b{number}", ("h9", "h10", "h13"), "steiner")
+        network.remove(f"b{number}")
+    assert network.names == []
+    assert list(network.folder.iterdir()) == []
