@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.labs import SOLUTIONS
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
-from p4reduce.labs.grading.grade import lab_folder
-
-LAB = lab_folder("01")
 
 
 def call(*arguments):
@@ -29,12 +27,20 @@ def lab(tmp_path):
 
 
 def test_a_copy_is_all_that_a_student_needs(lab):
-    assert {file.name for file in lab.iterdir()} >= {"README.md", "Makefile", "skeleton", "solution", "packets"}
+    assert {file.name for file in lab.iterdir()} == {
+        "README.md",
+        "Makefile",
+        "skeleton",
+        "packets",
+        "network.yaml",
+        "lab.yaml",
+    }
     begin = call("lab", "grade", lab)
     assert begin.exit_code == 1
     assert "that is how the lab begins" in begin.stdout
-    assert "not yet: 3 checks failed" in begin.stdout
-    done = call("lab", "grade", lab / "solution")
+    assert "of 100 points: 10 checks failed" in begin.stdout
+    shutil.copytree(SOLUTIONS / "01", lab / "skeleton", dirs_exist_ok=True)
+    done = call("lab", "grade", lab)
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-1].startswith("PASS")
     assert "\x1b" not in done.stdout
@@ -47,16 +53,18 @@ def test_a_lab_is_not_copied_over_another(lab):
 
 
 def test_the_report_as_json(lab):
-    shutil.copytree(lab / "solution", lab / "skeleton", dirs_exist_ok=True)
+    shutil.copytree(SOLUTIONS / "01", lab / "skeleton", dirs_exist_ok=True)
     report = json.loads(call("lab", "grade", lab, "--json").stdout)
     assert report["passed"]
     assert {check["passed"] for check in report["checks"]} == {True}
+    assert report["points"] == report["max_points"] == 100
 
 
 def test_the_command_that_the_grader_names_shows_the_mistake(lab):
-    file = lab / "solution" / "leaf1.yaml"
+    shutil.copytree(SOLUTIONS / "01", lab / "skeleton", dirs_exist_ok=True)
+    file = lab / "skeleton" / "leaf1.yaml"
     file.write_text(file.read_text().replace("ingress_port: 2,", "ingress_port: 3,", 1))
-    report = json.loads(call("lab", "grade", lab / "solution", "--json").stdout)
+    report = json.loads(call("lab", "grade", lab, "--json").stdout)
     look = next(check["finding"]["look"] for check in report["checks"] if check["finding"])
     command = shlex.split(look)
     assert command[0] == "p4reduce"
@@ -77,7 +85,7 @@ def test_unknown_folders_and_labs(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-@pytest.mark.parametrize(("folder", "code", "said"), [("skeleton", 1, "not yet"), ("solution", 0, "PASS")])
+@pytest.mark.parametrize(("folder", "code", "said"), [("skeleton", 1, "not yet"), (SOLUTIONS / "01", 0, "PASS")])
 def test_make_grade(lab, folder, code, said):
     program = Path(sys.executable).with_name("p4reduce")
     if not program.exists():

@@ -5,20 +5,26 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.labs import SOLUTIONS
 
-from p4reduce.labs.grading.grade import LABS, grade, lab_folder
-from p4reduce.labs.grading.report import LabError
-from p4reduce.labs.grading.script import as_text
-from p4reduce.labs.grading.tree import roles
+from p4reduce.labs.catalogue import find, home
+from p4reduce.labs.frame.draws import EXAMPLE, personal
+from p4reduce.labs.frame.folders import copy_lab
+from p4reduce.labs.frame.grading import grade
+from p4reduce.labs.frame.report import LabError
+from p4reduce.labs.lab01.colleague import MISTAKES as PLANTED
+from p4reduce.labs.lab01.colleague import NAME, job_of, leaf2
+from p4reduce.labs.lab01.script import as_text
+from p4reduce.labs.lab01.tree import roles
 from p4reduce.topologies.files import load
 
-LAB = lab_folder(LABS[0])
+LAB = home(find("01"))
 
 
 @pytest.fixture
 def answers(tmp_path):
     """The solution, to be spoilt."""
-    for file in (LAB / "solution").glob("*.yaml"):
+    for file in (SOLUTIONS / "01").glob("*.yaml"):
         shutil.copy(file, tmp_path)
     return tmp_path
 
@@ -35,18 +41,19 @@ def failures(report):
 
 
 def test_the_solution_passes():
-    report = grade(LAB / "solution")
+    report = grade(SOLUTIONS / "01")
     assert failures(report) == []
     assert report.passed
-    assert {check.subject for check in report.checks} == {"leaf1", "leaf2", "root", "network"}
+    assert {check.subject for check in report.checks} == {"leaf1", "leaf2", "root", "network", "questions"}
 
 
-def test_the_skeleton_fails_kindly():
-    report = grade(LAB)
+def test_the_skeleton_fails_kindly(tmp_path):
+    copy_lab(find("01"), EXAMPLE, tmp_path / "mine")
+    report = grade(tmp_path / "mine")
     assert not report.passed
-    found = failures(report)
+    found = [check for check in failures(report) if check.subject != "questions"]
     assert [check.subject for check in found] == ["leaf1", "leaf2", "root"]
-    for check in found:
+    for check in (found[0], found[2]):
         assert "still say TODO (that is how the lab begins)" in check.finding.said
         assert "README.md" in check.finding.said
         assert re.search(rf"{check.subject}\.yaml, line \d+", check.finding.where)
@@ -192,21 +199,52 @@ def test_a_file_is_data(answers, text, monkeypatch, tmp_path_factory):
 def test_folders_that_are_no_lab(tmp_path):
     with pytest.raises(LabError, match="lab copy"):
         grade(tmp_path / "nowhere")
-    with pytest.raises(LabError, match=r"root\.yaml"):
+    with pytest.raises(LabError, match="which lab is this"):
         grade(tmp_path)
     with pytest.raises(LabError, match="01-sum-in-a-switch"):
-        lab_folder("99")
+        find("99")
 
 
-def test_the_packets_of_the_lab_are_those_of_the_grader():
-    for role in roles(load(LAB / "network.yaml"), "root").values():
-        assert (LAB / "packets" / f"{role.name}.txt").read_text() == as_text(role), role.name
+@pytest.mark.parametrize("student", [EXAMPLE, "ana"])
+def test_the_packets_of_a_copy_are_those_of_the_grader(student, tmp_path):
+    copy_lab(find("01"), student, tmp_path / "mine")
+    job = job_of(personal(NAME, student))
+    assert (job == (1, 0)) == (student == EXAMPLE)
+    for role in roles(load(LAB / "network.yaml"), "root", *job).values():
+        assert (tmp_path / "mine/packets" / f"{role.name}.txt").read_text() == as_text(role), role.name
 
 
-def test_skeleton_and_solution_differ_in_what_is_to_do_only():
-    for solved in (LAB / "solution").glob("*.yaml"):
-        open_lines = (LAB / "skeleton" / solved.name).read_text().splitlines()[1:]
-        solved_lines = solved.read_text().splitlines()
-        assert len(open_lines) == len(solved_lines)
-        for given, right in zip(open_lines, solved_lines, strict=True):
-            assert given == right or "TODO" in given
+@pytest.mark.parametrize("name", ["leaf1", "root"])
+def test_skeleton_and_solution_differ_in_what_is_to_do_only(name, tmp_path):
+    copy_lab(find("01"), EXAMPLE, tmp_path / "mine")
+    open_lines = (tmp_path / f"mine/skeleton/{name}.yaml").read_text().splitlines()[1:]
+    solved_lines = (SOLUTIONS / f"01/{name}.yaml").read_text().splitlines()
+    for given, right in zip(open_lines, solved_lines, strict=True):
+        assert given == right or "TODO" in given
+
+
+@pytest.mark.parametrize("student", [f"student{number}" for number in range(3)])
+def test_three_mistakes_of_a_colleague_are_found_one_after_the_other(student, tmp_path):
+    """Mended in the order in which the grader names them; each is named."""
+    draws = personal(NAME, student)
+    copy_lab(find("01"), student, tmp_path / "mine")
+    path = tmp_path / "mine/skeleton/leaf2.yaml"
+    wrong, right = path.read_text().splitlines(), leaf2(draws, 0).splitlines()
+    places = [number for number, (one, other) in enumerate(zip(wrong, right, strict=True)) if one != other]
+    assert 2 <= len(places) <= PLANTED  # two may stand in one line
+    assert not grade(tmp_path / "mine", only=["leaf2"]).passed
+    for spared in places:
+        lines = [
+            one if number == spared else other for number, (one, other) in enumerate(zip(wrong, right, strict=True))
+        ]
+        path.write_text("\n".join(lines) + "\n")
+        assert not grade(tmp_path / "mine", only=["leaf2"]).passed, lines[spared]
+    path.write_text("\n".join(right) + "\n")
+    assert grade(tmp_path / "mine", only=["leaf2"]).passed
+
+
+def test_the_solution_of_one_student_is_not_that_of_another(tmp_path):
+    copy_lab(find("01"), "ana", tmp_path / "mine")
+    shutil.copytree(SOLUTIONS / "01", tmp_path / "mine/skeleton", dirs_exist_ok=True)
+    said = failures(grade(tmp_path / "mine"))[0].finding.said
+    assert re.search(r"no entry for job \d+, epoch \d+", said)

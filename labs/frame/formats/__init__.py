@@ -1,0 +1,1 @@
+"""Reports as what instructors collect with reads."""

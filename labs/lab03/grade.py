@@ -1,0 +1,307 @@
+"""Grading lab 03: frames, sums and registers against a model that knows no P4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from p4reduce.dataplane.model.program import Program
+from p4reduce.labs.frame.draws import Draws
+from p4reduce.labs.frame.lab import Step, Task, run_steps
+from p4reduce.labs.frame.report import Check, Wrong
+from p4reduce.labs.p4.bench import Answer, Bench, compiled
+from p4reduce.labs.p4.sums import GROUP, LANES, PUSH, RESULT, Lanes, Sum, added, full, read
+
+FILE: Final = "slot.p4"
+WORKERS: Final = range(2, 9)
+_REGISTERS: Final = tuple(f"sums{lane}" for lane in range(LANES))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What follows from a student's name."""
+
+    ether_type: int
+    slots: int
+
+    @classmethod
+    def of(cls, draws: Draws) -> Numbers:
+        """The student's numbers."""
+        return cls(0x8A00 + draws.integer("ether_type", 1, 0xF0), draws.choice("slots", (4, 8, 16, 32)))
+
+
+@dataclass(frozen=True)
+class Push:
+    """A worker's frame; workers count from 1 and sit at the port of their number."""
+
+    worker: int
+    seq: int
+    lanes: Lanes
+
+
+Outcome = Literal["repetition", "partial", "complete"]
+
+
+@dataclass
+class Model:
+    """What a switch has to remember: who is in, and the sum so far, of each slot."""
+
+    slots: int
+    workers: int
+    bitmaps: dict[int, int] = field(default_factory=dict)
+    sums: dict[int, Lanes] = field(default_factory=dict)
+
+    def push(self, push: Push) -> Outcome:
+        """One frame."""
+        slot, bit = push.seq % self.slots, 1 << push.worker - 1
+        before = self.bitmaps.get(slot, 0)
+        if before & bit:
+            return "repetition"
+        self.sums[slot] = added(self.sums[slot], push.lanes) if before else push.lanes
+        complete = before | bit == full(self.workers)
+        self.bitmaps[slot] = 0 if complete else before | bit
+        return "complete" if complete else "partial"
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 03."""
+    return run_steps(task, _Grader(task).steps())
+
+
+@dataclass(frozen=True)
+class _Played:
+    """A frame with what the switch did and what it had to do.
+
+    Attributes:
+        before, after: registers of the slot: bitmap and sums.
+        expected: bitmap and sums that the model has.
+        left: sum that the chunk before left in the slot.
+    """
+
+    push: Push
+    answer: Answer
+    outcome: Outcome
+    before: tuple[int, Lanes]
+    after: tuple[int, Lanes]
+    expected: tuple[int, Lanes]
+    left: Lanes | None
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.push.worker}'s PUSH of chunk {self.push.seq}"
+
+
+class _Grader:
+    def __init__(self, task: Task) -> None:
+        self.path: Path = task.answers / FILE
+        self.numbers = Numbers.of(task.personal)
+        self.draws = task.hidden
+        self.program: Program | None = None
+        self._played: dict[tuple[int, bool], list[_Played]] = {}
+
+    def steps(self) -> list[Step]:
+        return [
+            Step("packets", "the program compiles", self.compile, gate=True),
+            Step("packets", "what is not for the slots is dropped", self.strangers),
+            Step("packets", "nothing leaves before all workers are in", self.waits),
+            Step("packets", "then every worker gets one RESULT", self.answers),
+            Step("sums", "the first use of each slot, 2 to 8 workers", lambda: self.sums(again=False)),
+            Step("sums", "slots that are used again", lambda: self.sums(again=True)),
+            Step("registers", "bitmap after each frame", self.bitmaps),
+            Step("registers", "sums after each frame", self.kept),
+            Step("repetitions", "a repetition is dropped", self.repetitions),
+            Step("repetitions", "and changes nothing", self.unchanged),
+            Step("repetitions", "sums are right all the same", self.sums_with_repetitions),
+        ]
+
+    def compile(self) -> None:
+        self.program = compiled(self.path)
+        self._bench(2)
+
+    def _bench(self, workers: int) -> Bench:
+        assert self.program is not None  # noqa: S101  (a gate before)
+        bench = Bench(self.program)
+        for register in ("bitmaps", *_REGISTERS):
+            bench.cells(register)
+        for worker in range(1, workers + 1):
+            bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))
+        bench.group(GROUP, range(1, workers + 1))
+        return bench
+
+    # --- frames
+
+    def _pushes(self, workers: int, repeated: bool) -> Iterator[Push]:
+        """Two rounds over all slots, workers in another order for each chunk; with repetitions, some come twice."""
+        random = self.draws.generator(f"pushes {workers} {repeated}")
+        for seq in range(2 * self.numbers.slots if workers in (2, 3) else self.numbers.slots + 2):
+            come = [int(number) + 1 for number in random.permutation(workers)]
+            if repeated:  # each but the last one twice, somewhere before the last one
+                for worker in list(come[:-1]):
+                    come.insert(int(random.integers(come.index(worker) + 1, len(come))), worker)
+            lanes = {w: tuple(int(v) for v in random.integers(1 << 20, 1 << 32, LANES)) for w in range(1, workers + 1)}
+            for worker in come:
+                yield Push(worker, seq, lanes[worker])
+
+    def played(self, workers: int, repeated: bool = False) -> list[_Played]:
+        if (workers, repeated) not in self._played:
+            self._played[workers, repeated] = list(self._play(workers, repeated))
+        return self._played[workers, repeated]
+
+    def _play(self, workers: int, repeated: bool) -> Iterator[_Played]:
+        bench, model = self._bench(workers), Model(self.numbers.slots, workers)
+        for push in self._pushes(workers, repeated):
+            slot = push.seq % self.numbers.slots
+            before, left = self._slot(bench, slot), model.sums.get(slot) if not model.bitmaps.get(slot) else None
+            answer = bench.send(push.worker, Sum(PUSH, push.seq, push.lanes).frame(self.numbers.ether_type))
+            outcome = model.push(push)
+            expected = (model.bitmaps[slot], model.sums[slot])
+            yield _Played(push, answer, outcome, before, self._slot(bench, slot), expected, left)
+
+    @staticmethod
+    def _slot(bench: Bench, slot: int) -> tuple[int, Lanes]:
+        return bench.cells("bitmaps")[slot], tuple(bench.cells(name)[slot] for name in _REGISTERS)
+
+    def _wrong(self, said: str) -> Wrong:
+        look = f"p4reduce trace {self.path} --entries entries.yaml --packet packets.txt --brief"
+        return Wrong(said, str(self.path), look)
+
+    # --- packets
+
+    def strangers(self) -> None:
+        bench = self._bench(2)
+        ether = self.numbers.ether_type
+        lanes = (1, 2, 3, 4)
+        for port, data, what in (
+            (5, Sum(PUSH, 0, lanes).frame(ether), "a PUSH by a port without a worker"),
+            (1, Sum(RESULT, 0, lanes).frame(ether), "a RESULT of a worker"),
+            (1, Sum(PUSH, 0, lanes).frame(ether ^ 1), "a frame of another EtherType"),
+        ):
+            if bench.send(port, data).sent:
+                raise self._wrong(f"{what} was sent on; the skeleton drops it: leave the first if as it is")
+        if any(bench.cells("bitmaps")):
+            raise self._wrong("a frame that is not for the slots changed a bitmap")
+
+    def waits(self) -> None:
+        for workers in WORKERS:
+            for one in self.played(workers):
+                if one.outcome == "partial" and one.answer.sent:
+                    raise self._wrong(self._too_early(one, workers))
+
+    def _too_early(self, one: _Played, workers: int) -> str:
+        if one.answer.group:
+            bitmap = one.expected[0]
+            return f"{one.name}: a RESULT left, but only {bitmap:#b} of {full(workers):#b} are in"
+        ports = sorted({port for port, _ in one.answer.sent})
+        if ports == [0]:
+            return (
+                f"{one.name} left by port 0: the chunk is not complete, and nobody said where the frame goes: "
+                "that means port 0. mark_to_drop(std) is missing"
+            )
+        said = f"{one.name} left by port {ports[0]}"
+        return f"{said} though the chunk is not complete: egress_spec is written behind mark_to_drop"
+
+    def answers(self) -> None:
+        for workers in WORKERS:
+            for one in self.played(workers):
+                if one.outcome == "complete":
+                    self._answered(one, workers)
+
+    def _answered(self, one: _Played, workers: int) -> None:
+        ports = sorted(port for port, _ in one.answer.sent)
+        if ports == list(range(1, workers + 1)):
+            headers = [read(data) for _, data in one.answer.sent]
+            if any(header is None or header.kind != RESULT or header.seq != one.push.seq for header in headers):
+                raise self._wrong(
+                    f"{one.name} completed the chunk, but what left is not its RESULT: set kind, leave seq"
+                )
+            return
+        if one.answer.group not in (0, GROUP):
+            said = f"{one.name} completed the chunk and was sent to multicast group {one.answer.group}"
+            raise self._wrong(f"{said}, which does not exist: the controller made group {GROUP}. It went to nobody")
+        if not ports:
+            said = f"{one.name} was the last of {workers}, and nothing left: the bitmap was {one.before[0]:#b} before"
+            raise self._wrong(
+                f"{said} and is {one.after[0]:#b} after it; when it is {full(workers):#b}, send the RESULT"
+            )
+        raise self._wrong(
+            f"{one.name} completed the chunk; it left by ports {ports}, not once by each of 1 to {workers}"
+        )
+
+    # --- sums
+
+    def sums(self, *, again: bool) -> None:
+        for workers in WORKERS:
+            for one in self.played(workers):
+                if one.outcome == "complete" and (one.push.seq >= self.numbers.slots) == again:
+                    self._summed(one)
+
+    def sums_with_repetitions(self) -> None:
+        for workers in (2, 5):
+            for one in self.played(workers, repeated=True):
+                if one.outcome == "complete":
+                    self._summed(one)
+
+    def _summed(self, one: _Played) -> None:
+        if not one.answer.sent:
+            raise self._wrong(f"{one.name} was the last, and no RESULT left: see part packets")
+        header = read(one.answer.sent[0][1])
+        wanted = one.expected[1]
+        if header is None or header.lanes == wanted:
+            return
+        lane = next(n for n in range(LANES) if header.lanes[n] != wanted[n])
+        earlier = one.push.seq - self.numbers.slots
+        said = f"chunk {one.push.seq}: lane{lane} is {header.lanes[lane]}, expected {wanted[lane]}"
+        if earlier >= 0 and header.lanes != wanted:
+            said += (
+                f". The slot was used by chunk {earlier} before: what that left was added. The first frame "
+                "of a chunk replaces the sums; and write 0 to the bitmap when a chunk is complete"
+            )
+        elif all((a - b) % (1 << 32) == 0 for a, b in zip(header.lanes, one.push.lanes, strict=True)):
+            said += ": that is what the last worker sent. Read the sums, and add them to its lanes"
+        raise self._wrong(said)
+
+    # --- registers
+
+    def bitmaps(self) -> None:
+        for one in self.played(3):
+            if one.after[0] != one.expected[0]:
+                said = f"after {one.name} the slot's bitmap is {one.after[0]:#b}, expected {one.expected[0]:#b}"
+                if one.outcome == "complete":
+                    said += ": the chunk is complete, so write 0 and the slot is free for the next one"
+                raise self._wrong(said)
+
+    def kept(self) -> None:
+        for one in self.played(3):
+            if one.outcome == "partial" and one.after[1] != one.expected[1]:
+                said = f"after {one.name} the slot's sums are {one.after[1]}, expected {one.expected[1]}"
+                raise self._wrong(f"{said}: what is not written to a register is forgotten with the frame")
+
+    # --- repetitions
+
+    def _repeated(self) -> Iterator[_Played]:
+        for workers in (2, 5):
+            for one in self.played(workers, repeated=True):
+                if one.outcome == "repetition":
+                    yield one
+
+    def repetitions(self) -> None:
+        for one in self._repeated():
+            if one.answer.sent:
+                said = (
+                    f"{one.name} came again and was taken for another worker's: who is in must be remembered, not how"
+                )
+                raise self._wrong(f"{said} many. Ask for the sender's bit in the bitmap before anything else")
+
+    def unchanged(self) -> None:
+        for one in self._repeated():
+            if one.after == one.before:
+                continue
+            if not one.answer.sent and one.after[1] != one.before[1] and one.after[0] == one.before[0]:
+                said = f"{one.name} came again. It was dropped, but its lanes were added: ask for the sender's bit"
+                raise self._wrong(f"{said} first, and put the rest into an else: mark_to_drop does not end the control")
+            raise self._wrong(
+                f"{one.name} came again, and the slot changed: bitmap {one.before[0]:#b} -> {one.after[0]:#b}. Who is "
+                "in must be remembered, not how many: ask for the sender's bit in the bitmap before anything else"
+            )

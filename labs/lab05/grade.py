@@ -1,0 +1,247 @@
+"""Grading lab 05: the switch by scripts, the worker by ticks, both together under loss."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from p4reduce.dataplane.model.program import Program
+from p4reduce.labs.frame.draws import Draws
+from p4reduce.labs.frame.lab import Step, Task, run_steps
+from p4reduce.labs.frame.report import Check, Wrong
+from p4reduce.labs.p4.bench import Bench, compiled
+from p4reduce.labs.p4.sums import GROUP, LANES, PUSH, RESULT, Lanes, Sum, added, full, read
+from p4reduce.labs.sandbox.process import StudentCode
+
+P4_FILE: Final = "loss.p4"
+WORKER_FILE: Final = "worker.py"
+WORKERS: Final = 4
+TIMEOUT: Final = 12
+_DELAY: Final = 2
+"""ticks of a link"""
+_MOST_TICKS: Final = 3000
+_SENDS: Final = {0.0: 1.0, 0.01: 1.4, 0.1: 3.0}
+"""frames that workers may send, for each one that they had to, by loss"""
+
+
+def numbers_of(draws: Draws) -> tuple[int, int]:
+    """EtherType and slots of a student."""
+    return 0x8B00 + draws.integer("ether_type", 1, 0xF0), draws.choice("slots", (4, 8))
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 05."""
+    with StudentCode(task.answers / WORKER_FILE, seen=task.seen) as code:
+        yield from run_steps(task, _Grader(task, code).steps())
+
+
+class _Grader:
+    def __init__(self, task: Task, code: StudentCode) -> None:
+        self.path: Path = task.answers / P4_FILE
+        self.file = str(task.answers / WORKER_FILE)
+        self.code = code
+        self.ether_type, self.slots = numbers_of(task.personal)
+        self.draws = task.hidden
+        self.program: Program | None = None
+
+    def steps(self) -> list[Step]:
+        return [
+            Step("switch", "the program compiles", self.compile, gate=True),
+            Step("switch", "sums, cell by cell, twice around", self.sums),
+            Step("switch", "a repetition before the end is dropped", self.early),
+            Step("switch", "a repetition after it gets the RESULT, alone", self.late),
+            Step("switch", "the RESULT stays until everybody has it", self.stays),
+            Step("worker", "a window of SLOTS chunks", self.window),
+            Step("worker", "again after a time-out, and only what is missing", self.again),
+            Step("network", "nothing lost", lambda: self.network(0.0)),
+            Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
+            Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
+        ]
+
+    # --- the switch
+
+    def compile(self) -> None:
+        self.program = compiled(self.path)
+        self._bench()
+
+    def _bench(self, workers: int = 3) -> Bench:
+        assert self.program is not None  # noqa: S101  (a gate before)
+        bench = Bench(self.program)
+        for worker in range(1, workers + 1):
+            bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))
+        bench.group(GROUP, range(1, workers + 1))
+        return bench
+
+    def _lanes(self, worker: int, seq: int) -> Lanes:
+        random = self.draws.generator(f"lanes {worker} {seq}")
+        return tuple(int(value) for value in random.integers(0, 1 << 32, LANES))
+
+    def _sum(self, seq: int, workers: int = 3) -> Lanes:
+        total: Lanes = (0,) * LANES
+        for worker in range(1, workers + 1):
+            total = added(total, self._lanes(worker, seq))
+        return total
+
+    def _push(self, bench: Bench, worker: int, seq: int) -> list[tuple[int, Sum | None]]:
+        data = Sum(PUSH, seq, self._lanes(worker, seq)).frame(self.ether_type)
+        return [(port, read(frame)) for port, frame in bench.send(worker, data).sent]
+
+    def _result(self, sent: Sequence[tuple[int, Sum | None]], ports: Sequence[int], seq: int, what: str) -> None:
+        found = sorted(port for port, _ in sent)
+        if found != list(ports):
+            raise Wrong(f"{what}: frames left by ports {found or 'none'}, expected {list(ports)}", str(self.path))
+        for _, header in sent:
+            if header is None or header.kind != RESULT or header.seq != seq:
+                raise Wrong(f"{what}: what left is not the RESULT of chunk {seq}", str(self.path))
+            if header.lanes != self._sum(seq):
+                said = f"{what}: lane0 is {header.lanes[0]}, expected {self._sum(seq)[0]}"
+                raise Wrong(f"{said}: something was added that does not belong to it, or added twice", str(self.path))
+
+    def sums(self) -> None:
+        bench = self._bench()
+        for seq in range(4 * self.slots + 1):
+            for worker in (2, 1):
+                if sent := self._push(bench, worker, seq):
+                    raise Wrong(self._too_early(worker, seq, [port for port, _ in sent]), str(self.path))
+            self._result(self._push(bench, 3, seq), (1, 2, 3), seq, f"chunk {seq}")
+
+    def _too_early(self, worker: int, seq: int, ports: list[int]) -> str:
+        said = f"worker {worker}'s first PUSH of chunk {seq}: the chunk is not complete, and something left"
+        if ports != [worker] or seq < self.slots:
+            return f"{said} by ports {ports}"
+        said += ", as if it were a repetition: its bit is in the cell from"
+        if seq < 2 * self.slots:
+            return f"{said} chunk {seq - self.slots}. The cell was used again too early: seq & (2 * SLOTS - 1)"
+        return f"{said} chunk {seq - 2 * self.slots}. A worker that uses one cell takes its bit out of the other one"
+
+    def early(self) -> None:
+        bench = self._bench()
+        for worker in (1, 1, 2, 1, 2):
+            if self._push(bench, worker, 0):
+                said = f"worker {worker}'s PUSH of chunk 0, perhaps a repetition: something left before worker 3 was in"
+                raise Wrong(said, str(self.path))
+        self._result(self._push(bench, 3, 0), (1, 2, 3), 0, "chunk 0 after repetitions of workers 1 and 2")
+
+    def late(self) -> None:
+        bench = self._bench()
+        for worker in (1, 2, 3):
+            self._push(bench, worker, 0)
+        for worker in (2, 3, 2):
+            sent = self._push(bench, worker, 0)
+            if not sent:
+                said = f"worker {worker} lost the RESULT of chunk 0 and asks again; nothing left: the RESULT is gone"
+                raise Wrong(f"{said}. A repetition in a cell that is done is answered from its sums", str(self.path))
+            self._result(sent, (worker,), 0, f"worker {worker} asks again for chunk 0")
+
+    def stays(self) -> None:
+        bench, seq = self._bench(), self.slots
+        for worker in (1, 2, 3):
+            self._push(bench, worker, 0)
+        for worker in (1, 2):  # they have the RESULT of chunk 0 and go on; worker 3 has not
+            self._push(bench, worker, seq)
+        sent = self._push(bench, 3, 0)
+        try:
+            self._result(sent, (3,), 0, f"worker 3 asks for chunk 0 while others are at chunk {seq}")
+        except Wrong as wrong:
+            said = f"{wrong.finding.said}. Its cell was used again too early: chunk {seq} goes into the other cell"
+            raise Wrong(
+                f"{said}, and done tells that chunk 0 is complete though bits have left", str(self.path)
+            ) from None
+        self._result(self._push(bench, 3, seq), (1, 2, 3), seq, f"chunk {seq} after that")
+
+    # --- the worker
+
+    def _step(self, rank: int, now: int, results: Sequence[int]) -> list[int]:
+        found: Any = self.code.call("step", rank, now, list(results))
+        if not isinstance(found, list) or not all(isinstance(c, int) and not isinstance(c, bool) for c in found):
+            raise Wrong(f"step returned {str(found)[:60]!r}; return a list of chunks", self.file)
+        return found
+
+    def window(self) -> None:
+        chunks = 3 * self.slots
+        self.code.call("create", 0, chunks, self.slots, TIMEOUT)
+        sent = self._step(0, 0, [])
+        if sent and max(sent) >= self.slots:
+            said = f"with no RESULT yet chunk {max(sent)} was sent; there are {self.slots} slots"
+            raise Wrong(f"{said}: it takes the cell of a chunk that others may still ask for", self.file)
+        if sorted(sent) != list(range(self.slots)):
+            raise Wrong(f"the first tick sent {sent}, expected chunks 0 to {self.slots - 1}", self.file)
+        if more := self._step(0, 1, [1, 2]):
+            raise Wrong(
+                f"chunk 0 is missing, and {more} was sent: the window begins at the oldest without RESULT", self.file
+            )
+        sent = self._step(0, 2, [0, 1])
+        if sorted(sent) != list(range(self.slots, self.slots + 3)):
+            raise Wrong(f"RESULTs 0 to 2 are there; {sent} was sent, expected the next 3 chunks", self.file)
+
+    def again(self) -> None:
+        self.code.call("create", 1, self.slots, self.slots, TIMEOUT)
+        self._step(1, 0, [])
+        self._step(1, 1, [chunk for chunk in range(self.slots) if chunk != 2])
+        for now in range(2, 2 * TIMEOUT):
+            sent, wanted = self._step(1, now, []), [2] if now == TIMEOUT else []
+            if sent == wanted:
+                continue
+            if len(sent) > 1:
+                raise Wrong(
+                    f"only chunk 2 is missing, and tick {now} sent {sent}: a storm of what has arrived", self.file
+                )
+            if now < TIMEOUT or (now > TIMEOUT and sent):
+                said = f"chunk 2 was sent again in tick {now}"
+                raise Wrong(
+                    f"{said}: that is a storm. Wait {TIMEOUT} ticks after each time that it was sent", self.file
+                )
+            raise Wrong(
+                f"chunk 2 was sent in tick 0 and is lost; tick {now} should send it again, and sent {sent}", self.file
+            )
+
+    # --- both
+
+    def network(self, loss: float) -> None:
+        random = self.draws.generator(f"loss {loss}")
+        chunks, bench = 5 * self.slots, self._bench(WORKERS)
+        up: deque[tuple[int, int, bytes]] = deque()
+        down: deque[tuple[int, int, bytes]] = deque()
+        there: dict[int, set[int]] = {rank: set() for rank in range(1, WORKERS + 1)}
+        frames = 0
+        for rank in there:
+            self.code.call("create", 10 + rank, chunks, self.slots, TIMEOUT)
+
+        def put(line: deque[tuple[int, int, bytes]], now: int, rank: int, data: bytes) -> None:
+            for _ in range(0 if random.random() < loss else 1 + int(random.random() < loss)):
+                line.append((now + _DELAY, rank, data))
+
+        for now in range(_MOST_TICKS):
+            came: dict[int, list[int]] = {rank: [] for rank in there}
+            while down and down[0][0] <= now:
+                _, rank, data = down.popleft()
+                header = read(data)
+                if header is None or header.kind != RESULT or header.lanes != self._sum(header.seq, WORKERS):
+                    said = f"worker {rank} got a wrong sum" + (f" for chunk {header.seq}" if header else "")
+                    raise Wrong(f"{said}: a contribution was added twice, or to another chunk's", str(self.path))
+                there[rank].add(header.seq)
+                came[rank].append(header.seq)
+            while up and up[0][0] <= now:
+                _, rank, data = up.popleft()
+                for port, sent in bench.send(rank, data).sent:
+                    put(down, now, port, sent)
+            for rank in there:
+                for chunk in self._step(10 + rank, now, came[rank]):
+                    if not 0 <= chunk < chunks:
+                        raise Wrong(f"worker {rank} sent chunk {chunk} of {chunks}", self.file)
+                    frames += 1
+                    put(up, now, rank, Sum(PUSH, chunk, self._lanes(rank, chunk)).frame(self.ether_type))
+            least = chunks * WORKERS
+            if frames > 2 * _SENDS[loss] * least:
+                raise Wrong(f"{frames} frames were sent in {now} ticks, {least} were to be sent: a storm", self.file)
+            if all(len(mine) == chunks for mine in there.values()):
+                break
+        waiting = {rank: min(set(range(chunks)) - mine) for rank, mine in there.items() if len(mine) < chunks}
+        if waiting:
+            said = ", ".join(f"worker {rank} for chunk {chunk}" for rank, chunk in waiting.items())
+            raise Wrong(f"after {_MOST_TICKS} ticks these still wait: {said}", str(self.path))
+        if frames > _SENDS[loss] * chunks * WORKERS:
+            said = f"{frames} frames for {chunks * WORKERS}; {_SENDS[loss]:g} times as many are allowed"
+            raise Wrong(f"{said}: send again only what is missing, and only after the time-out", self.file)

@@ -1,0 +1,150 @@
+"""A student's P4 program in one switch, and what it did with each frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from p4reduce.dataplane.device import Device
+from p4reduce.dataplane.interpreter.trace import HeaderEmitted, HeaderExtracted, ParserFailed, Verdict
+from p4reduce.dataplane.model.errors import ProgramError
+from p4reduce.dataplane.model.loader import load_program
+from p4reduce.dataplane.model.program import Program
+from p4reduce.dataplane.tables import Exact, TableEntry
+from p4reduce.dataplane.trace.packets import Packet
+from p4reduce.dataplane.trace.record import PacketTrace, Recorder
+from p4reduce.frontend.compile import compile_text
+from p4reduce.labs.frame.report import Wrong
+from p4reduce.labs.frame.text import counted, todo_lines
+
+T = TypeVar("T")
+_LIMIT: Final = 1 << 16
+"""bytes of a student's program"""
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:core|v1model)\.p4>[ \t]*$", re.MULTILINE)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_SHOWN: Final = 5
+"""errors of the compiler that are told at once"""
+
+
+def compiled(path: Path) -> Program:
+    """A student's program, loaded. Raises Wrong with what the compiler says."""
+    try:
+        if path.stat().st_size > _LIMIT:
+            raise Wrong(f"{path.name} has more than {_LIMIT} bytes: this lab takes fewer than 10,000", str(path))
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise Wrong(f"there is no {path.name}: hand it in", str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Wrong(f"{path.name} cannot be read: {error}", str(path)) from None
+    if todos := todo_lines_p4(path):
+        where = f"{path}, line {', '.join(map(str, todos[:8]))}{', ...' if len(todos) > 8 else ''}"
+        raise Wrong(f"{counted(len(todos), 'TODO')} left (that is how the lab begins): see README.md", where)
+    # Nothing but the two library files: a message of the compiler shows lines of what is included.
+    if re.search(r"\binclude\b", _INCLUDE.sub("", COMMENT.sub(" ", text.replace("\\\n", "")))):
+        raise Wrong("include nothing but <core.p4> and <v1model.p4>", str(path))
+    look = f"p4reduce p4 check {path}"
+    found = compile_text(text, path.name)
+    if not found.ok or found.json is None:
+        said = "\n".join(found.messages()[:_SHOWN])
+        raise Wrong(f"{path.name} does not compile:\n{said}", str(path), look)
+    try:
+        return load_program(found.json)
+    except ProgramError as error:
+        raise Wrong(f"{path.name}: the embedded switch does not run this: {error}", str(path), look) from None
+
+
+def todo_lines_p4(path: Path) -> list[int]:
+    """Lines with TODO; in P4 they stand in comments."""
+    return [
+        number
+        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1)
+        if re.search(r"\bTODO\b", line)
+    ] or todo_lines(path)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a switch did with one frame.
+
+    Attributes:
+        sent: (port, frame) of what left.
+    """
+
+    trace: PacketTrace
+    sent: tuple[tuple[int, bytes], ...]
+
+    def events(self, kind: type[T]) -> list[T]:
+        """What happened, of one kind."""
+        return [event for event in self.trace.events if isinstance(event, kind)]
+
+    @property
+    def extracted(self) -> list[str]:
+        """Headers that the parser took out, in their order."""
+        return [event.header for event in self.events(HeaderExtracted)]
+
+    @property
+    def emitted(self) -> list[str]:
+        """Headers that the deparser put in."""
+        return [event.header for event in self.events(HeaderEmitted)]
+
+    @property
+    def parser_error(self) -> str:
+        """Of the parser; empty where there was none."""
+        return next((event.error for event in self.events(ParserFailed)), "")
+
+    @property
+    def group(self) -> int:
+        """The multicast group that ingress ended with; 0: none."""
+        return next((v.target for v in self.events(Verdict) if v.stage == "ingress" and v.kind == "multicast"), 0)
+
+
+class Bench:
+    """A switch that is traced, with empty registers and tables."""
+
+    def __init__(self, program: Program) -> None:
+        """A new switch with the program."""
+        self.device = Device(program, executor="interpreted")
+        self._recorder = Recorder(self.device)
+        self.sent_in: list[tuple[int, bytes]] = []
+
+    def send(self, port: int, frame: bytes) -> Answer:
+        """One frame in by a port."""
+        self.sent_in.append((port, frame))
+        trace = self._recorder.run(Packet(frame, port))
+        return Answer(trace, tuple((one.port, one.frame) for one in trace.sent))
+
+    def group(self, number: int, ports: Sequence[int]) -> None:
+        """A multicast group of these ports."""
+        self.device.multicast.set(number, [(port, 0) for port in ports])
+
+    def insert(self, table: str, match: Sequence[int], action: str, arguments: Sequence[int]) -> None:
+        """An entry of an exact table; both names by their last part. Raises Wrong where the program lacks them."""
+        name = _named(self.device.tables, table, "table")
+        actions = {a.name: a for a in self.device.program.actions.values()}
+        full = _named(actions, action, "action")
+        self.device.tables[name].insert(TableEntry(tuple(Exact(value) for value in match), full, tuple(arguments)))
+
+    def cells(self, register: str) -> list[int]:
+        """All values of a register, named by its last part. Raises Wrong where the program lacks it."""
+        found = self.device.registers[_named(self.device.registers, register, "register")]
+        return [int(found.read(index)) for index in range(found.size)]
+
+
+def _named(there: Mapping[str, object], wanted: str, what: str) -> str:
+    found = [name for name in there if name == wanted or name.endswith(f".{wanted}")]
+    if len(found) != 1:
+        raise Wrong(f"the program has no {what} {wanted}: keep the names of the skeleton")
+    return found[0]
+
+
+def look(path: Path, frames: Sequence[tuple[int, bytes]], entries: str = "") -> str:
+    """The command that shows the last of some frames; the earlier ones are sent before it."""
+    listed = path.parent.parent / "packets.txt"
+    if len(frames) > 1 or not frames:
+        return ""
+    port, frame = frames[-1]
+    more = f" --entries {listed.parent / entries}" if entries else ""
+    return f"p4reduce trace {path} --port {port} --packet {frame.hex()}{more} --brief"

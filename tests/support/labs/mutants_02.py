@@ -1,0 +1,111 @@
+"""Mistakes of lab 02."""
+
+from tests.support.labs import Mutant
+
+F = "header.p4"
+MUTANTS = [
+    Mutant("setValid forgotten", F, "                hdr.value.setValid();\n", "", ("setValid() is missing",), "rules"),
+    Mutant(
+        "width of a field",
+        F,
+        "bit<16> worker;",
+        "bit<8> worker;\n    bit<8> pad;",
+        ("worker, has 8 bits; it has 16",),
+        "header",
+    ),
+    Mutant(
+        "order of fields",
+        F,
+        "    bit<16> worker;\n    bit<32> seq;\n",
+        "    bit<32> seq;\n    bit<16> worker;\n",
+        ("comes there. The order is",),
+        "header",
+    ),
+    Mutant(
+        "no default in start",
+        F,
+        "            ETHER_TYPE: parse_hop;\n            default: accept;\n",
+        "            ETHER_TYPE: parse_hop;\n",
+        ("NoMatch", "select of start", "default: accept"),
+        "parser",
+    ),
+    Mutant(
+        "no default in parse_hop",
+        F,
+        "            1: parse_value;\n            default: accept;\n",
+        "            1: parse_value;\n",
+        ("NoMatch", "select of parse_hop"),
+        "parser",
+    ),
+    Mutant(
+        "default: reject",
+        F,
+        "default: accept;",
+        "default: reject;",
+        ("default: reject gives up frames that are right",),
+        "parser",
+    ),
+    Mutant(
+        "everything is a hop",
+        F,
+        "default: accept;",
+        "default: parse_hop;",
+        ("another EtherType was parsed as if it had a hop",),
+        "parser",
+    ),
+    Mutant(
+        "value always",
+        F,
+        "            default: accept;\n        }\n    }\n    state parse_value",
+        "            default: parse_value;\n        }\n    }\n    state parse_value",
+        ("value was extracted out of the payload",),
+        "parser",
+    ),
+    Mutant(
+        "value never", F, "            1: parse_value;\n", "", ("bit 0 is 1, and no state extracted value",), "parser"
+    ),
+    Mutant("hop not emitted", F, "        packet.emit(hdr.hop);\n", "", ("hop is never emitted",), "deparser"),
+    Mutant("value not emitted", F, "        packet.emit(hdr.value);\n", "", ("value is never emitted",), "deparser"),
+    Mutant(
+        "order of emits",
+        F,
+        "        packet.emit(hdr.hop);\n        packet.emit(hdr.value);\n",
+        "        packet.emit(hdr.value);\n        packet.emit(hdr.hop);\n",
+        ("emitted in the order",),
+        "deparser",
+    ),
+    Mutant(
+        "written before it is valid",
+        F,
+        "                hdr.value.setValid();\n                hdr.value.total = hdr.hop.seq;\n",
+        "                hdr.value.total = hdr.hop.seq;\n                hdr.value.setValid();\n                hdr.value.total = hdr.value.total + 1;\n",
+        ("fields of a header that is not valid hold nothing",),
+        "rules",
+    ),
+    Mutant(
+        "a stale field",
+        F,
+        "hdr.value.total = hdr.hop.seq;",
+        "hdr.value.total = hdr.value.total + hdr.hop.seq + 1;",
+        ("fields of a header that is not valid hold nothing",),
+        "rules",
+    ),
+    Mutant(
+        "flag forgotten",
+        F,
+        "                hdr.hop.flags = hdr.hop.flags | 1;\n",
+        "",
+        ("next switch would not find the value",),
+        "rules",
+    ),
+    Mutant("not counted", F, "hdr.hop.hops + 1", "hdr.hop.hops", ("hops was",), "rules"),
+    Mutant("does not compile", F, "bit<16> worker;", "bit<16> worker", ("does not compile", "header.p4:"), "header"),
+    Mutant(
+        "includes a file",
+        F,
+        "#include <v1model.p4>",
+        '#include <v1model.p4>\n#include "/etc/passwd"',
+        ("include nothing but",),
+        "header",
+    ),
+]

@@ -1,0 +1,90 @@
+"""Mistakes of lab 04."""
+
+from tests.support.labs import Mutant
+
+F = "quantize.py"
+MUTANTS = [
+    Mutant(
+        "overflow at n workers",
+        F,
+        "while workers * np.rint(np.ldexp(most, guess)) > LIMIT:",
+        "while np.rint(np.ldexp(most, guess)) > LIMIT:",
+        ("each one fits, their sum overflows", "Divide the limit by the number of workers"),
+        "exponent",
+        also=(("LIMIT / workers", "LIMIT"),),
+    ),
+    Mutant(
+        "truncation for rounding",
+        F,
+        "np.rint(np.ldexp(values, exponent)).astype",
+        "np.ldexp(values, exponent).astype",
+        ("the fraction was cut off",),
+        "rounding",
+    ),
+    Mutant(
+        "rounded down",
+        F,
+        "np.rint(np.ldexp(values, exponent))",
+        "np.floor(np.ldexp(values, exponent))",
+        ("it was rounded down",),
+        "rounding",
+    ),
+    Mutant(
+        "exponent of one worker",
+        F,
+        "most = max(largest)",
+        "most = largest[0]",
+        ("Take the largest of all workers",),
+        "exponent",
+    ),
+    Mutant(
+        "zeros",
+        F,
+        "    if most == 0:\n        return 0\n",
+        "",
+        ("common_exponent",),
+        "special",
+        also=(("guess = math", "guess = int(np.log2(LIMIT / workers / most)) + 1\n    guess = math"),),
+    ),
+    Mutant(
+        "NaN",
+        F,
+        '    if not np.isfinite(values).all():\n        raise ValueError("NaN or infinity")\n',
+        "",
+        ("quantize took nan", "Raise ValueError"),
+        "special",
+    ),
+    Mutant(
+        "a bit given away",
+        F,
+        "    return guess\n",
+        "    return guess - 1\n",
+        ("every bit given away doubles the error",),
+        "exponent",
+    ),
+    Mutant(
+        "the wrong way",
+        F,
+        "np.ldexp(total.astype(np.float64), -exponent)",
+        "np.ldexp(total.astype(np.float64), exponent)",
+        ("s stands for s / 2^e",),
+        "rounding",
+    ),
+    Mutant("floats are sent", F, ".astype(np.int64)", "", ("return an array of integers",), "rounding"),
+    Mutant(
+        "does not import",
+        F,
+        "import numpy as np",
+        "import numpie as np",
+        ("ModuleNotFoundError", "only Python's own modules and NumPy"),
+        "rounding",
+    ),
+    Mutant(
+        "loops for ever",
+        F,
+        "        guess -= 1\n",
+        "        guess -= 0\n",
+        ("processor time", "does a loop never end?"),
+        "exponent",
+    ),
+]
