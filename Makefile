@@ -15,12 +15,14 @@ TREES ?= 10000
 MUTANTS ?= 100000
 SEED ?= 1
 CASES ?= 50
+STUDENTS ?= 100
 HISTORIES ?= 10000
+KILLS ?= 1000
 P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-PACKAGES := base bench cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs topologies torch_backend workers
+PACKAGES := base bench cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs schedulers topologies torch_backend workers
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
 
@@ -32,7 +34,8 @@ help:  ## this list
 demo: $(INSTALLED)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
 	@$(BIN)/p4reduce demo --out out/demo
 
-test: lint $(WARM)  ## lint, types and all tests that need no other program
+test: $(INSTALLED)  ## lint, types and all tests that need no other program
+	@$(MAKE) --no-print-directory -j2 lint $(WARM)
 	$(BIN)/pytest -n $(JOBS)
 
 soak-tests: $(WARM)  ## the tests that `make test` leaves out, and more examples of the random ones: before a release
@@ -70,6 +73,9 @@ bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-re
 bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
 	@$(BIN)/python -m p4reduce.bench.plans $(BENCH)
 
+bench-loss: $(WARM)  ## what losses cost beside what they may, in virtual time: BENCH='--seeds 3 --plans steiner' or --json
+	@$(BIN)/python -m p4reduce.bench.loss $(BENCH)
+
 bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
 	@$(BIN)/python -m p4reduce.cli.bench $(BENCH)
 
@@ -99,6 +105,12 @@ placement: $(WARM)  ## placement policies in a flow model held to packets, in ou
 
 placement-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python scripts/placement.py --quick --jobs $(JOBS) --out out/placement-quick
+
+slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
+	@$(BIN)/p4reduce slurm demo $(SLURM)
+
+ray-demo: $(WARM)  ## jobs of a real Ray on the hosts that p4reduce chose (needs Ray, p4reduce[ray])
+	@$(BIN)/python -m p4reduce.schedulers.ray_demo $(RAY)
 
 # Real time: what to run, by flags of make.
 TOPO ?= star:hosts=4,servers=1
@@ -141,6 +153,18 @@ bench-orchestrator: $(WARM)  ## 50 to 5,000 tasks that wait for each other: poli
 
 soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps
 	$(BIN)/python -m tests.support.orchestrated.soak --histories $(HISTORIES)
+
+soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switches in virtual time, invariants checked
+	$(BIN)/python -m tests.support.kills --kills $(KILLS)
+
+labs-test: $(WARM)  ## every mistake of every lab gets its text (minutes)
+	SOAK=1 $(BIN)/pytest -n $(JOBS) tests/unit/labs tests/integration/labs
+
+labs-class: $(WARM)  ## 100 submissions beside each other, mistakes and attacks among them: no false verdict: STUDENTS=100
+	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
+
+soak-kills-real: $(WARM)  ## 100 kills of workers, switches, controllers in real time: SOAK='--target bmv2 --links veth'
+	$(BIN)/python -m tests.support.kills.real --kills 100 $(SOAK)
 
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "tasks": "AI tasks: submit, list, show, cancel. 'p4reduce orchestrate' runs them.",
     "priorities": "Priorities: jobs that share links, and what an order between them does.",
     "orchestrate": "Run the tasks of a database until all have ended.",
+    "slurm": "Slurm: jobs that go where p4reduce's placement says, and all-reduce there.",
     "tdm": "TDM: training jobs over an optical cross-connect, in turns.",
     "lab": "Labs: copy one, work on it, have it graded.",
     "example": "Print a file to begin with, or list them all.",
@@ -37,7 +38,7 @@ COMMANDS: Final = {
     "doctor": "Say what is installed, and what each missing part would add.",
 }
 """What the list of commands says of each: the first paragraph of its own help (held to that by a test)."""
-GROUPS: Final = frozenset({"p4", "topo", "plan", "net", "tasks", "priorities", "tdm", "lab"})
+GROUPS: Final = frozenset({"p4", "topo", "plan", "net", "tasks", "priorities", "slurm", "tdm", "lab"})
 """Those that have commands of their own; Typer lists them behind the others."""
 PASS_ON: Final[dict[str, Any]] = {"launch": {"context_settings": {"allow_interspersed_args": False}}}
 """After the script's name everything belongs to the script."""

@@ -14,7 +14,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import RunResult
 
 if TYPE_CHECKING:
-    from p4reduce.comm.rendezvous import Span
+    from p4reduce.comm.participant import Span
 
 
 def run_all(

@@ -45,6 +45,8 @@ class Flag:
         return False if value is None else str(value)
 
 
+SCRIPTS_FIELDS: Final = ("on_failure",)
+"""What has a meaning for scripts only."""
 NETWORK, WORK, NUMBERS, FAULTS, PROGRAM = "Network", "Work", "Numbers and window", "Faults on every link", "P4 program"
 REAL_TIME: Final = "Real time"
 
@@ -77,6 +79,14 @@ FLAGS: Final = (
     Flag("faults.duplicate", float, FAULTS, "Probability that a frame comes twice."),
     Flag("faults.reorder", float, FAULTS, "Probability that a frame is held back."),
     Flag("faults.corrupt", float, FAULTS, "Probability that a frame arrives damaged (and is dropped)."),
+    Flag(
+        "on_failure",
+        str,
+        FAULTS,
+        "When a member dies: all end, all hear of it, or the others go on with the collective.",
+        None,
+        "abort|raise|shrink",
+    ),
     Flag("p4", Path, PROGRAM, "Your own program as P4 source; it is compiled here."),
     Flag("p4_json", Path, PROGRAM, "Your own program (p4c's JSON) in place of the bundled one."),
     Flag("p4_info", Path, PROGRAM, "P4Info of your own program."),
@@ -139,13 +149,14 @@ class Settings:
 
 
 def experiment_options(
-    *, omit: tuple[str, ...] = (), real_time: bool = False
+    *, omit: tuple[str, ...] = (), real_time: bool = False, scripts: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of commands: replaces their parameter ``settings`` by ``--config`` and a flag for every field.
 
-    ``omit`` names fields for which the command has flags of its own; ``real_time`` adds those of real time.
+    ``omit`` names fields for which the command has flags of its own; ``real_time`` adds those of real time, ``scripts``
+    those of users' scripts.
     """
-    left_out = omit if real_time else (*omit, *REAL_TIME_FIELDS)
+    left_out = (*omit, *(() if real_time else REAL_TIME_FIELDS), *(() if scripts else SCRIPTS_FIELDS))
     flags = [flag for flag in FLAGS if flag.field not in left_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import site
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.support.labs import SOLUTIONS
 from tests.support.paths import ROOT
 
 import p4reduce
@@ -123,4 +125,5 @@ def test_a_fresh_environment_runs_demo_and_lab(built, kind, tmp_path):
     assert len(provenance["p4_json_sha256"]) == 64
     assert call(command, "lab", "copy", "01").returncode == 0
     (lab,) = tmp_path.glob("01*")
-    assert call(command, "lab", "grade", str(lab / "solution")).returncode == 0, lab
+    shutil.copytree(SOLUTIONS / "01", lab / "skeleton", dirs_exist_ok=True)
+    assert call(command, "lab", "grade", str(lab)).returncode == 0, lab

@@ -27,6 +27,7 @@ from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 from p4reduce.topologies import leaf_spine, load, star
+from p4reduce.workers.wire import PacketType
 
 NETWORKS = [
     "star8",
@@ -141,7 +142,7 @@ def test_strangers_are_refused_and_counted():
 
 
 def test_a_half_installed_tree_does_no_harm():
-    """Without the root's entry in table `job` chunks wait; once it is there, a retransmission brings them through."""
+    """Without the root's entry in table `job` chunks wait; once it is there, two questions bring them through."""
     topology = leaf_spine(2, 1, 2)
     with controlled(topology) as (controller, network):
         plan = controller.start_job(PlanRequest("spt"))
@@ -152,9 +153,8 @@ def test_a_half_installed_tree_does_no_harm():
         refused = controller.read_counters(["spine1"])["spine1"].refused
         assert {reason: t.frames for reason, t in refused.items()} == {"unknown job or epoch": 2}
         controller.insert("spine1", activate)
-        for rank, worker in ((0, "h1"), (2, "h3")):
-            up = plan.up(worker)
-            network.send(worker, up, frame(plan, worker, PUSH, 0, contribution(rank, 0), resend=True))
+        for worker in ("h1", "h3"):
+            network.send(worker, plan.up(worker), frame(plan, worker, PacketType.ASK, 0, resend=True))
         check_sums(plan, network, 1)
 
 

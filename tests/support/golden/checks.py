@@ -80,7 +80,7 @@ def _sum(what: str, total: Lanes, saturated: bool, exact: Lanes, ranks: frozense
 
 def _server(task: Task) -> None:
     assert task.server is not None
-    assert len(task.server.cache) <= task.work.slots
+    assert len(task.server.cache) <= task.window + task.reach
     for index, deposit in task.server.ledger.items():
         collective = task.work.collectives[index]
         if collective.lanes_up:

@@ -3,7 +3,7 @@
 Everything that it does is cut into micro-steps, between which packets fly.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -11,10 +11,8 @@ from typing import Final
 from tests.support.golden.choices import SeededChoices
 from tests.support.golden.endpoints import Attachment, Server, Worker
 from tests.support.golden.entries import Grant, entries
-from tests.support.golden.frames import Packet
 from tests.support.golden.graph import Node
 from tests.support.golden.network import Network
-from tests.support.golden.switch import Emission
 from tests.support.golden.tables import Entry
 from tests.support.golden.trees import Tree
 from tests.support.golden.work import Work
@@ -48,6 +46,7 @@ class Task:
     ranks: dict[Node, int]
     udp_ports: dict[Node, int]
     window: int
+    reach: int
     workers: dict[Node, Worker] = field(default_factory=dict)
     server: Server | None = None
     current: Installation | None = None
@@ -96,10 +95,11 @@ class Controller:
     def launch(self, task: Task, tree: Tree) -> None:
         """Starts ``task`` on ``tree``."""
         for node in tree.members():
-            task.workers[node] = Worker(node, task.ranks[node], task.work, task.udp_ports[node], task.window)
-            self.network.endpoints[node, task.work.job] = _ear(task.workers[node])
+            about = task.ranks[node], task.work, task.udp_ports[node]
+            task.workers[node] = Worker(node, *about, task.window, task.reach)
+            self.network.endpoints[node, task.work.job] = task.workers[node].receive
         if tree.server is not None:
-            task.server = Server(tree.server, task.work, task.udp_ports[tree.server])
+            task.server = Server(tree.server, task.work, task.udp_ports[tree.server], task.window + task.reach)
             self.network.endpoints[tree.server, task.work.job] = task.server.receive
         self.move(task, tree)
 
@@ -223,11 +223,3 @@ class Controller:
 
     def _attachment(self, new: Installation, node: Node, to: Node) -> Attachment:
         return Attachment(new.grant.epoch, to.ip, self.network.graph.next_hop(node, to).mac)
-
-
-def _ear(worker: Worker) -> Callable[[Packet], list[Emission]]:
-    def hear(packet: Packet) -> list[Emission]:
-        worker.receive(packet)
-        return []
-
-    return hear

@@ -32,10 +32,15 @@ class Result:
 
 
 class Worker:
-    """One worker of one job: window of half the slots, retransmission, restart at any chunk in a new epoch."""
+    """One worker of one job: a window of half the slots, slot by slot; it asks, and starts again in a new epoch.
 
-    def __init__(self, node: Node, rank: int, work: Work, udp_port: int, window: int) -> None:
+    A chunk may leave when the result a ``window`` before it is in, and it lies less than ``reach`` beyond the oldest
+    one that is not. What has left is asked for, and sent again when a switch asks for it.
+    """
+
+    def __init__(self, node: Node, rank: int, work: Work, udp_port: int, window: int, reach: int) -> None:
         self.node, self.rank, self.work, self.udp_port, self.window = node, rank, work, udp_port, window
+        self.reach = reach
         self.results: dict[int, Result] = {}
         self.missing = 0  # the oldest chunk without a result
         self.inputs: dict[int, Lanes | None] = {}  # kept while a new epoch may ask for them again
@@ -54,25 +59,39 @@ class Worker:
     def resume(self, attachment: Attachment, index: int) -> None:
         """Starts ``attachment.epoch`` at chunk ``index``: every result from there on is this epoch's to give."""
         assert index <= self.missing, f"{self.node} would skip chunks {self.missing}..{index - 1}"
-        assert self.missing - index <= 2 * self.window, f"{self.node} has gone too far ahead of chunk {index}"
+        ahead = max(self.sent, default=index) - index
+        assert ahead < self.window + self.reach, f"{self.node} has gone too far ahead of chunk {index}"
         self.attachment = attachment
         self.missing = index
         self.results = {i: result for i, result in self.results.items() if i < index}
         self.sent = set()
 
     def sendable(self) -> list[int]:
-        """The chunks in the window that have no result yet."""
+        """The chunks without a result that may leave, or have left."""
         if self.attachment is None:
             return []
-        end = min(self.missing + self.window, self.work.chunks)
-        return [index for index in range(self.missing, end) if index not in self.results]
+        end = min(self.missing + self.reach, self.work.chunks)
+        return [index for index in range(self.missing, end) if index not in self.results and self._is_free(index)]
+
+    def _is_free(self, index: int) -> bool:
+        """Whether nobody reads the slot's chunk before this one any more."""
+        return index < self.window or index - self.window in self.results
 
     def packet(self, index: int) -> Emission:
         """The contribution to chunk ``index``, marked as a resend from the second time on."""
-        assert self.attachment is not None
-        collective = self.work.collectives[index]
         resend = index in self.sent
         self.sent.add(index)
+        assert max(self.sent) - self.missing < self.window + self.reach
+        collective = self.work.collectives[index]
+        return self._emission(index, collective.kind, self._input(index), self.work.exponent(self.rank, index), resend)
+
+    def question(self, index: int) -> Emission:
+        """Asks for the result of chunk ``index``, which has left."""
+        assert index in self.sent
+        return self._emission(index, Kind.ASK, None, 0, True)
+
+    def _emission(self, index: int, kind: Kind, lanes: Lanes | None, exponent: int, resend: bool) -> Emission:
+        assert self.attachment is not None
         return HOST_PORT, Packet(
             eth_dst=self.attachment.gateway,
             eth_src=self.node.mac,
@@ -80,22 +99,36 @@ class Worker:
             ip_dst=self.attachment.ip,
             udp_src=self.udp_port,
             udp_dst=9400,
-            kind=collective.kind,
+            kind=kind,
             job=self.work.job,
             epoch=self.attachment.epoch,
             seq=self.work.seq(index),
-            lanes=self._input(index),
-            exponent=self.work.exponent(self.rank, index),
+            lanes=lanes,
+            exponent=exponent,
             iteration=index // 7,
             resend=resend,
         )
 
-    def receive(self, packet: Packet) -> None:
-        """Takes in a RESULT; everything else, and what comes late or twice, is dropped."""
+    def receive(self, packet: Packet) -> list[Emission]:
+        """Takes in a RESULT, sends what is asked for; everything else, and what comes late or twice, is dropped."""
         at, index = self.attachment, self.work.index(packet.seq)
         expected = at is not None and (packet.ip_src, packet.epoch, packet.udp_dst) == (at.ip, at.epoch, self.udp_port)
-        if not expected or packet.kind != Kind.RESULT or index >= self.work.chunks:
-            return
+        if not expected or index >= self.work.chunks:
+            return []
+        if packet.kind == Kind.ASK:
+            return self._asked(packet, index)
+        if packet.kind == Kind.RESULT:
+            self._take(packet, index)
+        return []
+
+    def _asked(self, packet: Packet, index: int) -> list[Emission]:
+        if index not in self.sent or index in self.results:
+            return []
+        assert packet.lanes is None
+        assert packet.resend
+        return [] if packet.count else [self.packet(index)]
+
+    def _take(self, packet: Packet, index: int) -> None:
         result = Result(packet.epoch, packet.lanes, packet.count, packet.exponent, packet.saturated)
         known = self.results.get(index)
         assert known is None or known == result, (
@@ -110,9 +143,9 @@ class Worker:
         if index not in self.inputs:
             lanes = self.work.contribution(self.rank, index) if self.work.collectives[index].lanes_up else None
             self.inputs[index] = lanes
-            for old in [i for i in self.inputs if i < self.missing - 2 * self.window]:
+            for old in [i for i in self.inputs if i <= max(self.inputs) - self.window - self.reach]:
                 del self.inputs[old]
-        assert len(self.inputs) <= 3 * self.window
+        assert len(self.inputs) <= self.window + self.reach
         return self.inputs[index]
 
 
@@ -128,14 +161,15 @@ class Deposit:
 class Server:
     """A parameter server, the parent of a tree's root: takes each chunk once, over all epochs, and repeats answers.
 
-    One deposit for each slot is all that it remembers: a chunk older than its slot's is a frame from the past.
+    It remembers as many deposits as the workers' chunks may lie apart: an older one is a frame from the past. (One for
+    each slot would do but for new epochs, which begin again at the oldest chunk that any worker lacks.)
     """
 
-    def __init__(self, node: Node, work: Work, udp_port: int) -> None:
-        self.node, self.work, self.udp_port = node, work, udp_port
+    def __init__(self, node: Node, work: Work, udp_port: int, memory: int) -> None:
+        self.node, self.work, self.udp_port, self.memory = node, work, udp_port, memory
         self.attachment: Attachment | None = None
         self.ledger: dict[int, Deposit] = {}  # for the test's eyes only
-        self.cache: dict[int, tuple[int, Deposit]] = {}  # chunk and deposit by slot: all that it needs to know
+        self.cache: dict[int, tuple[int, Deposit]] = {}  # chunk and deposit by place: all that it needs to know
 
     def receive(self, packet: Packet) -> list[Emission]:
         """Answers a request of the current epoch."""
@@ -143,17 +177,21 @@ class Server:
         expected = at is not None and (packet.ip_src, packet.epoch, packet.udp_dst) == (at.ip, at.epoch, self.udp_port)
         if not expected or index >= self.work.chunks:
             return []
+        latest, deposit = self.cache.get(index % self.memory, (-1, None))
+        if packet.kind == Kind.ASK and latest < index:
+            return [(HOST_PORT, self._question(packet))]
+        if packet.kind == Kind.ASK:
+            return [(HOST_PORT, self._reply(packet, deposit))] if deposit is not None and latest == index else []
         collective = self.work.collectives[index]
         assert packet.kind == collective.kind, f"the server got {packet} for {collective}"
         assert (packet.lanes is not None) == collective.lanes_up, f"the server got {packet} for {collective}"
-        latest, deposit = self.cache.get(index % self.work.slots, (-1, None))
         if index < latest:
             return []  # from the past: every worker has had this answer
         if deposit is None or index > latest:
             assert index not in self.ledger, f"the server takes chunk {index} of job {self.work.job} in twice"
             deposit = Deposit(packet.epoch, packet, self._answer(collective, packet, index))
             self.ledger[index] = deposit
-            self.cache[index % self.work.slots] = index, deposit
+            self.cache[index % self.memory] = index, deposit
         return [(HOST_PORT, self._reply(packet, deposit))]
 
     def _answer(self, collective: Collective, packet: Packet, index: int) -> Lanes | None:
@@ -164,8 +202,23 @@ class Server:
             return self.work.updated(packet.lanes, index)
         return None
 
+    def _question(self, packet: Packet) -> Packet:
+        return replace(self._back(packet), count=0, exponent=0, reserved=1, resend=True)
+
     def _reply(self, packet: Packet, deposit: Deposit) -> Packet:
         taken = deposit.request
+        return replace(
+            self._back(packet),
+            kind=Kind.RESULT,
+            lanes=deposit.answer,
+            count=taken.count,
+            exponent=taken.exponent,
+            saturated=taken.saturated,
+            ecn_echo=False,
+        )
+
+    def _back(self, packet: Packet) -> Packet:
+        """To whom it came from."""
         return replace(
             packet,
             eth_dst=packet.eth_src,
@@ -175,10 +228,4 @@ class Server:
             udp_src=self.udp_port,
             udp_dst=packet.udp_src,
             ttl=64,
-            kind=Kind.RESULT,
-            lanes=deposit.answer,
-            count=taken.count,
-            exponent=taken.exponent,
-            saturated=taken.saturated,
-            ecn_echo=False,
         )

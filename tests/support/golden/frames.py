@@ -32,6 +32,7 @@ class Kind(IntEnum):
     PUSH = 1
     PULL = 2
     RESULT = 3
+    ASK = 4
 
 
 Peek = tuple[int, int, bool]
@@ -67,6 +68,11 @@ class Packet:
     udp_checksum: int = 0
     unused: int = 0
     reserved: int = 0
+
+    @property
+    def awaited(self) -> int:
+        """Of an ASK from a switch: the children it waits for, in the bits of ``exponent`` and ``reserved``."""
+        return self.exponent << 24 | self.reserved
 
     @property
     def inc(self) -> "Peek | None":

@@ -92,7 +92,10 @@ class _Run:
             self._send(worker, self.choices.pick(fresh if fresh and self.choices.chance(80) else sendable))
 
     def _send(self, worker: Worker, index: int) -> None:
-        self.network.send(worker.node, [worker.packet(index)])
+        """The contribution; later a question, and now and then the contribution again, as if it were duplicated."""
+        asks = index in worker.sent and self.choices.chance(90)
+        self.network.events["asked"] += asks
+        self.network.send(worker.node, [worker.question(index) if asks else worker.packet(index)])
 
     def _settle(self) -> None:
         """Perfect links: every round, in which all workers send their window, must complete a window."""
@@ -120,7 +123,8 @@ class _Run:
             self.network.release()
         workers = [worker for task in self.tasks if not task.finished for worker in task.workers.values()]
         for worker, index in self.choices.shuffled([(w, index) for w in workers for index in w.sendable()]):
-            self._send(worker, index)
+            asks = index in worker.sent
+            self.network.send(worker.node, [worker.question(index) if asks else worker.packet(index)])
         self._drain()
 
     def _drain(self) -> None:
@@ -241,10 +245,12 @@ class _Run:
 
 def _task(shape: JobShape, window_factor: int) -> Task:
     members = shape.tree.members()
+    window = shape.work.slots // window_factor
     return Task(
         work=shape.work,
         region=shape.region,
         ranks={node: rank for rank, node in enumerate(members)},
         udp_ports=shape.udp_ports,
-        window=shape.work.slots // window_factor,
+        window=window,
+        reach=window * (1 + shape.work.job % 4),
     )

@@ -49,6 +49,7 @@ def _honest(choices: Choices, victim: GoldenSwitch, peer: PeerEntry) -> Packet:
         udp_src=INC_PORT,
         udp_dst=INC_PORT,
         kind=choices.pick([Kind.PUSH, Kind.PULL]) if peer.bit else Kind.RESULT,
+        reserved=choices.pick([0, choices.integer(0, 0xFFFFFF)]),
         job=peer.job,
         epoch=peer.epoch,
         seq=choices.pick([choices.integer(0, SEQ_MODULUS - 1), *seqs]),
@@ -85,9 +86,9 @@ def _wrong_epoch(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet
 
 
 def _wrong_type(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
-    right = (Kind.PUSH, Kind.PULL) if peer.bit else (Kind.RESULT,)
+    right = (Kind.PUSH, Kind.PULL, Kind.ASK) if peer.bit else (Kind.RESULT, Kind.ASK)
     known = [each for each in Kind if each not in right]
-    kind = choices.pick(known) if choices.chance(50) else choices.pick([0, *range(4, 16)])
+    kind = choices.pick(known) if choices.chance(50) else choices.pick([0, *range(5, 16)])
     return peer.port, replace(packet, kind=kind), Reason.TYPE
 
 
@@ -103,6 +104,20 @@ def _other_kind(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet:
         replace(packet, seq=slot.seq, kind=slot.kind, lanes=lanes),
     ])  # fmt: skip
     return peer.port, forged, Reason.KIND
+
+
+def _ask_with_lanes(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
+    return peer.port, replace(packet, kind=Kind.ASK, lanes=(7,) * victim.lanes), Reason.KIND
+
+
+def _strange_ask(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
+    """The parent asks for, or tells of, what is not on its way to it; a child asks for what cannot be."""
+    forged = replace(packet, kind=Kind.ASK, lanes=None)
+    if peer.bit:
+        found = _jump(choices, victim, peer, forged)
+        return None if found is None or not isinstance(found[1], Packet) else found
+    found = _early_result(choices, victim, peer, forged)
+    return found
 
 
 def _jump(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
@@ -226,6 +241,7 @@ _Make = Callable[[Choices, GoldenSwitch, PeerEntry, Packet], Spoof | None]
 
 _SPOOFS: list[_Make] = [
     _wrong_port, _wrong_source, _wrong_job, _wrong_epoch, _wrong_type, _other_kind, _jump, _early_result,
+    _ask_with_lanes, _strange_ask,
     _wrong_length, _wrong_lanes, _lanes_flag, _padded, _truncated, _bad_checksum, _random_bytes, _not_for_us,
     _from_a_host,
     _byte(12, lambda c: c.integer(9, 255), Reason.NOT_IPV4),

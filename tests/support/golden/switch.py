@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from tests.support.golden.frames import ECN_CAPABLE, ECN_CONGESTED, INC_PORT, SEQ_MODULUS, Frame, Kind, Packet, routed
 from tests.support.golden.reasons import Reason, Refused
@@ -141,14 +141,20 @@ class GoldenSwitch:
         if peer is None:
             raise Refused(Reason.PEER)
         self.peer_received[peer] += 1
-        allowed = (Kind.PUSH, Kind.PULL) if peer.bit else (Kind.RESULT,)
+        allowed = (Kind.PUSH, Kind.PULL, Kind.ASK) if peer.bit else (Kind.RESULT, Kind.ASK)
         if packet.kind not in allowed:
             raise Refused(Reason.TYPE)
         index = job.base + packet.seq % job.slots
         slot = self.slots.get(index, Slot())
-        answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
-        self.slots[index] = answer.slot
-        self.received[job.stats, packet.kind, packet.resend] += 1
+        if packet.kind == Kind.ASK:
+            if packet.lanes is not None:
+                raise Refused(Reason.KIND)
+            answer = self._asked(job, peer, slot, packet) if peer.bit else self._asked_above(job, slot, packet)
+            assert answer.slot is slot, "a question changes nothing"
+        else:
+            answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
+            self.slots[index] = answer.slot
+        self.received[job.stats, packet.kind % 4, packet.resend] += 1
         return self._answer(job, port, packet, answer)
 
     def _contribution(self, job: JobEntry, child: PeerEntry, slot: Slot, packet: Packet) -> "_Answer":
@@ -168,6 +174,30 @@ class GoldenSwitch:
             return _Answer(slot, to="parent", resend=True)
         raise Refused(Reason.DUPLICATE)
 
+    def _asked(self, job: JobEntry, child: PeerEntry, slot: Slot, packet: Packet) -> "_Answer":
+        """A child lacks the result: ask for its contribution, repeat the result, ask above, or tell who is awaited."""
+        if job.generation < slot.generation:
+            raise Refused(Reason.GENERATION)
+        if job.generation > slot.generation or packet.seq == (slot.seq + job.slots) % SEQ_MODULUS:
+            return _Answer(slot, to="sender", question=_Question(0, job.full))
+        if packet.seq != slot.seq:
+            raise Refused(Reason.SEQ)
+        awaited = job.full & ~slot.children
+        if awaited & child.bit:
+            return _Answer(slot, to="sender", question=_Question(0, awaited))
+        if slot.done:
+            return _Answer(slot, to="sender", resend=True)
+        if not awaited and child.lowest:
+            return _Answer(slot, to="parent", question=_Question(0, 0))
+        return _Answer(slot, to="sender", question=_Question(1, awaited))
+
+    def _asked_above(self, job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
+        """The parent lacks the sum, or tells whom it or somebody further up waits for."""
+        self._expects(job, slot, packet)
+        if packet.count == 0:
+            return _Answer(slot, to="parent", resend=True)
+        return _Answer(slot, to="children", question=_Question(min(packet.count + 1, COUNT_MAX), packet.awaited))
+
     def _completed(self, job: JobEntry, slot: Slot) -> "_Answer":
         if slot.children != job.full:
             return _Answer(slot)
@@ -175,10 +205,14 @@ class GoldenSwitch:
             return _Answer(slot, to="parent")
         return _Answer(replace(slot, done=True), to="children")
 
-    def _result(self, job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
+    @staticmethod
+    def _expects(job: JobEntry, slot: Slot, packet: Packet) -> None:
         expected = (slot.generation, slot.seq) == (job.generation, packet.seq) and slot.children == job.full
         if not expected or slot.done:
             raise Refused(Reason.RESULT)
+
+    def _result(self, job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
+        self._expects(job, slot, packet)
         done = replace(
             slot,
             count=packet.count,
@@ -193,10 +227,22 @@ class GoldenSwitch:
     def _answer(self, job: JobEntry, port: int, packet: Packet, answer: "_Answer") -> list[Emission]:
         """The packets that leave: fresh ones of this switch, which say what the slot holds."""
         slot = answer.slot
+        if answer.question is not None:
+            level, awaited = answer.question.level, answer.question.awaited
+            says: dict[str, Any] = {
+                "kind": Kind.ASK, "lanes": None, "resend": True, "count": level, "exponent": awaited >> 24,
+                "reserved": awaited & 0xFFFFFF, "saturated": False, "ecn_echo": False,
+            }  # fmt: skip
+        else:
+            says = {
+                "kind": Kind.RESULT if slot.done else slot.kind, "lanes": slot.lanes, "resend": answer.resend,
+                "count": slot.count, "exponent": slot.exponent, "saturated": slot.saturated, "ecn_echo": slot.ecn,
+            }  # fmt: skip
+            if answer.resend and answer.to == "parent":
+                says["reserved"] = 0  # a parent's ASK has something to say in it
         fresh = replace(
             packet, eth_src=self.mac, ip_src=self.ip, udp_src=INC_PORT, ttl=64, ecn=ECN_CAPABLE, identification=0,
-            udp_checksum=0, kind=Kind.RESULT if slot.done else slot.kind, lanes=slot.lanes, count=slot.count,
-            exponent=slot.exponent, saturated=slot.saturated, ecn_echo=slot.ecn, resend=answer.resend,
+            udp_checksum=0, **says,
         )  # fmt: skip
         match answer.to:
             case "sender":
@@ -220,18 +266,27 @@ class GoldenSwitch:
         return self._send(job, packet, Address(port, replica.mac, replica.ip, replica.udp))
 
     def _send(self, job: JobEntry, packet: Packet, to: Address) -> Emission:
-        self.sent[job.stats, packet.kind, packet.resend] += 1
+        self.sent[job.stats, packet.kind % 4, packet.resend] += 1
         self.link_sent[to.port, packet.resend] += 1
         return to.port, replace(packet, eth_dst=to.mac, ip_dst=to.ip, udp_dst=to.udp)
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What an ASK says: how many switches up the contribution is in, and which children are awaited there."""
+
+    level: int
+    awaited: int
+
+
 @dataclass(slots=True)
 class _Answer:
-    """The slot as it is afterwards, and who hears of it."""
+    """The slot as it is afterwards, and who hears of it; a question in place of what it holds."""
 
     slot: Slot
     to: str = "nobody"
     resend: bool = False
+    question: _Question | None = None
 
 
 def _opened(generation: int, child: PeerEntry, packet: Packet) -> Slot:

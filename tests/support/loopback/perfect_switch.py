@@ -44,7 +44,11 @@ class PerfectSwitch:
             return []
         if header["type"] == wire.PacketType.RESULT:
             return self._result(header, lanes)
+        if self.parent is not None and header["ipv4_src"] == self.parent.ip:
+            return self._asked_above(header)
         rank = [child.ip for child in self.children].index(int(header["ipv4_src"]))
+        if header["type"] == wire.PacketType.ASK:
+            return self._asked(rank, header)
         return self._contribution(rank, header, lanes)
 
     def _contribution(self, rank: int, header: np.void, lanes: NDArray[np.int32]) -> list[Frame]:
@@ -56,7 +60,7 @@ class PerfectSwitch:
             self.chunks[self.epoch, seq] = chunk
         assert (chunk.type, chunk.has_lanes) == (header["type"], header["has_lanes"]), f"seq {seq}: kinds differ"
         if rank in chunk.ranks:
-            return self._repeated(rank, seq, chunk)
+            return []
         chunk.ranks.add(rank)
         chunk.exponent = max(chunk.exponent, int(header["exponent"]))
         chunk.count += int(header["count"])
@@ -71,12 +75,37 @@ class PerfectSwitch:
         chunk.result = (self._header(seq, chunk, wire.PacketType.RESULT), content)
         return [self._down(child, chunk, resend=0) for child in self.children]
 
-    def _repeated(self, rank: int, seq: int, chunk: Chunk) -> list[Frame]:
+    def _asked(self, rank: int, header: np.void) -> list[Frame]:
+        seq, child = int(header["seq"]), self.children[rank]
+        chunk = self.chunks.get((self.epoch, seq))
+        if chunk is None or rank not in chunk.ranks:
+            return [self._question(child, header, 0, chunk)]
         if chunk.result is not None:
-            return [self._down(self.children[rank], chunk, resend=1)]
-        if len(chunk.ranks) == len(self.children) and rank == 0:
+            return [self._down(child, chunk, resend=1)]
+        if self.parent is not None and len(chunk.ranks) == len(self.children) and rank == 0:
+            return [self._question(self.parent, header, 0, chunk)]
+        return [self._question(child, header, 1, chunk)]
+
+    def _asked_above(self, header: np.void) -> list[Frame]:
+        seq = int(header["seq"])
+        chunk = self.chunks.get((self.epoch, seq))
+        if chunk is None or chunk.result is not None or len(chunk.ranks) < len(self.children):
+            return []
+        if header["count"] == 0:
             return [self._up(seq, chunk, resend=1)]
-        return []
+        return [self._question(child, header, int(header["count"]) + 1, chunk) for child in self.children]
+
+    def _question(self, to: HostAddress, header: np.void, level: int, chunk: Chunk | None) -> Frame:
+        """An ASK, or with a level a WAIT, that says who is awaited here."""
+        there = set() if chunk is None else chunk.ranks
+        awaited = sum(1 << rank for rank in range(len(self.children)) if rank not in there)
+        me = switch()
+        made = wire.headers(
+            1, ethernet_src=me.mac, ipv4_src=me.ip, type=wire.PacketType.ASK, job=self.job, epoch=self.epoch,
+            seq=header["seq"], count=level, iteration=header["iteration"], resend=1, exponent=awaited >> 24,
+            reserved=awaited & 0xFFFFFF, ethernet_dst=to.mac, ipv4_dst=to.ip, udp_dst_port=to.udp,
+        )  # fmt: skip
+        return wire.pack(made)[0]
 
     def _result(self, header: np.void, lanes: NDArray[np.int32]) -> list[Frame]:
         chunk = self.chunks.get((self.epoch, int(header["seq"])))

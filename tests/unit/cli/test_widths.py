@@ -1,18 +1,22 @@
 """Everything for people fits 80 columns: tables and lines wrap between words, and nothing is lost."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
+from tests.support.labs import SOLUTIONS
 from typer.testing import CliRunner
 
 from p4reduce.cli.fitting import records, table_that_fits, wrapped
 from p4reduce.cli.main import app
-from p4reduce.labs.grading.grade import lab_folder
+from p4reduce.labs.catalogue import NAMES, find
+from p4reduce.labs.frame.draws import EXAMPLE
+from p4reduce.labs.frame.folders import copy_lab
 
 SMALL = ("--topology", "leaf-spine-8", "--elements", "2000")
-LAB = lab_folder("01")
 TASKS = "tasks:\n- {name: a-task-with-a-name, server: server1, workers: [h1, h2, h3], elements: 100000, rounds: 3}\n"
 
 
@@ -35,21 +39,24 @@ def shown(*arguments, code=0):
         ("compare", *SMALL, "--plans", "steiner,ring,ps", "--out", "out"),
         ("sweep", *SMALL, "--plans", "steiner,ring", "--losses", "0,0.01", "--out", "out"),
         ("p4", "check", "--help"),
-        ("trace", "--program", "64", "--entries", LAB / "solution/leaf1.yaml", "--packet", LAB / "packets/leaf1.txt"),
+        ("trace", "--program", "64", "--entries", SOLUTIONS / "01/leaf1.yaml", "--packet", "lab/packets/leaf1.txt"),
     ],
     ids=lambda arguments: " ".join(map(str, arguments[:2])),
 )  # fmt: skip
 def test_commands_fit_80_columns(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    copy_lab(find("01"), EXAMPLE, Path("lab"))
     lines = shown(*arguments)
     assert lines
     assert [line for line in lines if cell_len(line) > 80] == []
 
 
-def test_a_grade_fits_80_columns():
-    lines = shown("lab", "grade", LAB / "skeleton", code=1)
+@pytest.mark.parametrize("number", NAMES)
+def test_a_grade_fits_80_columns(number, tmp_path):
+    copy_lab(find(number), EXAMPLE, tmp_path / "lab")
+    lines = shown("lab", "grade", tmp_path / "lab", code=1)
     assert [line for line in lines if cell_len(line) > 80] == []
-    assert "TODO" in "".join(lines)
+    assert "that is how the lab begins" in " ".join(line.strip() for line in lines)
 
 
 def test_tasks_fit_80_columns(tmp_path, monkeypatch):

@@ -30,18 +30,48 @@ class AddsTwice(GoldenSwitch):
 class NeverReplays(GoldenSwitch):
     """A child whose RESULT was lost asks in vain."""
 
-    def _contribution(self, job, child, slot, packet):
-        answer = super()._contribution(job, child, slot, packet)
-        if answer.to == "sender":
+    def _asked(self, job, child, slot, packet):
+        answer = super()._asked(job, child, slot, packet)
+        if answer.to == "sender" and answer.question is None:
             raise Refused(Reason.DUPLICATE)
         return answer
 
 
-class NeverSendsUpAgain(GoldenSwitch):
-    """A partial sum that was lost stays lost."""
+class NeverAsksAbove(GoldenSwitch):
+    """A partial sum, or its result, that was lost stays lost."""
 
-    def _contribution(self, job, child, slot, packet):
-        return super()._contribution(job, replace(child, lowest=False), slot, packet)
+    def _asked(self, job, child, slot, packet):
+        return super()._asked(job, replace(child, lowest=False), slot, packet)
+
+
+class NeverSendsUpAgain(GoldenSwitch):
+    """The parent asks in vain."""
+
+    def _asked_above(self, job, slot, packet):
+        answer = super()._asked_above(job, slot, packet)
+        if answer.to == "parent":
+            raise Refused(Reason.RESULT)
+        return answer
+
+
+class NeverAsksAChild(GoldenSwitch):
+    """Whose contribution was lost is told to wait."""
+
+    def _asked(self, job, child, slot, packet):
+        answer = super()._asked(job, child, slot, packet)
+        if answer.question is not None and answer.to == "sender":
+            return replace(answer, question=replace(answer.question, level=1))
+        return answer
+
+
+class TakesAQuestionForAContribution(GoldenSwitch):
+    """Who asks is counted in."""
+
+    def _asked(self, job, child, slot, packet):
+        answer = super()._asked(job, child, slot, packet)
+        if (slot.generation, slot.seq) == (job.generation, packet.seq) and slot.children != job.full:
+            slot.children |= child.bit
+        return answer
 
 
 class TakesAnyChunk(GoldenSwitch):
@@ -139,7 +169,8 @@ class LooksAtNoSource(GoldenSwitch):
 
 
 MUTANTS = [
-    AddsTwice, NeverReplays, NeverSendsUpAgain, TakesAnyChunk, KnowsNoGenerations, LetsOldGenerationsIn, SharesSlots,
+    AddsTwice, NeverReplays, NeverAsksAbove, NeverSendsUpAgain, NeverAsksAChild, TakesAQuestionForAContribution,
+    TakesAnyChunk, KnowsNoGenerations, LetsOldGenerationsIn, SharesSlots,
     TrustsEveryPort, AnswersBeforeAllAreIn, KeepsTheLastExponent, ForgetsTheSaturation, SendsPullsAsPushes,
     TakesResultsFromChildren, LooksAtNoSource,
 ]  # fmt: skip

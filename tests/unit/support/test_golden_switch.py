@@ -39,6 +39,16 @@ def push(port: int, seq: int = 0, lanes: tuple[int, ...] | None = (1, 10), **fie
     return port, replace(packet, **fields)  # type: ignore[arg-type]
 
 
+def ask(port: int, seq: int = 0, **fields: object) -> tuple[int, Packet]:
+    return push(port, seq, lanes=None, kind=Kind.ASK, resend=True, exponent=0, **fields)
+
+
+def wait(seq: int = 0, level: int = 1, awaited: int = 0b10) -> tuple[int, Packet]:
+    """The parent's WAIT; with level 0 its ASK."""
+    mask = {"exponent": awaited >> 24, "reserved": awaited & 0xFFFFFF}
+    return result(seq, None, kind=Kind.ASK, resend=True, count=level, **mask)
+
+
 def result(seq: int = 0, lanes: tuple[int, ...] | None = (5, 50), **fields: object) -> tuple[int, Packet]:
     packet = Packet(
         MAC, PARENT.mac, PARENT.ip, IP, 9400, 9400, Kind.RESULT, JOB, EPOCH, seq, lanes, count=9, exponent=200
@@ -90,30 +100,111 @@ def test_a_result_that_is_not_waited_for_is_refused():
     assert switch.receive(*result(seq=SLOTS)).refused is Reason.RESULT
 
 
-def test_a_retransmission_is_answered_with_the_cached_result_to_its_sender_only():
+def test_who_asks_gets_the_cached_result_and_nobody_else_does():
     switch = make_switch()
     fill(switch)
-    [(port, packet)] = switch.receive(*push(2, resend=True)).emitted
+    [(port, packet)] = switch.receive(*ask(2)).emitted
     assert isinstance(packet, Packet)
     assert (port, packet.kind, packet.lanes, packet.resend) == (2, Kind.RESULT, (3, 30), True)
     assert (packet.ip_dst, packet.udp_dst, packet.eth_dst) == (CHILDREN[2], 7002, 0x12)
 
 
-def test_only_the_lowest_child_makes_the_sum_go_up_again():
+def says(outcome) -> list[tuple[int, int, int]]:
+    """Of the questions that leave: port, how many switches up the contribution is in, who is awaited there."""
+    for _, packet in outcome.emitted:
+        assert (packet.kind, packet.lanes, packet.resend, packet.ip_src) == (Kind.ASK, None, True, IP)
+    return [(port, packet.count, packet.awaited) for port, packet in outcome.emitted]
+
+
+def test_who_asks_for_what_the_switch_lacks_is_asked_for_it():
+    switch = make_switch()
+    assert says(switch.receive(*ask(2))) == [(2, 0, FULL)]
+    switch.receive(*push(1))
+    assert says(switch.receive(*ask(2))) == [(2, 0, 0b110)]
+    assert says(switch.receive(*ask(2, SLOTS))) == [(2, 0, FULL)]
+
+
+def test_who_asks_while_others_are_missing_is_told_to_wait_and_for_whom():
+    switch = make_switch()
+    switch.receive(*push(1))
+    assert says(switch.receive(*ask(1))) == [(1, 1, 0b110)]
+    switch.receive(*push(3))
+    assert says(switch.receive(*ask(1))) == [(1, 1, 0b010)]
+
+
+def test_only_the_lowest_child_makes_a_switch_ask_above():
     switch = make_switch(PARENT)
     fill(switch)
-    assert switch.receive(*push(2)).refused is Reason.DUPLICATE
-    assert switch.receive(*push(3)).refused is Reason.DUPLICATE
-    [(port, packet)] = switch.receive(*push(1)).emitted
+    assert says(switch.receive(*ask(2))) == [(2, 1, 0)]
+    assert says(switch.receive(*ask(1))) == [(9, 0, 0)]
+
+
+def test_the_parent_asks_for_the_sum_once_more():
+    switch = make_switch(PARENT)
+    switch.receive(*push(1))
+    assert switch.receive(*wait(level=0)).refused is Reason.RESULT
+    switch.receive(*push(2))
+    switch.receive(*push(3))
+    [(port, packet)] = switch.receive(*wait(level=0)).emitted
     assert isinstance(packet, Packet)
     assert (port, packet.kind, packet.lanes, packet.resend) == (9, Kind.PUSH, (3, 30), True)
+    assert packet.reserved == 0
+    switch.receive(*result())
+    assert switch.receive(*wait(level=0)).refused is Reason.RESULT
 
 
-def test_a_retransmission_before_the_slot_is_complete_is_not_added():
+def test_the_parents_wait_goes_to_every_child_one_level_further_down():
+    switch = make_switch(PARENT)
+    fill(switch)
+    awaited = 1 << 31 | 1 << 23 | 1
+    assert says(switch.receive(*wait(level=1, awaited=awaited))) == [(port, 2, awaited) for port in CHILDREN]
+    assert says(switch.receive(*wait(level=0xFFFF))) == [(port, 0xFFFF, 0b10) for port in CHILDREN]
+
+
+def test_questions_write_no_slot():
+    switch = make_switch(PARENT)
+    switch.receive(*push(1))
+    before = replace(switch.slots[BASE])
+    for question in (ask(1), ask(2), ask(3), wait(level=0), wait(level=1), ask(1, SLOTS), ask(2, 3 * SLOTS)):
+        switch.receive(*question)
+        assert switch.slots == {BASE: before}
+
+
+def test_a_question_with_lanes_is_refused():
+    switch = make_switch(PARENT)
+    fill(switch)
+    assert switch.receive(*push(1, kind=Kind.ASK)).refused is Reason.KIND
+    assert switch.receive(*result(kind=Kind.ASK)).refused is Reason.KIND
+
+
+def test_a_question_for_a_strange_chunk_is_refused():
+    switch = make_switch()
+    fill(switch, SLOTS)
+    assert switch.receive(*ask(1, 0)).refused is Reason.SEQ
+    assert switch.receive(*ask(1, 3 * SLOTS)).refused is Reason.SEQ
+    install(switch, EPOCH + 1, GENERATION + 1, None)
+    switch.receive(*push(1, SLOTS, epoch=EPOCH + 1))
+    assert switch.receive(*ask(2, SLOTS)).refused is Reason.GENERATION
+
+
+def test_a_contribution_that_is_in_is_not_added():
     switch = make_switch()
     switch.receive(*push(1))
     assert switch.receive(*push(1)).refused is Reason.DUPLICATE
     assert switch.slots[BASE].lanes == (1, 10)
+
+
+def test_who_sends_again_without_asking_is_answered_as_one_who_asks():
+    switch = make_switch(PARENT)
+    fill(switch)
+    assert switch.receive(*push(2)).refused is Reason.DUPLICATE
+    [(port, packet)] = switch.receive(*push(1)).emitted
+    assert isinstance(packet, Packet)
+    assert (port, packet.kind, packet.lanes, packet.resend) == (9, Kind.PUSH, (3, 30), True)
+    switch.receive(*result())
+    [(port, packet)] = switch.receive(*push(2)).emitted
+    assert isinstance(packet, Packet)
+    assert (port, packet.kind, packet.lanes, packet.resend) == (2, Kind.RESULT, (5, 50), True)
 
 
 def test_a_slot_goes_on_to_its_next_chunk_and_to_no_other():
@@ -220,7 +311,7 @@ def test_a_result_may_come_without_lanes_and_with_lanes_for_a_pull():
     switch = make_switch(PARENT)
     fill(switch)
     assert {packet.lanes for _, packet in switch.receive(*result(lanes=None)).emitted} == {None}
-    assert [packet.lanes for _, packet in switch.receive(*push(3)).emitted] == [None]
+    assert [packet.lanes for _, packet in switch.receive(*ask(3)).emitted] == [None]
     for port in CHILDREN:
         outcome = switch.receive(*push(port, 1, lanes=None, kind=Kind.PULL))
     assert [packet.kind for _, packet in outcome.emitted] == [Kind.PULL]

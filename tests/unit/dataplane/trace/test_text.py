@@ -5,6 +5,7 @@ import json
 
 import pytest
 from tests.support import paths
+from tests.support.labs import SOLUTIONS
 from tests.support.p4runtime.configs import COMPILED, json_path
 
 from p4reduce.dataplane.device import Device
@@ -17,16 +18,17 @@ from p4reduce.dataplane.trace.names import Names
 from p4reduce.dataplane.trace.outcome import outcome_of
 from p4reduce.dataplane.trace.source import Sources
 from p4reduce.dataplane.trace.summary import summary
-from p4reduce.labs.grading.bench import CHILD, JOBS, PEERS
-from p4reduce.labs.grading.grade import ROOT, lab_folder
-from p4reduce.labs.grading.script import script
-from p4reduce.labs.grading.tree import roles
+from p4reduce.labs.catalogue import find, home
+from p4reduce.labs.lab01.bench import CHILD, JOBS, PEERS
+from p4reduce.labs.lab01.grade import ROOT
+from p4reduce.labs.lab01.script import script
+from p4reduce.labs.lab01.tree import roles
 from p4reduce.topologies.files import load
 from p4reduce.workers import wire
 
 INGRESS = "EntitiesIngress."
 P4SRC = COMPILED.parent
-LAB = lab_folder("01")
+LAB = home(find("01"))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def inc():
     """The bundled program, its glossary and the traces of all packets of lab 01's leaf1."""
     program = load_program(json_path("p4reduce-64"))
     device = Device(program, executor="interpreted")
-    load_entries(LAB / "solution" / "leaf1.yaml", program).apply(device)
+    load_entries(SOLUTIONS / "01" / "leaf1.yaml", program).apply(device)
     role = roles(load(LAB / "network.yaml"), ROOT)["leaf1"]
     packets = [Packet(step.frame, step.port, step.note) for step in script(role)]
     text = TextFormat(program, Sources([P4SRC.parent]), of_folder(P4SRC))
