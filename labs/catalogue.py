@@ -17,6 +17,7 @@ NAMES: Final = {
     "03": "03-a-slot",
     "04": "04-numbers",
     "05": "05-loss",
+    "06": "06-a-tree-by-program",
     "08": "08-how-fast",
 }
 """Folders by number; the grader of lab 01 is the package ``lab01``."""

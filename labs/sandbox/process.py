@@ -152,14 +152,17 @@ class StudentCode:
             message = self._message(name)
             if "ask" not in message:
                 return self._checked(message, name)
-            service = services.get(message["ask"])
             try:
+                service = services.get(message["ask"])
                 if service is None:
                     raise Untold(f"there is no {message['ask']} here")
                 value = service(message["method"], *message["arguments"], **message["named"])
                 self._write({"value": value})
             except (Untold, TypeError, KeyError, MessageError) as error:
                 self._write({"problem": str(error)})
+            except Wrong:  # nothing is answered: the code still waits for it
+                self._kill()
+                raise
 
     def _checked(self, message: dict[str, Any], name: str) -> Any:
         file = self.file.name

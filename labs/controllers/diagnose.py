@@ -1,0 +1,161 @@
+"""Entries held against the tree that they should make: what is wrong, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.plan import Aggregator
+from p4reduce.labs.controllers.book import Book, Row
+from p4reduce.labs.frame.report import Wrong
+
+
+def check_entries(book: Book, plan: Plan, where: str) -> None:
+    """Raises Wrong with the first thing that keeps a plan's job from being summed up as its tree says.
+
+    Numbers of bits, groups and replication ids are the student's; generation, base and slots are looked at elsewhere.
+    """
+    for early, number, epoch, group in book.early:
+        if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
+            said = f"{early}: the entry of table job named multicast group {group} before that was there"
+            raise Wrong(f"{said}: a sum that is complete in between goes to nobody. Group first, entry last", where)
+    for aggregator in plan.aggregators:
+        job = _job(book, plan, aggregator, where)
+        _children(book, plan, aggregator, job, where)
+        _group(book, plan, aggregator, job, where)
+        _parent(book, plan, aggregator, job, where)
+    for switch in plan.topology.switches:
+        if switch.name not in plan.by_switch and (plan.job, plan.epoch) in book.jobs(switch.name):
+            said = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
+            raise Wrong(f"{said}, and no worker below it: it waits for contributions that nobody sends", where)
+
+
+def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
+    name, jobs = aggregator.name, book.jobs(aggregator.name)
+    found = jobs.get((plan.job, plan.epoch))
+    if found is None:
+        said = f"{name} has no entry of table job for job {plan.job}, epoch {plan.epoch}"
+        others = sorted(epoch for job, epoch in jobs if job == plan.job)
+        if others:
+            said += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
+            raise Wrong(f"{said}, and all their packets are refused, reason 7", where)
+        below = ", ".join(child.name for child in aggregator.children)
+        raise Wrong(f"{said}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where)
+    right = "root" if aggregator.parent is None else "inner"
+    if found.action != right:
+        why = "it is the root" if right == "root" else f"its parent is {aggregator.parent.name}"  # type: ignore[union-attr]
+        raise Wrong(f"{name}: table job has the action {found.action} for job {plan.job}: {why}, so {right}", where)
+    return found
+
+
+def _children(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+    name, peers = aggregator.name, book.peers(aggregator.name, plan.job, plan.epoch)
+    bits: dict[str, int] = {}
+    lowest = []
+    for child in aggregator.children:
+        row = peers.get((child.address.port, child.address.ip))
+        if row is None or row.action != "child":
+            said = f"{name} has no entry child of table peer for {child.name} at port {child.address.port}"
+            raise Wrong(f"{said}, job {plan.job}, epoch {plan.epoch}: its packets are refused, reason 8", where)
+        bits[child.name] = row.params["bit_"]
+        if row.params["lowest"]:
+            lowest.append(child.name)
+    _bits(name, bits, job.params["full"], where)
+    if len(lowest) != 1:
+        said = f"{name}: lowest is 1 for {' and '.join(lowest) or 'no child'}; one child has it"
+        raise Wrong(f"{said}: it is the one for which the switch asks its parent again", where)
+    wanted = {(child.address.port, child.address.ip) for child in aggregator.children}
+    for (port, ip), row in peers.items():
+        if row.action == "child" and (port, ip) not in wanted:
+            raise Wrong(_not_a_child(plan, aggregator, port, ip), where)
+
+
+def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
+    children = f"{len(bits)} child{'' if len(bits) == 1 else 'ren'}"
+    taken = 0
+    for child, bit in bits.items():
+        if bit & ~full:
+            said = f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}: above the fan-in"
+            raise Wrong(f"{said}. A bitmap with it never equals full, and no sum ever leaves", where)
+        if bit & taken or bit.bit_count() != 1:
+            said = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, and nobody else has it"
+            raise Wrong(said, where)
+        taken |= bit
+    if taken != full:
+        said = f"{name}: full is {full:#b}, the children have {taken:#b}: it waits for a child that is not there"
+        raise Wrong(said, where)
+
+
+def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
+    node = plan.topology.by_ip.get(ip)
+    who = f"{ip:#x}" if node is None else node.name
+    said = f"{aggregator.name}: table peer takes {who} for a child at port {port}"
+    if not 1 <= port <= len(plan.topology.neighbours(aggregator.name)):
+        return f"{said}, which has no link"
+    there = plan.topology.neighbour(aggregator.name, port)
+    if any(child.address.ip == ip for child in aggregator.children):
+        said += f", where {there} is: the address is trusted without the port"
+        return f"{said}. Whoever is behind that port may write {who}'s address into its packets"
+    return f"{said}, where {there} is: it has no part in job {plan.job}"
+
+
+def _group(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+    name, number = aggregator.name, job.params["group"]
+    replicas = book.group(name, number)
+    ports = {child.address.port: child for child in aggregator.children}
+    if replicas is None:
+        said = f"{name} has no multicast group {number}, and its entry of table job names it"
+        others = [other for other in plan.by_switch if book.group(other, number) is not None]
+        if others:
+            said += f"; {others[0]} has one: one group for two switches. Groups are each switch's own"
+        raise Wrong(said, where)
+    if sorted(port for port, _ in replicas) != sorted(ports):
+        said = f"{name}: group {number} copies to ports {sorted(port for port, _ in replicas)}, its children are at "
+        said += str(sorted(ports))
+        twins = [other for other in plan.by_switch if other != name and book.group(other, number) == replicas]
+        if twins:
+            said += f". {twins[0]} has the same copies: one group for two switches. Groups are each switch's own"
+        raise Wrong(said, where)
+    for port, rid in replicas:
+        address, row = ports[port].address, book.replica(name, rid)
+        wanted = {"mac": address.mac, "ip": address.ip, "udp": address.udp}
+        if row is None:
+            said = f"{name}: group {number} copies to port {port} with replication id {rid}, and table replica has none"
+            raise Wrong(f"{said}: the copy keeps the address of the last packet that came in", where)
+        for field, value in wanted.items():
+            if row.params.get(field) != value:
+                said = f"{name}: replication id {rid} goes to {address.name} at port {port}, and its {field} is "
+                raise Wrong(f"{said}{_shown(field, row.params.get(field, 0))}, not {_shown(field, value)}", where)
+
+
+def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+    parent = aggregator.parent
+    if parent is None:
+        return
+    wanted = {"parent_port": parent.port, "parent_mac": parent.mac, "parent_ip": parent.ip, "parent_udp": parent.udp}
+    for field, value in wanted.items():
+        if job.params[field] != value:
+            said = f"{aggregator.name}: {field} of job {plan.job} is {_shown(field, job.params[field])}"
+            raise Wrong(f"{said}, its parent {parent.name} has {_shown(field, value)}", where)
+    row = book.peers(aggregator.name, plan.job, plan.epoch).get((parent.port, parent.ip))
+    if row is None or row.action != "parent":
+        said = f"{aggregator.name} has no entry parent of table peer for {parent.name} at port {parent.port}"
+        raise Wrong(f"{said}: every RESULT from above is refused, reason 8", where)
+
+
+def _shown(field: str, value: int) -> str:
+    if field.endswith("mac"):
+        return ":".join(f"{byte:02x}" for byte in (value & (1 << 48) - 1).to_bytes(6, "big"))
+    if field.endswith("ip"):
+        return ".".join(str(byte) for byte in (value & (1 << 32) - 1).to_bytes(4, "big"))
+    return str(value)
+
+
+def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int], where: str) -> None:
+    """Raises Wrong where an entry of table job has another number than the job was given."""
+    for aggregator in plan.aggregators:
+        row = book.jobs(aggregator.name)[plan.job, plan.epoch]
+        for name in names:
+            if row.params[name] != job[name]:
+                said = f"{aggregator.name}: {name} of job {plan.job} is {row.params[name]}, it was given {job[name]}"
+                raise Wrong(said, where)

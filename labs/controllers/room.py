@@ -1,0 +1,142 @@
+"""A network in virtual time: an older controller holds it, a student's takes over, jobs run in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Self
+
+import finsy as fy
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.base.units import PS_PER_MS, PS_PER_US
+from p4reduce.control_plane.check import compare_links
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import REASONS
+from p4reduce.control_plane.entries import Entity
+from p4reduce.control_plane.predict import Traffic, add
+from p4reduce.jobs.job import Job
+from p4reduce.jobs.network import JobNetwork
+from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.labs.controllers.networks import LANES
+from p4reduce.labs.controllers.sessions import Sessions
+from p4reduce.labs.frame.report import Wrong
+from p4reduce.labs.frame.text import counted
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+
+LONG_PS: Final = 50 * PS_PER_MS
+"""virtual time that a sum may take; a right one takes less than 1 ms"""
+Words = NDArray[np.int32]
+
+
+class Room:
+    """Switches of a topology with their program and base entries; use as a context manager.
+
+    The older controller has installed addresses, hosts and routes, and keeps the groups and replication ids below
+    those that a student may use.
+    """
+
+    def __init__(self, topology: Topology, *, election: int, first_group: int, first_rid: int) -> None:
+        program = bundled(LANES)
+        with ExitStack() as opened:
+            switches = opened.enter_context(ServedSwitches(topology))
+            self.topology = topology
+            older = Controller(topology, switches.targets(), program, election_id=election, deadline_s=60.0)
+            opened.enter_context(older)
+            for switch in topology.switches:
+                older.insert(switch.name, _taken(topology, switch.name, first_group, first_rid))
+            self.network = opened.enter_context(JobNetwork(switches))
+            self.sessions = Sessions(switches.targets(), program, self._pass)
+            opened.callback(self.sessions.close)
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._opened.close()
+
+    def _pass(self, microseconds: int) -> None:
+        """A call of the controller takes time, in which packets go on."""
+        self.network.advance(self.network.now + microseconds * PS_PER_US)
+
+    # --- sums
+
+    def post(self, job: Job, inputs: Sequence[Words]) -> None:
+        """Every worker of a job gives its numbers; the sum comes in their place."""
+        for index, words in zip(job.members.values(), inputs, strict=True):
+            held = words.view(np.float32)
+            self.network.post(index, Post(Collective.ALL_REDUCE, held, held, words=True))
+        job.note("all_reduce", inputs[0].size, words=True)
+
+    def run(self, jobs: Sequence[Job], until_ps: int = LONG_PS) -> None:
+        """Until all sums are there, or that much time is up."""
+        watch = [index for job in jobs for index in job.endpoints]
+        self.network.advance(self.network.now + until_ps, watch)
+
+    def waiting(self, job: Job) -> list[str]:
+        """Workers of a job that wait, with the chunk that they lack, as texts."""
+        found = []
+        for worker, index in job.members.items():
+            if self.network.status(index).state is not State.DONE:
+                found.append(f"{worker} for chunk {self.network.endpoints.oldest_missing(index)}")
+        return found
+
+    def refused(self) -> list[str]:
+        """What the switches refused, as texts."""
+        found = []
+        for switch in self.topology.switches:
+            for reason, count in self.sessions.refused(switch.name).items():
+                found.append(f"{switch.name} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}")
+        return found
+
+    def check_sum(self, job: Job, inputs: Sequence[Words], wanted: Words, where: str) -> None:
+        """Raises Wrong where a worker waits still, or its sum is not the exact one."""
+        if waiting := self.waiting(job):
+            said = f"job {job.plan.job}: no sum after {LONG_PS // PS_PER_MS} ms of virtual time: "
+            said += ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
+            if why := self.refused():
+                said += ". " + "; ".join(why[:3])
+            raise Wrong(said, where)
+        for worker, words in zip(job.members, inputs, strict=True):
+            if not np.array_equal(words, wanted):
+                place = int(np.flatnonzero(words != wanted)[0])
+                said = f"job {job.plan.job}: {worker} got {words[place]} as element {place}, the sum is {wanted[place]}"
+                raise Wrong(f"{said}: a contribution is missing, or in twice, or another job's", where)
+
+    def check_links(self, jobs: Sequence[Job], where: str) -> None:
+        """Raises Wrong where a link carried other bytes than the trees make."""
+        wrong = compare_links(self.topology, add(*(job.predicted() for job in jobs)), self.first_sent())
+        if wrong:
+            more = f" (and {len(wrong) - 1} more links)" if len(wrong) > 1 else ""
+            raise Wrong(f"{wrong[0]}{more}. What is sent again because nothing came is not counted", where)
+
+    def first_sent(self) -> dict[Hop, Traffic]:
+        """First transmissions on every directed link so far."""
+        counters = self.network.fabric.links
+        return {hop: Traffic(counters[hop].inc_first_frames, counters[hop].inc_first_bytes) for hop in counters}
+
+
+def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[list[Words], Words]:
+    """What the workers give, and the sum: int32, shape (elements,) each."""
+    inputs = [random.integers(-(1 << 20), 1 << 20, elements).astype(np.int32) for _ in range(workers)]
+    return inputs, np.sum(inputs, axis=0, dtype=np.int32)
+
+
+def _taken(topology: Topology, switch: str, first_group: int, first_rid: int) -> list[Entity]:
+    """Groups and replication ids of somebody else."""
+    node = topology.node(topology.neighbours(switch)[0])
+    found: list[Entity] = [
+        fy.P4MulticastGroupEntry(group, replicas=((1, first_rid - 1),)) for group in range(1, first_group)
+    ]
+    address = fy.P4TableAction("address", mac=node.mac, ip=node.ip, udp=9400)
+    for rid in range(1, first_rid):
+        match = fy.P4TableMatch({"std.egress_rid": rid})
+        found.append(fy.P4TableEntry("replica", match=match, action=address))
+    return found
