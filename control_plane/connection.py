@@ -16,11 +16,12 @@ from finsy.proto import U128, p4r, p4r_grpc
 
 from p4reduce.control_plane.entries import Entity, describe
 from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.link_loads import DIGEST, LinkLoad
 
 _BATCH: Final = 500
 """updates of one write: far below gRPC's limit of 4 MB a message"""
 _PACKETS: Final = 1024
-"""packets for the controller that are kept for whoever asks"""
+"""packets, and digests, for the controller that are kept for whoever asks"""
 _BYTES_PER_S: Final = 100_000
 """A large request has more time: a second for each of so many bytes, which is slow for a write of table entries."""
 
@@ -65,6 +66,13 @@ class Connection:
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
+        self.loads: deque[LinkLoad] = deque(maxlen=_PACKETS)
+        self.told = 0
+        """digests of links' loads that came so far"""
+        self.told_bytes = 0
+        """length of their messages, serialized"""
+        self.tells = asyncio.Event()
+        """one came, or none will come any more; who waits for it clears it"""
         self.read_bytes = 0
         """length of all reads and their answers so far, serialized"""
 
@@ -142,6 +150,10 @@ class Connection:
                 await self.delete([*added, *batch])
             raise
 
+    async def subscribe(self, digest: fy.P4DigestEntry) -> None:
+        """Have the switch send a digest."""
+        await self._write("subscribing to", p4r.Update.INSERT, [digest])
+
     async def delete(self, entities: Sequence[Entity]) -> None:
         """Remove entries; those that are not there are not missed."""
         for start in range(0, len(entities), _BATCH):
@@ -177,7 +189,7 @@ class Connection:
         self,
         doing: str,
         kind: "p4r.Update.Type.ValueType",
-        batch: Sequence[Entity | fy.P4CounterEntry],
+        batch: Sequence[Entity | fy.P4CounterEntry | fy.P4DigestEntry],
         *,
         ignored: fy.GRPCStatusCode | None = None,
     ) -> None:
@@ -232,7 +244,7 @@ class Connection:
     def _explain(
         self,
         doing: str,
-        batch: Sequence[Entity | fy.P4CounterEntry],
+        batch: Sequence[Entity | fy.P4CounterEntry | fy.P4DigestEntry],
         error: fy.P4ClientError,
         ignored: fy.GRPCStatusCode | None,
     ) -> None:
@@ -246,7 +258,7 @@ class Connection:
         index, detail = next(iter(serious.items()))
         entity = batch[index]
         more = f" (and {len(serious) - 1} more entries failed)" if len(serious) > 1 else ""
-        what = entity.counter_id if isinstance(entity, fy.P4CounterEntry) else describe(entity)
+        what = _name(entity)
         code = fy.GRPCStatusCode(detail.canonical_code).name
         text = f"{code}: {detail.message or 'no reason given'}{more}"
         raise _RefusedError(str(self._error(f"{doing} {what}", text)), frozenset(failures))
@@ -259,20 +271,35 @@ class Connection:
                 kind = message.WhichOneof("update")
                 if kind == "packet":
                     self._take_packet(message)
+                elif kind == "digest":
+                    self._take_digest(message)
                 elif kind == "arbitration" and message.arbitration.status.code:
                     self._lost = "another controller took over"
         except (fy.P4ClientError, RuntimeError) as error:
             self._lost = f"the stream ended: {_reason(error)}"
+            self.tells.set()
 
     def _take_packet(self, message: p4r.StreamMessageResponse) -> None:
         packet = fy.p4entity.decode_stream(message, self._schema)
         self.packets.append(PacketIn(self.target.name, packet["ingress_port"], packet["reason"], bytes(packet.payload)))
 
+    def _take_digest(self, message: p4r.StreamMessageResponse) -> None:
+        found = fy.p4entity.decode_stream(message, self._schema)
+        if found.digest_id == DIGEST:  # other programs' digests are not ours to read
+            self.loads.extend(LinkLoad.decode(self.target.name, values) for values in found)
+            self.told += len(found)
+            self.told_bytes += message.ByteSize()
+            self.tells.set()
+
+    def check(self, doing: str) -> None:
+        """`ControllerError` when the stream has ended."""
+        if self._lost is not None:
+            raise self._error(doing, self._lost)
+
     @asynccontextmanager
     async def _step(self, doing: str, *, size: int = 0) -> AsyncIterator[None]:
         """Something that must be done in time; ``size``: bytes of the request."""
-        if self._lost is not None:
-            raise self._error(doing, self._lost)
+        self.check(doing)
         deadline_s = self._deadline_s + size / _BYTES_PER_S
         try:
             async with asyncio.timeout(deadline_s):
@@ -290,6 +317,15 @@ class Connection:
     def _error(self, doing: str, reason: str) -> ControllerError:
         target = self.target
         return ControllerError(f"switch {target.name} ({target.address}, device {target.device_id}): {doing}: {reason}")
+
+
+def _name(entity: Entity | fy.P4CounterEntry | fy.P4DigestEntry) -> str:
+    match entity:
+        case fy.P4CounterEntry():
+            return entity.counter_id
+        case fy.P4DigestEntry():
+            return f"digest {entity.digest_id}"
+    return describe(entity)
 
 
 def _reason(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """The controller: plans jobs, programs switches over P4Runtime, reads back what they counted. Blocking."""
 
+import asyncio
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -16,11 +17,13 @@ from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import PRIORITIES, Entity, SwitchSettings
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.fleet import Fleet
+from p4reduce.control_plane.link_loads import DIGEST, LinkLoad, LoadThresholds
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 
 class Controller:
@@ -297,6 +300,36 @@ class Controller:
     def blamed(self, plan: Plan, seq: int) -> frozenset[str]:
         """The same as names of workers and switches (:func:`~p4reduce.control_plane.blame.blamed`)."""
         return blamed(plan, seq, self._read_cell)
+
+    def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
+        """Have switches tell of directed links (switch, port), once.
+
+        ``ControllerError`` where the program is not the build that watches (`p4reduce.jobs.programs.watching`).
+        """
+        if not any(digest.preamble.alias == DIGEST for digest in self.program.info.digests):
+            raise ControllerError(f"{self.program.name}: does not watch links; use the build of p4src/watching.p4")
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.watch(thresholds, hops))
+
+    def link_loads(self, at_least: int = 0) -> list[LinkLoad]:
+        """What switches told of links since the last call, in order of each switch.
+
+        Waits, as long as a deadline is, until ``at_least`` digests have come since the start: for who knows how many
+        were sent.
+        """
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            try:
+                return loop.run(asyncio.wait_for(fleet.take_loads(at_least), self._deadline_s))
+            except TimeoutError:
+                raise ControllerError(f"of {at_least} digests some did not come in {self._deadline_s:.3g} s") from None
+
+    @property
+    def told_bytes(self) -> int:
+        """Length of all digests of links so far, serialized messages without what carries them."""
+        with self._lock:
+            return self._run_fleet()[1].told_bytes
 
     def packet_ins(self) -> list[PacketIn]:
         """Refused packets that switches showed since the last call (sampled by the program)."""

@@ -26,9 +26,11 @@ from p4reduce.control_plane.entries import (
     wildcards,
 )
 from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.link_loads import LinkLoad, LoadThresholds, digest_entry, watch_entries
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.routing import next_hops
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 
 R = TypeVar("R")
 Work = Callable[[str], Coroutine[Any, Any, R]]
@@ -240,6 +242,40 @@ class Fleet:
     async def read_register(self, switch: str, register: str, index: int) -> int | None:
         """One cell of a register; None where the target cannot read registers."""
         return await self._connections[switch].read_register(register, index)
+
+    async def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
+        """Switches tell of these links from now on; to be asked for once."""
+        entries = watch_entries(self._topology, thresholds, hops)
+
+        async def begin(switch: str) -> None:
+            await self._connections[switch].subscribe(digest_entry())
+            await self._connections[switch].insert(entries[switch])
+
+        await self._each(entries, begin)
+
+    async def take_loads(self, at_least: int) -> list[LinkLoad]:
+        """What switches told since the last call, in order of each switch; waits until so many came in all."""
+        own = self._connections.values()
+        while sum(connection.told for connection in own) < at_least:
+            for connection in own:
+                connection.check("waiting for digests")
+                connection.tells.clear()
+            waits = [asyncio.ensure_future(connection.tells.wait()) for connection in own]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waits:
+                    one.cancel()
+        loads: list[LinkLoad] = []
+        for connection in own:
+            loads.extend(connection.loads)
+            connection.loads.clear()
+        return loads
+
+    @property
+    def told_bytes(self) -> int:
+        """Length of all digests so far, serialized."""
+        return sum(connection.told_bytes for connection in self._connections.values())
 
     async def take_packets(self) -> list[PacketIn]:
         """Refused packets that switches showed since the last call."""

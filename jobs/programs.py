@@ -33,6 +33,13 @@ def bundled(lanes: int) -> P4Program:
         raise ClusterError(f"no compiled program for {lanes} lanes: run 'make p4' ({error})") from error
 
 
+@cache
+def watching(lanes: int) -> P4Program:
+    """The build of the package's program that tells of links' loads by digests, compiled here and now."""
+    with importlib.resources.as_file(importlib.resources.files("p4reduce.p4src") / "watching.p4") as source:
+        return from_source(source, lanes)
+
+
 def from_files(p4_json: Path, p4_info: Path, lanes: int) -> P4Program:
     """The user's own program, for a run with ``lanes`` lanes. Raises ``ProgramError``, which names the file."""
     program = P4Program(json=_content(p4_json), p4info=_content(p4_info), name=str(p4_json))

@@ -27,6 +27,8 @@ class ServedSwitches:
         self._ids = {switch.name: index + 1 for index, switch in enumerate(topology.switches)}
         self.network: VirtualNetwork | None = None
         """Whose time the switches live in, once there is one."""
+        self.learned = 0
+        """digests that were handed to controllers' streams"""
         self.server = P4RuntimeServer("127.0.0.1:0", clock=self._now_ns, lock=lock)
         for name, device_id in self._ids.items():
             self.server.add_device(device_id, name=name)
@@ -57,6 +59,7 @@ class ServedSwitches:
                 self.server.packet_in(device_id, packet.frame)
             for _, digest in network.digests(name):
                 self.server.learn(device_id, digest)
+                self.learned += 1
         self.server.report_idle()
 
     def _now_ns(self) -> int:

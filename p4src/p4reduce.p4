@@ -9,11 +9,17 @@
 #include "aggregate.p4"
 #include "forward.p4"
 #include "depart.p4"
+#ifdef WATCH_LINKS
+#include "watch.p4"
+#endif
 
 control IncIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     Aggregate() aggregate;
     Forward() forward;
     Refuse() refuse;
+#ifdef WATCH_LINKS
+    Watch() watch;
+#endif
 
     action configure(bit<19> ecn_threshold, bit<32> sample_mask) {
         meta.ecn_threshold = ecn_threshold;
@@ -90,6 +96,9 @@ control IncIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             refuse.apply(hdr, meta, std);
         } else if (!hdr.inc.isValid()) {
             dscp_class.apply();
+#ifdef WATCH_LINKS
+            watch.apply(hdr, meta, std);
+#endif
         } else if (meta.local == 0 || meta.reply != REPLY_NONE) {
             traffic_class.apply();
         }

@@ -36,7 +36,10 @@
 #define ROUTE_ENTRIES 16384
 #define CLASS_ENTRIES 1024
 #define DSCP_ENTRIES 64     // code points
-#define EDGE_ENTRIES 512    // ports
+#define EDGE_ENTRIES PORTS
+
+// Of a switch: all numbers that v1model has for them.
+#define PORTS 512
 
 // Groups of jobs whose packets are put in order by their batch.
 #define BATCH_GROUPS 256

@@ -22,7 +22,7 @@ FIGURES: Final = {
     "forecasts": "Errors of forecasts",
     "traces": "Readings and forecasts",
     "inference": "Inference beside training",
-    "telemetry": "What reading counters costs, and what tasks gain",
+    "telemetry": "What reading counters or being told costs, and what tasks gain",
     "learning": "A policy that learns",
 }
 TITLE: Final = "Network-aware placement: completion times in a flow model held to packets"
@@ -139,7 +139,7 @@ def telemetry_rows(result: PlacementResult) -> list[tuple[str, ...]]:
                     f"{point.told_per_s:.2f}" if point.told_per_s else "-",
                     f"{point.age_s:.3g}",
                 )
-                if point.knows == "counters"
+                if point.knows in ("counters", "digests")
                 else ("-",) * 6
             ),
             f"{1e3 * point.jct_s:.1f}",

@@ -16,7 +16,7 @@ from p4reduce.experiments.placement.settings import (
     UNEVEN_OTHERS,
     UNIFORM,
 )
-from p4reduce.experiments.placement.telemetry import TelemetryPoint, telemetry_points
+from p4reduce.experiments.placement.telemetry import TelemetryPoint, is_swept, telemetry_points
 
 AWARE: Final = "ina-aware"
 BASELINE: Final = "packed"
@@ -148,10 +148,10 @@ def _inference(points: Sequence[InferencePoint]) -> list[Claim]:
 
 
 def _telemetry(points: Sequence[TelemetryPoint]) -> list[Claim]:
-    """For each kind of bursts: is there an interval that is close enough and cheap enough?"""
+    """For each kind of bursts: is there an interval or a window that is close enough and cheap enough?"""
     made = []
     for burst_s in dict.fromkeys(point.burst_s for point in points):
-        own = [p for p in points if (p.burst_s, p.knows, p.threshold) == (burst_s, "counters", 0)]
+        own = [point for point in points if point.burst_s == burst_s and is_swept(point)]
         if len(own) < _SWEEP:
             continue
         cheap = [point for point in own if point.core <= CORE]
@@ -160,7 +160,7 @@ def _telemetry(points: Sequence[TelemetryPoint]) -> list[Claim]:
             Claim(
                 f"telemetry, bursts of {burst_s:g} s: at some interval JCT at most {ORACLE} x that with an oracle, at "
                 f"{100 * CORE:.0f} % of a core or less",
-                f"every {best.interval_s:g} s: {best.ratio:.4f} x, {100 * best.core:.1f} % of a core",
+                f"{best.knows} of {best.interval_s:g} s: {best.ratio:.4f} x, {100 * best.core:.1f} % of a core",
                 best.ratio <= ORACLE and best.core <= CORE,
             )
         )

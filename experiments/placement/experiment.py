@@ -165,7 +165,9 @@ def units(settings: PlacementSettings) -> list[Unit]:
         LearnUnit(seed, settings.learn_updates, settings.learn_scenarios, settings.learn_tests, settings.jobs)
         for seed in settings.learn_seeds
     ]
-    read = telemetry_units(settings.bursts, settings.intervals_s, settings.thresholds, settings.telemetry_seeds)
+    read = telemetry_units(
+        settings.bursts, settings.intervals_s, settings.thresholds, settings.windows_s, settings.telemetry_seeds
+    )
     return [*learned, *POINTS[: settings.points], *trainings, *measured, *asked, *read, *runs]
 
 

@@ -8,7 +8,7 @@ from p4reduce.experiments.placement.experiment import PlacementResult
 from p4reduce.experiments.placement.forecasts import forecast_points
 from p4reduce.experiments.placement.inference import inference_points
 from p4reduce.experiments.placement.knobs.study import knob_points
-from p4reduce.experiments.placement.telemetry import telemetry_points
+from p4reduce.experiments.placement.telemetry import is_swept, telemetry_points
 
 _MARKS = "sv^oDPX*<>hdp"
 
@@ -139,22 +139,25 @@ def inference(result: PlacementResult) -> Figure | None:
 
 
 def telemetry(result: PlacementResult) -> Figure | None:
-    """Completion times over those with an oracle by what readings take of a core, a line for each kind of bursts."""
-    points = [point for point in telemetry_points(result.telemetry) if point.knows == "counters"]
+    """Completion times over those with an oracle by what telemetry takes of a core, a line for each kind of bursts."""
+    points = [point for point in telemetry_points(result.telemetry) if is_swept(point)]
     if not points:
         return None
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
-    for number, burst_s in enumerate(dict.fromkeys(point.burst_s for point in points)):
-        own = [point for point in points if point.burst_s == burst_s and point.threshold == 0]
-        style, label = f"{_MARKS[number]}-", f"bursts of {burst_s:g} s"
-        axes.plot([100 * point.core for point in own], [point.ratio for point in own], style, label=label)
+    lines = dict.fromkeys((point.burst_s, point.knows) for point in points)
+    colors = {burst_s: f"C{number}" for number, burst_s in enumerate(dict.fromkeys(one for one, _ in lines))}
+    for number, (burst_s, knows) in enumerate(lines):
+        own = [point for point in points if (point.burst_s, point.knows) == (burst_s, knows)]
+        style, label = f"{_MARKS[number]}{'-' if knows == 'counters' else '--'}", f"{knows}, bursts of {burst_s:g} s"
+        shares, ratios = [100 * point.core for point in own], [point.ratio for point in own]
+        axes.plot(shares, ratios, style, color=colors[burst_s], label=label)
         for point in own:
             axes.annotate(f"{point.interval_s:g} s", (100 * point.core, point.ratio), fontsize=6)
     axes.axhline(1.01, color="grey", linewidth=0.8)
     axes.axvline(5, color="grey", linewidth=0.8)
     axes.set_xscale("log")
-    axes.set_xlabel("process time of readings, % of a core")
+    axes.set_xlabel("process time of readings or digests, % of a core")
     axes.set_ylabel("mean JCT over that with an oracle")
     axes.legend(fontsize=7)
     return figure

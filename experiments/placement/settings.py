@@ -140,9 +140,9 @@ class PlacementSettings:
         Loads of links that are forecast (so many of the list), their seeds, and readings of each.
     places, request_rates, requests, request_seeds
         Inference: where servers are, requests a second of each client, requests of each, seeds.
-    bursts, intervals_s, thresholds, telemetry_seeds
+    bursts, intervals_s, thresholds, windows_s, telemetry_seeds
         Telemetry: bursts of others and tasks beside them, seconds between readings, shares of a link by which it must
-        have changed to be told of, seeds.
+        have changed to be told of, windows of switches' digests, seeds.
     learn_seeds, learn_updates, learn_scenarios, learn_tests
         A learned policy: seeds of trainings, updates of each, clusters and seeds that it is tested on.
     """
@@ -168,6 +168,7 @@ class PlacementSettings:
     bursts: tuple[Bursting, ...] = (Bursting(0.2, 60), Bursting(2.0, 60), Bursting(10.0, 160))
     intervals_s: tuple[float, ...] = (0.001, 0.01, 0.1, 0.3, 1.0)
     thresholds: tuple[float, ...] = (0.5,)
+    windows_s: tuple[float, ...] = (0.001, 0.005, 0.02, 0.1)
     telemetry_seeds: tuple[int, ...] = (1, 2, 3)
     learn_seeds: tuple[int, ...] = (1, 2, 3)
     learn_updates: int = 30
@@ -200,6 +201,7 @@ QUICK: Final = PlacementSettings(
     request_seeds=(1,),
     bursts=(Bursting(2.0, 4),),
     intervals_s=(0.01, 1.0),
+    windows_s=(0.02,),
     telemetry_seeds=(1,),
     learn_seeds=(),
 )

@@ -1,14 +1,13 @@
 """The price of telemetry, on packets: how often counters are read, what that costs, and what tasks gain from it.
 
 Others' bursts come and go on the uplinks of four leaves. Tasks come one after the other, and `ina-aware` gives each of
-them hosts in the racks that it takes for the least loaded. What it knows of others is what the orchestrator's monitor
-would know: an interface's counter less what the P4 program counted of INC, which is read over P4Runtime.
+them hosts in the racks that it takes for the least loaded. What it knows of others is what somebody reads, or what
+switches tell (`readers.py`).
 """
 
 import statistics
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
@@ -21,6 +20,7 @@ from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.experiments.placement.calibration import NUMBERS, QUEUE_FRAMES, Trainer, TrainerRun
+from p4reduce.experiments.placement.readers import Reader, TellingSwitches
 from p4reduce.experiments.placement.workload import AROUND, LANES
 from p4reduce.fabric.background import Background, BackgroundEndpoints, Demands, SourceOptions
 from p4reduce.jobs.clockwork import Clockwork
@@ -31,8 +31,8 @@ from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.topologies import Topology, load
 from p4reduce.topologies.model import Hop
 
-Knows = Literal["oracle", "counters", "nothing"]
-"""The bursts that there are at the moment; what was read last; nothing of others."""
+Knows = Literal["oracle", "counters", "digests", "nothing"]
+"""The bursts that there are at the moment; what was read last; what switches told last; nothing of others."""
 TOPOLOGY: Final = "leaf-spine:leaves=4,spines=1,hosts=3,rate=100M"
 OTHERS: Final = (("h3", "h6"), ("h9", "h12"))
 """who bursts, and to whom: from the first leaf to the second, from the third to the fourth"""
@@ -71,10 +71,10 @@ class TelemetryUnit:
     knows : Knows
         What placements go by.
     interval_s : float
-        Virtual time between two readings.
+        Virtual time between two readings; of digests, that a switch adds up.
     threshold : float
         Share of a link's rate: the reader tells the policy of a link only when what others take of it has changed by
-        more than that since it last told.
+        more than that since it last told. Of digests, the share from which a switch tells.
     seed : int
         Of bursts and arrivals.
     """
@@ -99,13 +99,15 @@ class TelemetryRow:
     bytes_per_s: float
     """of serialized P4Runtime reads and answers, of all switches"""
     core: float
-    """process time of a reading (controller and switches' servers, in one process) over the interval"""
+    """process time of a reading (controller and switches' servers, in one process) over the interval; of all digests
+    over the time of the run"""
     told_per_s: float
-    """links that the policy is told of"""
+    """links that the policy is told of; digests"""
     age_s: float
-    """at a placement, of what it goes by: since the middle of the interval of the newest reading"""
+    """at a placement, of what it goes by: since the middle of the interval of the newest reading, or of the windows of
+    the newest digests of links that are taken for busy"""
     readings: int
-    """that were made"""
+    """that were made; digests that came"""
 
 
 @dataclass(frozen=True)
@@ -146,75 +148,10 @@ class OnOff(Background):
         )
 
 
-@dataclass
-class Reader:
-    """Reads counters at times, and says what others take of links.
-
-    Attributes
-    ----------
-    known : dict
-        Bit/s of others by directed link, as the policy was told.
-    told : int
-        How often it was told of a link.
-    readings, bytes, cpu_s
-        That were made; of P4Runtime messages; process time.
-    newest_ps : int
-        When it read last.
-    """
-
-    switches: EmbeddedSwitches
-    network: JobNetwork
-    threshold: float
-    known: dict[Hop, int] = field(default_factory=dict)
-    told: int = 0
-    readings: int = 0
-    bytes: int = 0
-    cpu_s: float = 0.0
-    _before: Mapping[Hop, int] = field(default_factory=dict)
-    newest_ps: int = 0
-
-    def read(self) -> None:
-        """A reading now; told is what changed since the one before."""
-        now, others = self.network.now, self._others()
-        if self._before and now > self.newest_ps:
-            elapsed = now - self.newest_ps
-            self.tell({hop: (sent - self._before[hop]) * 8 * PS_PER_S // elapsed for hop, sent in others.items()})
-        self._before, self.newest_ps = others, now
-
-    def tell(self, rates: Mapping[Hop, int]) -> None:
-        """Change what the policy knows, of links that changed by more than the threshold."""
-        for hop, bps in rates.items():
-            used = max(0, bps)
-            changed = abs(used - self.known.get(hop, 0))
-            if changed > self.threshold * self.switches.topology.link_at(*hop).rate_bps:
-                self.known[hop] = used
-                self.told += 1
-
-    def _others(self) -> dict[Hop, int]:
-        """Bytes that others have sent, by directed link between switches."""
-        controller, topology = self.switches.controller, self.switches.topology
-        before, began = controller.read_bytes, time.process_time()
-        counted = controller.read_counters()
-        self.cpu_s += time.process_time() - began
-        self.bytes += controller.read_bytes - before
-        self.readings += 1
-        totals = {
-            (switch.name, topology.port(switch.name, other)): 0
-            for switch in topology.switches
-            for other in topology.neighbours(switch.name)
-            if topology.node(other).is_switch
-        }
-        for hop in totals:
-            sent = counted[hop[0]].link_sent
-            ours = sum(sent[(hop[1], resend)].bytes for resend in (0, 1))
-            totals[hop] = self.network.fabric.links[hop].bytes - ours
-        return totals
-
-
 def run_telemetry(unit: TelemetryUnit) -> TelemetryRow:
     """A run. ``ClusterError`` when a sum is wrong."""
     with (
-        EmbeddedSwitches(load(TOPOLOGY), bundled(LANES)) as switches,
+        _switches(unit) as switches,
         JobNetwork(
             switches,
             queue_frames=QUEUE_FRAMES,
@@ -222,6 +159,12 @@ def run_telemetry(unit: TelemetryUnit) -> TelemetryRow:
         ) as network,
     ):
         return _Run(unit, switches, network).run()
+
+
+def _switches(unit: TelemetryUnit) -> EmbeddedSwitches:
+    if unit.knows == "digests":
+        return TellingSwitches(load(TOPOLOGY), LANES, unit.interval_s, unit.threshold)
+    return EmbeddedSwitches(load(TOPOLOGY), bundled(LANES))
 
 
 class _Run:
@@ -242,7 +185,7 @@ class _Run:
         self._ages_s: list[float] = []
 
     def run(self) -> TelemetryRow:
-        unit, reader = self._unit, self._reader
+        unit = self._unit
         dense = unit.interval_s < DENSE_S and unit.threshold == 0
         if unit.knows == "counters":
             self._switches.controller.read_counters()  # the first one pays for what later ones find made
@@ -254,7 +197,7 @@ class _Run:
             self._clockwork.at(at_ps, partial(self._arrive, number))
         self._clockwork.run(until=self._is_over)
         self._end(len(self._arrivals) - 1)
-        every = unit.interval_s * reader.readings
+        price = self._price(dense)
         return TelemetryRow(
             unit.bursts.mean_s,
             unit.knows,
@@ -262,12 +205,21 @@ class _Run:
             unit.threshold,
             unit.seed,
             statistics.fmean(self._jct_s),
-            reader.bytes / every if every else 0.0,
-            reader.cpu_s / every if every else 0.0,
-            reader.told / every if every and not dense else 0.0,
+            *price[:3],
             statistics.fmean(self._ages_s) if self._ages_s else 0.0,
-            reader.readings,
+            price[3],
         )
+
+    def _price(self, dense: bool) -> tuple[float, float, float, int]:
+        """Bytes, core and links told a second; readings."""
+        reader = self._reader
+        if isinstance(self._switches, TellingSwitches):
+            told, passed_s = self._switches.told, self._network.now / PS_PER_S
+            return told.bytes / passed_s, told.cpu_s / passed_s, told.count / passed_s, told.count
+        every = self._unit.interval_s * reader.readings
+        if not every:
+            return 0.0, 0.0, 0.0, 0
+        return reader.bytes / every, reader.cpu_s / every, 0.0 if dense else reader.told / every, reader.readings
 
     # --- readings
 
@@ -300,9 +252,10 @@ class _Run:
             arrival_ps=now,
             wanted=Wanted(WORKERS),
         )
+        known = self._known()
         if self._unit.knows == "counters":
             self._ages_s.append((now - self._reader.newest_ps + self._every_ps / 2) / PS_PER_S)
-        state = NetworkState(self._switches.topology, background_bps=self._known())
+        state = NetworkState(self._switches.topology, background_bps=known)
         cluster = Cluster(self._racks, state, self._slots, dict(self._slots), rings=True)
         self._begin(number, place(task, cluster, "ina-aware").workers)
 
@@ -312,6 +265,11 @@ class _Run:
                 return self._bursting()
             case "counters":
                 return dict(self._reader.known)
+            case "digests":
+                assert isinstance(self._switches, TellingSwitches)  # as it was made  # noqa: S101
+                known = self._switches.told.known(self._network.now)
+                self._ages_s += [age_s for _, age_s in known.values()]
+                return {hop: bps for hop, (bps, _) in known.items()}
         return {}
 
     def _bursting(self) -> dict[Hop, int]:
@@ -361,13 +319,23 @@ class _Run:
 
 
 def telemetry_units(
-    bursts: Sequence[Bursting], intervals_s: Sequence[float], thresholds: Sequence[float], seeds: Sequence[int]
+    bursts: Sequence[Bursting],
+    intervals_s: Sequence[float],
+    thresholds: Sequence[float],
+    windows_s: Sequence[float],
+    seeds: Sequence[int],
 ) -> list[TelemetryUnit]:
-    """Runs: an oracle, nobody who knows, every interval, and thresholds where all readings are made."""
+    """Runs: an oracle, nobody who knows, every interval, thresholds where all readings are made, digests of windows."""
     ways: list[tuple[Knows, float, float]] = [("oracle", 0.0, 0.0), ("nothing", 0.0, 0.0)]
     ways += [("counters", interval, 0.0) for interval in intervals_s]
     ways += [("counters", interval, one) for interval in intervals_s if interval >= DENSE_S for one in thresholds]
+    ways += [("digests", window, SHARE / 2) for window in windows_s]
     return [TelemetryUnit(own, *way, seed) for own in bursts for way in ways for seed in seeds]
+
+
+def is_swept(point: TelemetryPoint) -> bool:
+    """Whether it is one of the intervals or windows, and not one with another threshold or without telemetry."""
+    return point.knows == "digests" or (point.knows == "counters" and point.threshold == 0)
 
 
 def telemetry_points(rows: Sequence[TelemetryRow]) -> list[TelemetryPoint]:

@@ -42,7 +42,7 @@ def test_the_sample_holds_and_leaves_its_files(script, tmp_path, capsys):
         "figures/policies.svg",
     ):
         assert (tmp_path / name).stat().st_size > 0
-    oracle, nothing, dense, rare, told = written["telemetry"]
+    oracle, nothing, dense, rare, told, digests = written["telemetry"]
     assert (oracle["ratio"], oracle["core"], nothing["bytes_per_s"]) == (1, 0, 0)
     assert dense["bytes_per_s"] == pytest.approx(100 * rare["bytes_per_s"], rel=0.2)
     assert dense["age_s"] < 0.02
@@ -50,6 +50,8 @@ def test_the_sample_holds_and_leaves_its_files(script, tmp_path, capsys):
     assert rare["bytes_per_s"] == pytest.approx(told["bytes_per_s"], rel=0.05)  # thresholds are the reader's
     assert rare["told_per_s"] > told["told_per_s"]
     assert min(dense["core"], rare["core"]) > 0
+    assert 0 < digests["bytes_per_s"] < dense["bytes_per_s"] / 50  # switches tell when there is something to tell
+    assert 0 < digests["age_s"] < 0.2
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") >= len(QUICK.scenarios)
     assert page.count("src=") == page.count('src="data:image/png') == 6

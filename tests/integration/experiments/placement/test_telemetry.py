@@ -11,12 +11,12 @@ from p4reduce.control_plane.counters import requests
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.experiments.placement import telemetry
 from p4reduce.experiments.placement.calibration import NUMBERS
+from p4reduce.experiments.placement.readers import Reader
 from p4reduce.experiments.placement.telemetry import (
     SHARE,
     TOPOLOGY,
     Bursting,
     OnOff,
-    Reader,
     TelemetryUnit,
     run_telemetry,
 )

@@ -8,11 +8,11 @@ import pytest
 
 from p4reduce.experiments.placement.claims import claims
 from p4reduce.experiments.placement.experiment import PlacementResult
+from p4reduce.experiments.placement.readers import Reader
 from p4reduce.experiments.placement.settings import QUICK
 from p4reduce.experiments.placement.telemetry import (
     TOPOLOGY,
     Bursting,
-    Reader,
     TelemetryRow,
     telemetry_points,
     telemetry_units,
@@ -59,9 +59,10 @@ def test_a_link_of_which_nothing_was_said_is_empty():
 
 
 def test_every_interval_has_a_run_and_long_ones_thresholds():
-    units = telemetry_units((Bursting(1.0, 5),), (0.01, 0.3), (0.1, 0.5), (1, 2))
-    assert len(units) == len(set(units)) == 2 * (2 + 2 + 2)
-    assert {unit.interval_s for unit in units if unit.threshold} == {0.3}
+    units = telemetry_units((Bursting(1.0, 5),), (0.01, 0.3), (0.1, 0.5), (0.02,), (1, 2))
+    assert len(units) == len(set(units)) == 2 * (2 + 2 + 2 + 1)
+    assert {unit.interval_s for unit in units if unit.threshold and unit.knows == "counters"} == {0.3}
+    assert {unit.interval_s for unit in units if unit.knows == "digests"} == {0.02}
 
 
 def test_ratios_are_to_the_oracle_of_the_same_seeds():
