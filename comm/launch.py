@@ -17,7 +17,7 @@ from p4reduce.comm import remote
 from p4reduce.comm.communicator import Served
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.listener import Listener
-from p4reduce.comm.processes import Emit, RankProcess
+from p4reduce.comm.processes import Emit, RankProcess, how_ended
 from p4reduce.comm.remote import Membership
 from p4reduce.comm.rendezvous import Group
 from p4reduce.fabric.real.errors import RealError
@@ -141,7 +141,7 @@ class _Coordinator:
                 first = first or failed
                 if len(left) == 1 and len(survived) == len(self._processes) - 1:
                     return first  # all have failed
-                if not self._group.die(rank, f"ended with {_how(code)}"):
+                if not self._group.die(rank, f"ended with {how_ended(code)}"):
                     return failed
                 survived.append(str(failed.failure))
             else:
@@ -177,7 +177,7 @@ class _Coordinator:
 
     def _failed(self, rank: int, code: int) -> Launched:
         lines = tuple(self._processes[rank].last_lines)
-        failure = f"rank {rank} ended with {_how(code)}{'' if lines else '; it wrote nothing to standard error'}"
+        failure = f"rank {rank} ended with {how_ended(code)}{'' if lines else '; it wrote nothing to standard error'}"
         return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
 
 
@@ -206,14 +206,3 @@ def free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
-
-
-def _how(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"signal {_signal_name(-code)}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)

@@ -95,3 +95,13 @@ class RankProcess:
                 if stream == "stderr":
                     self.last_lines.append(text)
                 self._emit(self.rank, stream, text)
+
+
+def how_ended(code: int) -> str:
+    """An exit code, -n for signal n, for people."""
+    if code > 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

@@ -145,8 +145,6 @@ class Experiment(BaseModel):
             raise ValueError("plan: all-to-all carries collective all_to_all, and no other plan does")
         if self.target == "bmv2" and self.time == "virtual":
             raise ValueError("target: bmv2 knows no virtual time; leave time away, or choose the embedded target")
-        if self.on_failure != "abort" and self.time == "real":
-            raise ValueError(f"on_failure: {self.on_failure} is for virtual time; in real time all end: choose abort")
         if self.target == "bmv2" and self.links == "udp":
             raise ValueError("links: bmv2's ports are interfaces; choose veth, or the embedded target for udp")
         return self

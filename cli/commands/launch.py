@@ -135,6 +135,8 @@ def _launch_real(
     max_restarts: int,
 ) -> None:
     from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
+    from p4reduce.comm.membership import Decision  # noqa: PLC0415
+    from p4reduce.comm.processes import how_ended  # noqa: PLC0415
     from p4reduce.comm.remote import COMPUTE, RESTART  # noqa: PLC0415
     from p4reduce.runs.real.run import run_script  # noqa: PLC0415
     from p4reduce.runs.real.scripts import script_argv  # noqa: PLC0415
@@ -150,12 +152,15 @@ def _launch_real(
         )
         emitter.check()
         if done.result is not None:
+            for decision in done.result.network.membership:
+                output.note(Decision.from_plain(decision).describe())
             if output.as_json:
                 print(done.result.to_json(), end="")
             finish(output, [done.result], out=out, title=f"{Path(command[0]).name}, {done.result.network.topology}")
             return
-        how = f"exit code {done.code}" if done.code > 0 else f"signal {-done.code}"
-        output.note(f"rank {done.failed} ended with {how}; what it wrote stands above, marked [{done.failed}]")
+        output.note(
+            f"rank {done.failed} ended with {how_ended(done.code)}; what it wrote stands above, marked [{done.failed}]"
+        )
         _start_again(restart, max_restarts, done.code if done.code > 0 else 128 - done.code, output)
 
 

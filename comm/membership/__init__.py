@@ -4,9 +4,10 @@ No sockets, threads or clocks: whoever coordinates a group, in virtual or in rea
 when.
 """
 
-from p4reduce.comm.membership.decision import Answer, Decision, OnFailure, Outcome, decide, group_changed
+from p4reduce.comm.membership.decision import Answer, Decision, OnFailure, Outcome, cannot_redo, decide, group_changed
 from p4reduce.comm.membership.journal import Journal
 from p4reduce.comm.membership.leases import REAL_LEASE, VIRTUAL_LEASE, Lease, Leases
+from p4reduce.comm.membership.reach import Reach
 
 __all__ = [
     "REAL_LEASE",
@@ -18,6 +19,8 @@ __all__ = [
     "Leases",
     "OnFailure",
     "Outcome",
+    "Reach",
+    "cannot_redo",
     "decide",
     "group_changed",
 ]

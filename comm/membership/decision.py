@@ -6,7 +6,7 @@ and the others get its array; if nobody has, k is done again over the survivors,
 second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with the next term.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -50,11 +50,23 @@ class Decision:
     cause: str = ""
     """Why, where nobody died: a link or a switch."""
 
+    @property
+    def heard_before(self) -> int:
+        """The operation before which all members hear of it: the next one, or the one that was not done."""
+        return self.operation + (self.outcome != "raised")
+
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         found = asdict(self)
         found["lost"] = {str(member): reason for member, reason in self.lost.items()}
         return found
+
+    @staticmethod
+    def from_plain(data: Mapping[str, Any]) -> "Decision":
+        """From what :meth:`plain` gave, JSON's lists in the place of tuples or not."""
+        members = {name: tuple(data[name]) for name in ("before", "after", "contributors", "joined")}
+        lost = {int(member): str(reason) for member, reason in data["lost"].items()}
+        return Decision(**{**data, **members, "lost": lost})
 
     def describe(self) -> str:
         """One line for people."""
@@ -102,6 +114,11 @@ def decide(
         if len(others) > 1:
             raise ClusterError(f"operation {operation}: survivors have results of different members: {sorted(others)}")
     return Decision(term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), cause=cause)
+
+
+def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool:
+    """Whether an operation has no meaning without ``lost`` members; ``root``: of a broadcast, a rank of the start."""
+    return bool(lost) and (operation == "all_to_all" or (operation == "broadcast" and root in lost))
 
 
 def group_changed(changes: Sequence[Decision], view: int, operation: int) -> GroupChanged:

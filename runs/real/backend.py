@@ -49,6 +49,10 @@ class RealFigure:
     value: float
 
 
+class SaturatedError(CollectiveError):
+    """A sum is beyond what its type holds; all members are told the same."""
+
+
 class Observer(Protocol):
     """Sees the arrays of every collective; may take its time."""
 
@@ -66,7 +70,8 @@ class RealBackend:
         self.rank = spec.rank
         self.size = spec.size
         self.is_server = spec.rank == spec.size
-        self.contributors = tuple(range(spec.size))
+        self.members = self.contributors = tuple(range(spec.size))
+        """Ranks of the start: who takes part now, and whose arrays are in the last result."""
         self.carried: list[Carried] = []
         self.figures: list[RealFigure] = []
         self.observer: Observer | None = None
@@ -97,10 +102,17 @@ class RealBackend:
 
         Raises ``ValueError`` for NaN or infinity, ``CollectiveError`` when the network gives up.
         """
+        self.attempt(operation, array, root, learning_rate, options)
+        return self.now_ps()
+
+    def attempt(
+        self, operation: str, array: FloatArray, root: int, learning_rate: float, options: Options = PLAIN
+    ) -> FloatArray:
+        """Carry one collective to its end among ``members``; what it carried, as every member has it then."""
         if options.stale:
             raise CollectiveError(f"{operation}: staleness is for virtual time only")
         if operation == "broadcast" and self.size == 1:
-            return self.now_ps()
+            return array
         asked = options.name or operation
         if operation == "broadcast" and f"broadcast/{root}" not in self._spec.jobs:
             # A sum of words, in which all but the root give zeros.
@@ -109,6 +121,8 @@ class RealBackend:
             operation, options = "all_reduce", replace(options, words=True)
         if operation == "all_to_all" and operation not in self._spec.jobs:
             return self._exchange(array, replace(options, words=True, name=asked))
+        if self.alone:
+            return self._note(asked, array, time.monotonic_ns(), words=options.words)
         index, endpoint = self._place(operation, root)
         carried = as_carried(operation, ring=isinstance(endpoint, RingSpec))
         iteration = len(self.carried)
@@ -122,17 +136,15 @@ class RealBackend:
             self._driver.carry_out(given, index, patience_s=options.patience_s or self._spec.patience_s)
         except SilenceError as error:
             raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {error}") from error
-        end = time.monotonic_ns()
         status = self._endpoints.status(index)
         if status.state is State.FAILED or status.error is not None:
             raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {status.error}")
         if options.words and status.saturated > saturated:
-            raise CollectiveError(f"{asked} #{iteration}: a sum of int32 lies beyond int32")
-        digest = hashlib.sha256(array.data).hexdigest()
-        self.carried.append(Carried(asked, iteration, array.size, start, end, digest, options.words))
+            raise SaturatedError(f"{asked} #{iteration}: a sum of int32 lies beyond int32")
+        self._note(asked, array, start, words=options.words)
         if self.observer is not None:
             self.observer.got(array)
-        return self.now_ps()
+        return array
 
     def compute(self, seconds: float) -> None:
         """Nothing: in real time a computation takes as long as it takes."""
@@ -162,6 +174,11 @@ class RealBackend:
         self.port.close()
 
     @property
+    def alone(self) -> bool:
+        """Whether it is the last of several."""
+        return len(self.members) == 1 < self.size
+
+    @property
     def began_ns(self) -> int:
         """When it was made."""
         return self._began_ns
@@ -174,13 +191,24 @@ class RealBackend:
         """Of the port."""
         return self.port.counts()
 
-    def _exchange(self, array: FloatArray, options: Options) -> int:
+    def _exchange(self, array: FloatArray, options: Options) -> FloatArray:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
-        every = np.zeros((self.size, array.size), np.float32)
-        every[self.rank] = array
-        done = self.collective("all_reduce", every.reshape(-1), 0, 0.0, options)
-        array[:] = every.reshape(self.size, self.size, -1)[:, self.rank].reshape(-1)
-        return done
+        every = np.zeros((len(self.members), array.size), np.float32)
+        every[self.members.index(self.rank)] = array
+        self.attempt("all_reduce", every.reshape(-1), 0, 0.0, options)
+        self._take_blocks(array, every, self.members)
+        return every.reshape(-1)
+
+    def _take_blocks(self, array: FloatArray, every: FloatArray, members: tuple[int, ...]) -> None:
+        """The own block of each of these members' rows."""
+        count = len(members)
+        array[:] = every.reshape(count, count, -1)[:, members.index(self.rank)].reshape(-1)
+
+    def _note(self, operation: str, array: FloatArray, start_ns: int, *, words: bool) -> FloatArray:
+        """A collective is done; its array."""
+        end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
+        self.carried.append(Carried(operation, len(self.carried), array.size, start_ns, end, digest, words))
+        return array
 
     def _place(self, operation: str, root: int) -> tuple[int, EndpointSpec]:
         name = f"broadcast/{root}" if operation == "broadcast" else operation

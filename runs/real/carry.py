@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,8 +17,10 @@ from p4reduce.base.progress import Progress
 from p4reduce.base.units import PS_PER_MS, PS_PER_NS
 from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.membership import Decision
 from p4reduce.comm.operations import as_carried
 from p4reduce.control_plane.bounds import plan_bound
+from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.waits import explain_waits
 from p4reduce.fabric import Incidents, Where
@@ -39,6 +41,7 @@ from p4reduce.runs.training import training_iterations
 from p4reduce.runs.virtual.cluster import build_topology, program_of
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.settings import Congestion
+from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.status import WaitStatus
 
 WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
@@ -98,6 +101,8 @@ class RealCluster:
             self.turns = training_iterations(experiment, len(self.assignment.workers))
         self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
         self.moved = Moved()
+        self.decisions: Sequence[Decision] = ()
+        """What was decided of the group's members, in order."""
         self._deadline = 0.0
         self.folder = folder
         self.progress = progress
@@ -222,15 +227,17 @@ class RealCluster:
         assert isinstance(self.wires, VethWires)  # noqa: S101  (an experiment with BMv2 has no other)
         return Bmv2Target(self.topology, self.program, self.wires, self.folder)
 
-    def _start_workers(self) -> WorkerGroup:
-        queue_frames = self.experiment.queue_frames
-        if self.experiment.target == "bmv2":
-            queue_frames = min(queue_frames, QUEUE_FRAMES)
-        plan = self.job.plan
+    def endpoints(self, plan: Plan) -> dict[str, EndpointSpec]:
+        """The endpoints of a plan's hosts, as this run's target takes them."""
+        on_bmv2 = self.experiment.target == "bmv2"
+        queue_frames = min(self.experiment.queue_frames, QUEUE_FRAMES) if on_bmv2 else self.experiment.queue_frames
         made = endpoint_specs(
             plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
         )
-        endpoints = asking(made, GROWTH_BYTES if self.experiment.target == "bmv2" else None)
+        return asking(made, GROWTH_BYTES if on_bmv2 else None)
+
+    def _start_workers(self) -> WorkerGroup:
+        endpoints = self.endpoints(self.job.plan)
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
         commands = {}

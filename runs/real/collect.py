@@ -38,11 +38,13 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
         counters=counters,
         unseen_losses=_unseen_losses(cluster, answers, counters, links),
         uncounted_queues=cluster.experiment.target == "bmv2",
+        interrupted=bool(cluster.decisions),
     )
     moved, given = cluster.moved, cluster.experiment
     digest = moved.digest.hexdigest()
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
-    network = replace(result_of(observed, moved.records, digest, moved.steps), plan=given.plan)
+    found = result_of(observed, moved.records, digest, moved.steps)
+    network = replace(found, plan=given.plan, membership=[decision.plain() for decision in cluster.decisions])
     training = None
     if given.model == "digits" or moved.points:
         training = training_result(
@@ -147,7 +149,7 @@ def _real_run(
 
 
 def _shown(answer: Message) -> dict[str, int]:
-    (endpoint,) = answer["endpoints"].values()
+    *_, endpoint = answer["endpoints"].values()  # a script's has one for each epoch
     known: dict[str, Any] = {name: endpoint[name] for name in SHOWN}
     window = endpoint["window"]
     settled = {f"window_{name}": round(window[name]) for name in ("lowest", "highest", "mean")}

@@ -1,5 +1,6 @@
 """Processor time of processes."""
 
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -38,3 +39,20 @@ class Idle:
         if used != self._used:
             self._used, self._since = used, now
         return now - self._since
+
+
+class Signs:
+    """Whether a process does anything, whatever it says: one that computes may have no turn to speak."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._used = math.inf
+
+    def seen(self) -> bool:
+        """Whether it is ready to run, or has used processor time since the last look. False for one that is gone."""
+        try:
+            behind_name = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return False
+        before, self._used = self._used, int(behind_name[_USER_TIME]) + int(behind_name[_USER_TIME + 1])
+        return behind_name[0] == "R" or self._used > before

@@ -111,6 +111,8 @@ def _session(
         remove_stale()  # what was left behind by a run that was killed
         with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
             whole = {**request, "name": folder.name, "folder": str(folder.logs)}
+            if "script" in request:
+                whole["script"] = {**request["script"], "aside": str(folder.aside())}
             return _run(command, whole, folder, progress, emit)
     except RealError as error:
         raise ClusterError(str(error)) from error

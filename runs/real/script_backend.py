@@ -6,46 +6,138 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any
 
-from p4reduce.runs.real.backend import RealBackend
+from pydantic import TypeAdapter
+
+from p4reduce.comm.communicator import PLAIN, FloatArray, Options
+from p4reduce.runs.real.backend import RealBackend, SaturatedError
+from p4reduce.runs.real.member import Calling, Member, Message, Turn
 from p4reduce.runs.real.spec import ScriptSpec
+from p4reduce.workers.specs import EndpointSpec
+from p4reduce.workers.udp.driver import StoppedError
 
-SERVE_S: Final = 60.0
-"""for which a script that has left still serves those that have not"""
-POLL_S: Final = 0.01
+_SPEC: TypeAdapter[EndpointSpec] = TypeAdapter(EndpointSpec)
 
 
 class ScriptBackend(RealBackend):
-    """A ``RealBackend`` that leaves a report when it leaves the group, at the end of the process at the latest."""
+    """A ``RealBackend`` whose group may outlive members (``on_failure``), and that leaves a report when it leaves."""
 
     def __init__(self, spec: ScriptSpec) -> None:
         super().__init__(spec.worker)
         self._folder = Path(spec.folder)
         self._host = spec.worker.host
+        ((self._job, (self._index, _)),) = self._places.items()
+        self._survives = spec.on_failure != "abort"
+        self._epoch = 0
+        self._earlier: list[Message] = []
         self._there = True
         self._process = os.getpid()
+        try:
+            self._member = Member(
+                spec.coordinator,
+                self.rank,
+                self.size,
+                stop=self._driver.stop,
+                go_on=self._driver.go_on,
+                waits=self._waits,
+            )
+        except BaseException:
+            super().close()
+            raise
         atexit.register(self.close)
+
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """As of ``RealBackend``, whoever dies meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
+        given = array.copy() if self._survives else array
+        while True:
+            turn = self._member.begin(Calling(operation, root, options.view))
+            if turn.array is not None:
+                self._take_over(operation, array, turn, options)
+                return self.now_ps()
+            self._adopt(turn)
+            try:
+                carried = self.attempt(operation, array, root, learning_rate, options)
+            except StoppedError:
+                array[:] = given
+                self._member.stopped()
+                continue
+            except SaturatedError:  # all others are told the same
+                self._finish(array, turn.members)
+                raise
+            except BaseException:
+                self._member.stopped(failed=True)
+                raise
+            self._finish(carried, turn.members)
+            return self.now_ps()
 
     def close(self) -> None:
         """Leave: serve the others until all have left, then say what was carried; a second time does nothing."""
         if not self._there or os.getpid() != self._process:  # what was forked from a script is not its rank
             return
         self._there = False
-        (self._folder / ScriptSpec.left(self._host)).touch()
-        deadline = time.monotonic() + SERVE_S
-        while not (self._folder / ScriptSpec.ALL_LEFT).exists() and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        self._member.leave()
+        self._member.close()
+        self._note_endpoint()
         report = {
             "began_ns": self.began_ns,
             "carried": [dataclasses.asdict(one) for one in self.carried],
             "figures": [dataclasses.asdict(one) for one in self.figures],
-            "endpoints": {job: dataclasses.asdict(status) for job, status in self.statuses().items()},
+            "endpoints": {f"{self._job}/{number}": status for number, status in enumerate(self._earlier)},
             "port": dataclasses.asdict(self.counts()),
             "cpu_s": time.process_time(),
         }
         super().close()
         (self._folder / ScriptSpec.report(self._host)).write_text(json.dumps(report))
+
+    def _finish(self, carried: FloatArray, contributors: tuple[int, ...]) -> None:
+        self.contributors = contributors
+        # The caller's own array may change at once.
+        self._member.done(carried.copy() if self._survives else carried, contributors)
+
+    def _take_over(self, operation: str, array: FloatArray, turn: Turn, options: Options) -> None:
+        """The result of an operation, from one who had it."""
+        assert turn.array is not None  # noqa: S101
+        start = time.monotonic_ns()
+        if operation == "all_to_all":
+            self._take_blocks(array, turn.array, turn.contributors)
+        else:
+            array[:] = turn.array
+        words = options.words or operation in {"broadcast", "all_to_all"}
+        self._note(options.name or operation, turn.array, start, words=words)
+        self._finish(turn.array, turn.contributors)
+
+    def _adopt(self, turn: Turn) -> None:
+        """Go on in the epoch of this turn."""
+        self.members = turn.members
+        if turn.epoch == self._epoch:
+            return
+        self._epoch = turn.epoch
+        self._note_endpoint()
+        spec = None if turn.endpoint is None else _SPEC.validate_python(turn.endpoint)
+        self._driver.replace(self._index, spec)
+        self._places = {} if spec is None else {self._job: (self._index, spec)}
+
+    def _note_endpoint(self) -> None:
+        if self._places:
+            self._earlier.append(dataclasses.asdict(self._endpoints.status(self._index)))
+
+    def _waits(self) -> dict[str, Any]:
+        """What the endpoint waits for now."""
+        status = self._endpoints.status(self._index)
+        told = status.waiting
+        return {
+            "waits": self._endpoints.oldest_missing(self._index) & 0xFFFFFFFF,
+            "told": None if told is None else dataclasses.asdict(told),
+        }
 
 
 def join(path: str) -> ScriptBackend:

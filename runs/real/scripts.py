@@ -23,14 +23,15 @@ from p4reduce.comm.launch import free_port, rank_environment, torch_environment
 from p4reduce.comm.remote import ADDRESS, SPEC
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.predict import Operation
-from p4reduce.fabric.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.fabric.real.net import HOST_INTERFACE
 from p4reduce.fabric.real.net.children import stop
-from p4reduce.jobs.specs import endpoint_specs
+from p4reduce.jobs.job import Job
 from p4reduce.runs.experiment import ExperimentError
-from p4reduce.runs.real.carry import ADAPTIVE, RealCluster
+from p4reduce.runs.real.carry import RealCluster
+from p4reduce.runs.real.coordinator import Coordinator, Ended
 from p4reduce.runs.real.group import Message
-from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec, asking, real_timing
+from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec
+from p4reduce.runs.real.trees import Trees
 from p4reduce.runs.real.wires import VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
 from p4reduce.runs.steps import steps_of
@@ -47,29 +48,31 @@ class ScriptCluster(RealCluster):
     """A run whose workers are a user's scripts. Use as a context manager, from the main thread."""
 
     def __init__(self, experiment: Any, folder: Path, name: str, say: Say, script: Mapping[str, Any]) -> None:
-        """As of ``RealCluster``; ``script``: ``command``, ``environment`` and ``timeout_s``; ``say`` gets its lines."""
+        """As of ``RealCluster``; ``say`` gets the script's lines.
+
+        ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder for a socket, by a short path.
+        """
         if experiment.plan == "ps":
             raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")
         self._say = say
         self._script = script
+        self._aside = Path(script["aside"])
         super().__init__(experiment, folder, name, lambda label, done, total: None, None)
 
+    @property
+    def hosts(self) -> list[str]:
+        """Of those who have not died."""
+        return [self.assignment.workers[rank] for rank in self._coordinator.survivors]
+
     def _start_workers(self) -> "Scripts":  # type: ignore[override]
-        queue_frames = self.experiment.queue_frames
-        if self.experiment.target == "bmv2":
-            queue_frames = min(queue_frames, QUEUE_FRAMES)
         plan = self.job.plan
-        endpoints = asking(
-            endpoint_specs(
-                plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
-            ),
-            GROWTH_BYTES if self.experiment.target == "bmv2" else None,
-        )
+        endpoints = self.endpoints(plan)
         hosts = self.assignment.workers
         inside = isinstance(self.wires, VethWires)
         master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
         port = STORE_PORT if inside else free_port()
-        scripts = Scripts(self, hosts, self._say)
+        self._coordinator = self._parts.enter_context(Coordinator(self._aside, self.experiment.on_failure))
+        scripts = Scripts(hosts, self._say, self._coordinator)
         for rank, host in enumerate(hosts):
             spec = ProcessSpec(
                 host=host,
@@ -81,7 +84,13 @@ class ScriptCluster(RealCluster):
                 jobs=dict.fromkeys(("all_reduce", "barrier"), plan.job),
             )
             path = self.folder / f"{host}.json"
-            path.write_text(ScriptSpec(worker=spec, folder=str(self.folder)).model_dump_json())
+            told = ScriptSpec(
+                worker=spec,
+                folder=str(self.folder),
+                coordinator=self._coordinator.address,
+                on_failure=self.experiment.on_failure,
+            )
+            path.write_text(told.model_dump_json())
             base = {name: text for name, text in os.environ.items() if name != ADDRESS}
             environment = {
                 **rank_environment({**base, **self._script["environment"]}, "", rank, len(hosts)),
@@ -90,16 +99,33 @@ class ScriptCluster(RealCluster):
             }
             del environment[ADDRESS]
             pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            scripts.add(host, self.wires.start(host, self._script["command"], {**pipes, "env": environment}))
+            process = self.wires.start(host, self._script["command"], {**pipes, "env": environment})
+            scripts.add(host, process)
         return scripts
 
-    def wait(self) -> Message | None:
-        """Until all scripts have ended; which failed first, and how, or None. ``ClusterError`` after their time-out."""
+    def wait(self) -> Ended | None:
+        """Until all scripts have ended; which failed, where that ended the run. ``ClusterError`` for what else did."""
         assert isinstance(self.group, Scripts)  # noqa: S101
-        failed = self.group.wait(self.folder, time.monotonic() + self._script["timeout_s"], self._watch)
+        trees = Trees(
+            self.topology,
+            self.target.controller,
+            self.assignment.request,
+            self.job.plan,
+            self.endpoints,
+            registers=self.experiment.target == "embedded",
+        )
+        failed = self._coordinator.wait(trees, time.monotonic() + self._script["timeout_s"], self._news)
         if failed is None:
-            self._note_collectives(self.group.reports(self.folder))
+            self.decisions = self._coordinator.journal.decisions
+            if trees.plan is not self.job.plan:
+                self.job = Job(trees.plan, self.job.numbers)
+            self._note_collectives(self.group.reports(self.folder, self._coordinator.survivors))
         return failed
+
+    def _news(self) -> Sequence[str]:
+        """What has ended since the last look."""
+        self._watch()
+        return ()
 
     def _note_collectives(self, reports: Mapping[str, Message]) -> None:
         """What the scripts' participants say that they carried, held against each other."""
@@ -141,54 +167,33 @@ class ScriptCluster(RealCluster):
 class Scripts:
     """The processes of the scripts, in the place of a run's worker group."""
 
-    def __init__(self, cluster: RealCluster, hosts: Sequence[str], say: Say) -> None:
+    def __init__(self, hosts: Sequence[str], say: Say, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
         self._hosts = list(hosts)
         self._say = say
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._threads: list[threading.Thread] = []
         self._reports: dict[str, Message] = {}
-        self._cluster = cluster
 
     def add(self, host: str, process: "subprocess.Popen[bytes]") -> None:
         """A process that was started."""
         rank = len(self._processes)
         self._processes[host] = process
+        self._coordinator.add(process)
         for name in ("stdout", "stderr"):
             thread = threading.Thread(target=self._pass_on, args=(rank, name, getattr(process, name)), daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def wait(self, folder: Path, deadline: float, watch: Callable[[], None]) -> Message | None:
-        """Until all have ended; the first that failed, or None."""
-        asked = folder / ScriptSpec.ALL_LEFT
-        left = list(self._hosts)
-        while left:
-            for host in list(left):
-                code = self._processes[host].poll()
-                if code is None:
-                    continue
-                left.remove(host)
-                if code != 0:
-                    asked.touch()
-                    return {"rank": self._hosts.index(host), "code": code}
-            # Who has left still serves the others; once all have, or ended, nobody needs it any more.
-            if all((folder / ScriptSpec.left(host)).exists() or host not in left for host in self._hosts):
-                asked.touch()
-            watch()
-            if time.monotonic() > deadline:
-                names = ", ".join(str(self._hosts.index(host)) for host in left)
-                raise ClusterError(f"the run took longer than its time-out; still running: rank {names}")
-            time.sleep(WATCH_EVERY_S)
-        return None
-
-    def reports(self, folder: Path) -> dict[str, Message]:
-        """What each left behind. ``ClusterError`` for one that never joined."""
-        for host in self._hosts:
+    def reports(self, folder: Path, ranks: Sequence[int]) -> dict[str, Message]:
+        """What those of ``ranks`` left behind. ``ClusterError`` for one that never joined."""
+        for rank in ranks:
+            host = self._hosts[rank]
             try:
                 self._reports[host] = json.loads((folder / ScriptSpec.report(host)).read_text())
             except OSError:
                 raise ClusterError(
-                    f"rank {self._hosts.index(host)} ended well, but did not join the group: the script calls "
+                    f"rank {rank} ended well, but did not join the group: the script calls "
                     "p4reduce.connect(), or torch.distributed.init_process_group('p4reduce')"
                 ) from None
         return self._reports
@@ -206,6 +211,7 @@ class Scripts:
 
     def close(self) -> None:
         """End every process."""
+        self._coordinator.close()
         stop(list(self._processes.values()), GRACE_S)
         for thread in self._threads:
             thread.join(GRACE_S)

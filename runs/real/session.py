@@ -54,7 +54,7 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
     with ScriptCluster(experiment, Path(request["folder"]), request["name"], _say, request["script"]) as cluster:
         failed = cluster.wait()
         if failed is not None:
-            return {"ended": failed}
+            return {"ended": {"rank": failed.rank, "code": failed.code}}
         used = {
             "workers": 0.0,
             "switches": cpu_seconds(cluster.target.processes),

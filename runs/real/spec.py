@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 from p4reduce.base.units import PS_PER_MS
+from p4reduce.comm.membership import OnFailure
 from p4reduce.control_plane.plans import Plan
 from p4reduce.jobs.specs import timing_of
 from p4reduce.workers.settings import HostAddress, Timing
@@ -58,20 +59,16 @@ class ProcessSpec(BaseModel):
 
 
 class ScriptSpec(BaseModel):
-    """What a user's script is told, beside what a worker is: the folder where it leaves word."""
+    """What a user's script is told, beside what a worker is."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     worker: ProcessSpec
     folder: str
-
-    ALL_LEFT: ClassVar[str] = "all-left"
-    """A file that is there once nobody needs anybody any more."""
-
-    @staticmethod
-    def left(host: str) -> str:
-        """A file that is there once the script at ``host`` has left the group."""
-        return f"{host}.left"
+    """Where it leaves its report."""
+    coordinator: str
+    """Path of the coordinator's socket (runs/real/coordinator.py)."""
+    on_failure: OnFailure = "abort"
 
     @staticmethod
     def report(host: str) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from p4reduce.comm.calls import SERVED, Call
 from p4reduce.comm.communicator import FloatArray, Options
 from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError
-from p4reduce.comm.membership import Answer, Decision, decide
+from p4reduce.comm.membership import Answer, Decision, cannot_redo, decide
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.predict import Operation
@@ -286,7 +286,7 @@ class Survival:
     def _concerned(self) -> bool:
         """Whether the group has to change; `CollectiveError` where it must not."""
         lost = self._carrier.losses()
-        if not lost and not any(self._carrier.damaged(job) for job in self._carrier.jobs):
+        if not lost and not any(self._carrier.reach.damaged(job.plan) for job in self._carrier.jobs):
             return False
         if self._carrier.on_failure == "abort":
             said = (
@@ -353,7 +353,7 @@ class Survival:
             return
         lost = carrier.losses()
         carrier.term += 1
-        redo = carrier.on_failure == "shrink" and not self._cannot_redo(frozenset(lost))
+        redo = carrier.on_failure == "shrink" and not cannot_redo(self._first.operation, self._first.root, lost)
         decision = decide(
             self._answers(lost),
             before=carrier.members,
@@ -379,10 +379,6 @@ class Survival:
         elif self._first.operation == "all_to_all" and not all(member in done for member in left):
             done = {}
         return {member: Answer(k + (member in done), done.get(member, ())) for member in left}
-
-    def _cannot_redo(self, lost: frozenset[int]) -> bool:
-        operation = self._first.operation
-        return bool(lost) and (operation == "all_to_all" or (operation == "broadcast" and self._first.root in lost))
 
     def _plan_next(self) -> None:
         """The next tree, beside the old one."""

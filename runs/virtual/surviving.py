@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 from p4reduce.comm.calls import SERVED, Call
 from p4reduce.comm.errors import ClusterError, CollectiveError
-from p4reduce.comm.membership import Decision, Journal, OnFailure
+from p4reduce.comm.membership import Decision, Journal, OnFailure, Reach
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.program import P4Program
@@ -24,7 +23,6 @@ from p4reduce.runs.virtual.carrier import (
 from p4reduce.runs.virtual.incidents import Health, Incident
 from p4reduce.runs.virtual.survival import Restored, Survival
 from p4reduce.topologies import Topology
-from p4reduce.topologies.damaged import unreachable, without
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.settings import Congestion
 from p4reduce.workers.status import EndpointStatus
@@ -58,6 +56,7 @@ class SurvivingCarrier(Carrier):
         self.journal = Journal()
         self.term = 0
         self.health = Health(topology, workers, incidents)
+        self.reach = Reach(topology, workers, self.health.links, self.health.switches)
         self.restored: list[Restored] = []
         """For each decision that took effect, when what happened."""
         self.waiting_since_ps = 0
@@ -122,35 +121,12 @@ class SurvivingCarrier(Carrier):
 
     # --- members and trees
 
-    @property
-    def view(self) -> Topology:
-        """The network, as far as it is not known to be damaged."""
-        return without(self.topology, self.health.links, self.health.switches)
-
     def losses(self) -> dict[int, str]:
         """Members that are known to be dead, or that no tree reaches any more, and why."""
-        known = self.health.known()
-        found = {member: known[member] for member in self.members if member in known}
-        left = [member for member in self.members if member not in found]
-        apart = self._apart([self.everybody[member] for member in left])
-        if apart and len(left) - len(apart) == 1:
-            raise ClusterError("the network has fallen apart: no two ranks reach each other any more")
-        for member in left:
-            if self.everybody[member] in apart:
-                found[member] = "cannot be reached any more"
-                self.health.exclude(member, found[member])
-        return found
-
-    def _apart(self, hosts: Sequence[str]) -> frozenset[str]:
-        return unreachable(self.topology, hosts, self.health.links, self.health.switches)
-
-    def damaged(self, job: Job) -> bool:
-        """Whether a job's tree uses a link or a switch that is down."""
-        return any(
-            frozenset(pair) in self.health.links or {*pair} & self.health.switches
-            for path in job.plan.paths.values()
-            for pair in pairwise(path)
-        )
+        lost, cut = self.reach.lost(self.members, self.health.known())
+        for member in cut:
+            self.health.exclude(member, lost[member])
+        return lost
 
     def shrink(self, decision: Decision) -> None:
         """The group has other members; its jobs go out of the switches as soon as :meth:`forget_jobs` is called."""
@@ -190,10 +166,10 @@ class SurvivingCarrier(Carrier):
         number, request = self._request(operation, root)
         epoch = self._epochs.get(number, -1) + 1
         server = request.server or (self.server if request.plan == "ps" else None)
-        if server is not None and server in self._apart([*self.workers, server]):
+        if server is not None and server in self.reach.apart([*self.workers, server]):
             raise ClusterError(f"{len(self.members)} ranks cannot go on: {server} cannot be reached any more")
         try:
-            plan = self.switches.controller.start_job(replace(request, epoch=epoch), self.view)
+            plan = self.switches.controller.start_job(replace(request, epoch=epoch), self.reach.view)
         except (PlanError, ControllerError) as error:
             raise ClusterError(f"{len(self.members)} ranks cannot go on: {error}") from error
         self._epochs[number] = epoch

@@ -13,6 +13,8 @@ from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.operation import Post, exponents_of
 from p4reduce.workers.records import State
+from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.udp.loop import run
 from p4reduce.workers.udp.port import Port
 from p4reduce.workers.udp.records import Reason
@@ -24,6 +26,10 @@ _NOBODY: Final = -1
 
 class SilenceError(TimeoutError):
     """Nothing has come in for as long as one is willing to wait."""
+
+
+class StoppedError(RuntimeError):
+    """An operation was given up on the way, because somebody said so; its endpoint is gone."""
 
 
 class Driver:
@@ -39,6 +45,7 @@ class Driver:
         port.record["endpoints"] = len(endpoints)
         self._in_loop = threading.Lock()
         self._serve = threading.Event()
+        self._stop = threading.Event()
         self._closed = False
         self._error: OSError | None = None
         # Machine code is compiled, or loaded, now and not while peers wait.
@@ -53,13 +60,17 @@ class Driver:
         """Post ``operation`` to endpoint ``index`` and drive all endpoints until that one is done or has failed.
 
         Raises what ``Endpoints.post`` raises, ``SilenceError`` when nothing comes in for ``patience_s`` seconds,
-        and ``OSError`` when the socket fails.
+        ``StoppedError`` after :meth:`stop` (then nothing writes to the operation's array any more), and ``OSError``
+        when the socket fails.
         """
         with self._alone():
             self._endpoints.post(index, operation)
             heard = time.monotonic()
             seen = self._frames()
             while self._turn(index, _SLICE_NS) is not Reason.DONE:
+                if self._stop.is_set():
+                    self._retire(index)
+                    raise StoppedError(f"endpoint {index}: the operation was stopped")
                 now = self._frames()
                 if now != seen:
                     seen, heard = now, time.monotonic()
@@ -68,6 +79,29 @@ class Driver:
                     raise SilenceError(
                         f"nothing came in for {patience_s:g} s; the oldest seq that is missing: {missing}"
                     )
+
+    def stop(self) -> None:
+        """Have the operation that is under way, and each one to come, end with ``StoppedError``; from any thread."""
+        self._stop.set()
+        self._port.wake()
+
+    def go_on(self) -> None:
+        """Take back :meth:`stop`."""
+        self._stop.clear()
+
+    def replace(self, index: int, spec: EndpointSpec | None) -> None:
+        """In the place of an endpoint there is another one of the same address from now on, or none."""
+        with self._alone():
+            self._retire(index)
+            if spec is not None and self._endpoints.add(spec) != index:
+                raise ValueError(f"endpoint {index}: {spec.link} is not its address")
+
+    def _retire(self, index: int) -> None:
+        record = self._endpoints.records[index]
+        if record["mac"]:  # it is there
+            self._endpoints.give_up(index)
+            link = HostAddress(int(record["mac"]), int(record["ip"]), int(record["udp"]))
+            self._endpoints.retire(index, link)
 
     @property
     def lingering(self) -> bool:

@@ -4,6 +4,7 @@ Shares no code with what it tests: arrays come from a hash of (seed, operation, 
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +35,15 @@ class Got:
     ended: str = ""
 
 
-def play(comm: Any, seed: int, operations: int, elements: int, got: Got, pause_s: float = 0.0) -> None:
+def play(
+    comm: Any,
+    seed: int,
+    operations: int,
+    elements: int,
+    got: Got,
+    pause_s: float = 0.0,
+    before_each: Callable[[int], None] = lambda operation: None,
+) -> None:
     """One rank's script: collectives in order, each until it is done; ``got`` fills up as it goes."""
     from p4reduce.comm.errors import GroupChanged
 
@@ -43,6 +52,7 @@ def play(comm: Any, seed: int, operations: int, elements: int, got: Got, pause_s
         kind = kind_of(seed, operation)
         array = np.array(given(seed, operation, me, elements), np.int32 if kind == "int" else np.float32)
         before = array.copy()
+        before_each(operation)
         if pause_s:
             comm.compute(pause_s * ((me * 7 + operation * 3) % 5) / 5)
         try:

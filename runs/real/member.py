@@ -1,0 +1,254 @@
+"""A member's end of the control connection: it says that it lives, stops when asked, and hears what was decided.
+
+A thread has the connection; the caller's thread has the collectives. Messages are those of ``comm/framing.py``:
+
+| to the coordinator | |
+|---|---|
+| ``join``: rank, ``pid`` | first of all |
+| ``beat``: operations finished | every ``REAL_LEASE.beat``; ``calls``: whether another one is called |
+| … ``waits``, ``told`` | the oldest seq without a result, and the last WAIT, while one is under way |
+| ``stopped``: term | the answer to ``prepare``: ``finished``, ``contributors``; of a call ``operation``, ``root`` |
+| ``array``: term | the answer to ``give``: the result of the last operation follows |
+| ``left``: operations finished | no more calls |
+
+| from the coordinator | |
+|---|---|
+| ``prepare``: term | stop, and answer |
+| ``give``: term | another one needs the last result |
+| ``commit``: a decision | go on, with ``endpoint``; the result of the operation follows where another one had it |
+| ``excluded``: why | the others go on without it |
+| ``released`` | all have left |
+"""
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from p4reduce.base.units import NS_PER_S
+from p4reduce.comm import framing
+from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.errors import ClusterError, ExcludedError
+from p4reduce.comm.membership import REAL_LEASE, Decision, cannot_redo, group_changed
+
+Message = dict[str, Any]
+CONNECT_S: Final = 30.0
+BEAT_S: Final = REAL_LEASE.beat / NS_PER_S
+
+
+@dataclass(frozen=True)
+class Calling:
+    """What the caller's thread asks for; ``view``: changes that it has heard of."""
+
+    operation: str
+    root: int
+    view: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the caller's thread does now: try, in the epoch of ``endpoint`` where that is a new one, or take this."""
+
+    members: tuple[int, ...]
+    endpoint: Message | None
+    epoch: int
+    array: FloatArray | None = None
+    """The operation's result, that another member had …"""
+    contributors: tuple[int, ...] = ()
+    """… and whose arrays are in it."""
+
+
+class Member:
+    """What one participant knows of its group. ``close`` it.
+
+    ``stop`` and ``go_on``: of whoever carries operations (``Driver``). ``waits``: what it waits for now, for a beat.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        rank: int,
+        size: int,
+        *,
+        stop: Callable[[], None],
+        go_on: Callable[[], None],
+        waits: Callable[[], Message],
+    ) -> None:
+        self.rank = rank
+        self._members = tuple(range(size))
+        self._stop, self._go_on, self._waits = stop, go_on, waits
+        self._changes: list[Decision] = []
+        self._finished = 0
+        self._result: tuple[FloatArray, tuple[int, ...]] | None = None
+        self._calling: Calling | None = None
+        self._trying = False
+        self._term: int | None = None  # of whoever asked to stop, until it says how to go on
+        self._answered = False
+        self._next = Turn(self._members, None, 0)
+        self._given: tuple[int, FloatArray, tuple[int, ...]] | None = None
+        self._ended: ClusterError | None = None
+        self._released = threading.Event()
+        self._changed = threading.Condition()
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection.settimeout(CONNECT_S)
+        try:
+            self._connection.connect(address)
+            framing.send(self._connection, {"join": rank, "pid": os.getpid()})
+        except OSError as error:
+            self._connection.close()
+            raise ClusterError(f"rank {rank}: cannot reach the run's coordinator at {address}: {error}") from error
+        self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
+        self._thread.start()
+
+    # --- the caller's thread
+
+    def begin(self, calling: Calling) -> Turn:
+        """Wait until the operation may be tried, or its result is there.
+
+        Raises ``GroupChanged`` where the caller has to hear of a change first, ``ExcludedError``, or ``ClusterError``.
+        """
+        with self._changed:
+            self._calling = calling
+            try:
+                self._changed.wait_for(lambda: self._ended is not None or self._term is None)
+                if self._ended is not None:
+                    raise type(self._ended)(str(self._ended))
+                self._hear(calling)
+            except BaseException:
+                self._calling = None
+                raise
+            if self._given is not None and self._given[0] == self._finished:
+                _, array, contributors = self._given
+                return Turn(self._next.members, None, self._next.epoch, array, contributors)
+            self._trying = True
+            self._go_on()
+            return self._next
+
+    def stopped(self, *, failed: bool = False) -> None:
+        """An attempt ended without a result: it was stopped, or ``failed`` by itself."""
+        with self._changed:
+            self._trying = False
+            if failed:
+                self._calling = None
+            self._answer()
+
+    def done(self, array: FloatArray, contributors: tuple[int, ...]) -> None:
+        """An operation is done; ``array`` is kept, for those that do not have it."""
+        with self._changed:
+            self._trying, self._calling, self._given = False, None, None
+            self._finished += 1
+            self._result = (array, contributors)
+            self._answer()
+
+    def leave(self) -> None:
+        """No more calls: wait until all have left, as others may still need answers."""
+        self._say({"left": self._finished})
+        self._released.wait()
+
+    def close(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(OSError):  # its other end may be gone
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._connection.close()
+
+    def _hear(self, calling: Calling) -> None:
+        """`GroupChanged` for the next change that the caller has not heard of, where it is to hear of it now."""
+        if calling.view >= len(self._changes):
+            return
+        change = self._changes[calling.view]
+        lost = set(change.before) - set(change.after)
+        if change.heard_before <= self._finished or cannot_redo(calling.operation, calling.root, lost):
+            raise group_changed(self._changes[: calling.view + 1], calling.view, self._finished)
+
+    # --- the connection's thread
+
+    def _serve(self) -> None:
+        beat = time.monotonic()
+        try:
+            self._connection.settimeout(None)
+            while True:
+                now = time.monotonic()
+                if now >= beat:
+                    beat = now + BEAT_S
+                    with self._changed:
+                        waits = self._waits() if self._trying else {}
+                        self._say({"beat": self._finished, "calls": self._calling is not None, **waits})
+                if not select.select([self._connection], [], [], max(0.0, beat - time.monotonic()))[0]:
+                    continue
+                message = framing.receive(self._connection)
+                if message is None:
+                    return
+                self._take(*message)
+        except (OSError, framing.FramingError):
+            return
+        finally:
+            with self._changed:
+                self._ended = self._ended or ClusterError("the run has ended")
+                self._interrupt()
+                self._changed.notify_all()
+            self._released.set()
+
+    def _take(self, message: Message, array: FloatArray | None) -> None:
+        if "prepare" in message:
+            with self._changed:
+                self._term, self._answered = int(message["prepare"]), False
+                self._interrupt()
+                if not self._trying:
+                    self._answer()
+        elif "give" in message:
+            result = self._result
+            if result is not None:
+                self._say({"array": message["give"]}, result[0])
+        elif "commit" in message:
+            self._commit(Decision.from_plain(message["commit"]), message["endpoint"], array)
+        elif "excluded" in message:
+            with self._changed:
+                self._ended = ExcludedError(f"rank {self.rank} {message['excluded']}: it is no member any more")
+                self._interrupt()
+                self._changed.notify_all()
+            self._released.set()
+        elif "released" in message:
+            self._released.set()
+
+    def _commit(self, decision: Decision, endpoint: Message | None, array: FloatArray | None) -> None:
+        with self._changed:
+            self._next = Turn(decision.after, endpoint, decision.epoch)
+            if decision.after != decision.before:
+                self._changes.append(decision)
+            if array is not None:
+                self._given = (decision.operation, array, decision.contributors)
+            self._term = None
+            self._changed.notify_all()
+
+    def _interrupt(self) -> None:
+        if self._trying:
+            self._stop()
+
+    def _answer(self) -> None:
+        """Say what is finished, once for each time that it was asked."""
+        if self._term is None or self._answered:
+            return
+        self._answered = True
+        calling, result = self._calling, self._result
+        self._say(
+            {
+                "stopped": self._term,
+                "finished": self._finished,
+                "contributors": [] if result is None else result[1],
+                "operation": None if calling is None else calling.operation,
+                "root": -1 if calling is None else calling.root,
+            }
+        )
+
+    def _say(self, message: Message, array: FloatArray | None = None) -> None:
+        with self._changed:  # whole messages, one after the other
+            try:
+                framing.send(self._connection, message, array)
+            except OSError:
+                return  # whoever reads will see that it has ended
