@@ -152,7 +152,7 @@ def _telemetry(points: Sequence[TelemetryPoint]) -> list[Claim]:
     made = []
     for burst_s in dict.fromkeys(point.burst_s for point in points):
         own = [point for point in points if point.burst_s == burst_s and is_swept(point)]
-        if len(own) < _SWEEP:
+        if sum(point.knows == "counters" for point in own) < _SWEEP:
             continue
         cheap = [point for point in own if point.core <= CORE]
         best = min(cheap, key=lambda point: point.ratio) if cheap else min(own, key=lambda point: point.core)
