@@ -125,14 +125,24 @@ class Communicator:
     the same order. In real time ``start`` only says that the call does not block.
     """
 
-    def __init__(self, backend: Backend, *, patience_s: float | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        patience_s: float | None = None,
+        members: Sequence[int] | None = None,
+        view: int = 0,
+    ) -> None:
+        """``members``: who is in the group when this one comes in, if not all; ``view``: changes of it before."""
         self._backend = backend
         self._patience_s = patience_s
         self._queue: Queue | None = None
         self._left = False
         self._groups: Counter[tuple[int, ...]] = Counter()
-        self._view = 0
-        self._members = tuple(range(backend.size))
+        self._view = view
+        self._members = tuple(range(backend.size) if members is None else members)
+        self.joined = view > 0
+        """Whether this participant came in later than others: they have a state, which it has not."""
         self._changed = threading.Lock()
 
     @property
@@ -408,7 +418,7 @@ class Communicator:
         if self._left:
             raise ClusterError("this participant has left the group")
         options = replace(options, view=self._view)
-        if operation == "broadcast" and self._view:
+        if operation == "broadcast":
             if not 0 <= root < self.size:
                 raise ValueError(f"root {root}: this group has workers 0 to {self.size - 1}")
             root = self._members[root]

@@ -20,7 +20,14 @@ class GroupChanged(CollectiveError):
     """
 
     def __init__(
-        self, message: str, *, view: int, members: Iterable[int], lost: Mapping[int, str], operation: int
+        self,
+        message: str,
+        *,
+        view: int,
+        members: Iterable[int],
+        lost: Mapping[int, str],
+        operation: int,
+        joined: Iterable[int] = (),
     ) -> None:
         super().__init__(message)
         self.view = view
@@ -31,11 +38,14 @@ class GroupChanged(CollectiveError):
         """Who is gone since the caller last heard, with the reason; by ranks of the start."""
         self.operation = operation
         """The caller's collective that was not carried out, from 0 on."""
+        self.joined = tuple(joined)
+        """Who has come in since the caller last heard, and needs the state of the others; ranks of the start go on."""
 
     def plain(self) -> dict[str, Any]:
         """As plain data, for a message."""
         lost = {str(member): reason for member, reason in self.lost.items()}
-        return {"view": self.view, "members": list(self.members), "lost": lost, "operation": self.operation}
+        found = {"view": self.view, "members": list(self.members), "lost": lost, "operation": self.operation}
+        return {**found, "joined": list(self.joined)}
 
     @staticmethod
     def from_plain(message: str, data: Mapping[str, Any]) -> "GroupChanged":
@@ -43,7 +53,12 @@ class GroupChanged(CollectiveError):
         lost = {int(member): str(reason) for member, reason in dict(data["lost"]).items()}
         members = tuple(int(member) for member in data["members"])
         return GroupChanged(
-            message, view=int(data["view"]), members=members, lost=lost, operation=int(data["operation"])
+            message,
+            view=int(data["view"]),
+            members=members,
+            lost=lost,
+            operation=int(data["operation"]),
+            joined=tuple(int(member) for member in data.get("joined", ())),
         )
 
 

@@ -1,5 +1,6 @@
 """``p4reduce launch``: one coordinator that owns the network, one process for each rank of a user's script."""
 
+import json
 import os
 import queue
 import signal
@@ -7,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.listener import Listener
 from p4reduce.comm.processes import Emit, RankProcess, how_ended
 from p4reduce.comm.remote import Membership
-from p4reduce.comm.rendezvous import Group
+from p4reduce.comm.rendezvous import Group, Joined
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net.state import RunFolder, remove_stale
 
@@ -51,6 +52,23 @@ class Launched:
     """Ranks that failed, and how, without which the others went on."""
 
 
+@dataclass(frozen=True)
+class Joining:
+    """Workers that may join a launch."""
+
+    places: int
+    """How many in all."""
+    when: Callable[[Joined], None]
+    """Takes a function, which it calls when some have come in."""
+
+
+@dataclass(frozen=True)
+class _Joined:
+    ranks: tuple[int, ...]
+    view: int
+    members: tuple[int, ...]
+
+
 def script_command(command: Sequence[str]) -> list[str]:
     """A ``.py`` file runs with this Python; anything else is a program of its own."""
     if command and command[0].endswith(".py"):
@@ -69,21 +87,26 @@ def launch(
     emit: Emit,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     extra: Mapping[str, str] = NOTHING,
+    joining: Joining | None = None,
 ) -> Launched:
-    """Run ``command`` once for each worker and, with ``server``, once for the parameter server (rank ``workers``).
+    """Run ``command`` once for each worker and, with ``server``, once for the parameter server (the last rank).
 
     ``emit(rank, stream, line)`` gets what the ranks print. When a rank fails without which the others cannot go on
     (``Group.die``), or at Ctrl-C, all are ended and the group with them; processes, socket and directory are gone when
     this returns or raises.
-    ``extra``: variables of their environment. Raises ``ClusterError`` when the command cannot be started or
+    ``extra``: variables of their environment. ``joining``: how many workers may join, each of which is started when it
+    does, and who tells. Raises ``ClusterError`` when the command cannot be started or
     ``timeout_s`` ran out, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
     remove_stale()  # what was left behind by a launch that was killed
     try:
         with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="launch") as folder:
-            coordinator = _Coordinator(group, folder, extra)
+            places = workers + (0 if joining is None else joining.places)
+            coordinator = _Coordinator(group, folder, extra, places, emit)
             try:
-                return coordinator.run(script_command(command), workers, server=server, emit=emit, timeout_s=timeout_s)
+                if joining is not None:
+                    joining.when(coordinator.note_joined)
+                return coordinator.run(script_command(command), workers, server=server, timeout_s=timeout_s)
             finally:
                 with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     coordinator.close()
@@ -94,34 +117,32 @@ def launch(
 class _Coordinator:
     """Owns the socket, the processes and the threads of one launch."""
 
-    def __init__(self, group: Group, folder: RunFolder, extra: Mapping[str, str]) -> None:
+    def __init__(self, group: Group, folder: RunFolder, extra: Mapping[str, str], places: int, emit: Emit) -> None:
         self._group = group
         self._extra = extra
-        self._events: queue.Queue[tuple[int, int] | ClusterError] = queue.Queue()
-        self._processes: list[RankProcess] = []
+        self._places = places
+        self._emit = emit
+        self._events: queue.Queue[tuple[int, int] | _Joined | ClusterError] = queue.Queue()
+        self._processes: dict[int, RankProcess] = {}
         self._taken: set[int] = set()
         self._lock = threading.Lock()
         self._run = folder
         # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost.
         self._listener = Listener(folder.aside(), self._seat, failed=self._events.put, lost=lambda _: None)
 
-    def run(self, command: Sequence[str], workers: int, *, server: bool, emit: Emit, timeout_s: float) -> Launched:
+    def run(self, command: Sequence[str], workers: int, *, server: bool, timeout_s: float) -> Launched:
         """Start the ranks and wait for them."""
-        ranks = range(workers + int(server))
+        ranks = [*range(workers), *([self._places] if server else [])]
         for rank in ranks:
             self._group.backend(rank)  # raises for a rank that the group has not
         port = free_port()
         for rank in ranks:
-            environment = {
-                **rank_environment(os.environ, self._listener.address, rank, workers),
-                **(torch_environment(rank, workers, port) if rank < workers else {}),
-                **self._extra,
-                **self._run.environment,
-            }
-            process = RankProcess(rank, command, environment, emit=emit, ended=self._note_end)
-            self._processes.append(process)
+            alone = torch_environment(rank, workers, port) if rank < workers else {}
+            if self._places > workers:
+                alone[remote.MEMBERS] = json.dumps([0, *range(workers)])
+            self._begin(command, rank, alone)
         deadline = time.monotonic() + timeout_s
-        left = {process.rank for process in self._processes}
+        left = {*self._processes}
         first: Launched | None = None
         survived: list[str] = []
         while left:
@@ -135,6 +156,11 @@ class _Coordinator:
                 raise ClusterError("; ".join(filter(None, (late, self._group.waiting())))) from None
             if isinstance(event, ClusterError):
                 raise event
+            if isinstance(event, _Joined):
+                for rank in event.ranks:
+                    self._begin(command, rank, {remote.MEMBERS: json.dumps([event.view, *event.members])})
+                left |= {*event.ranks}
+                continue
             rank, code = event
             if code != 0:
                 failed = self._failed(rank, code)
@@ -149,15 +175,30 @@ class _Coordinator:
             left.remove(rank)
         return Launched(0, None, connected=len(self._taken), survived=tuple(survived))
 
+    def _begin(self, command: Sequence[str], rank: int, alone: Names) -> None:
+        """Start a rank; ``alone``: variables that are its own."""
+        environment = {
+            **rank_environment(os.environ, self._listener.address, rank, self._places),
+            **alone,
+            **self._extra,
+            **self._run.environment,
+        }
+        self._processes[rank] = RankProcess(rank, command, environment, emit=self._emit, ended=self._note_end)
+
+    def note_joined(self, ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
+        """Workers have come in; their processes are to begin. From any thread."""
+        self._events.put(_Joined(ranks, view, members))
+
     def close(self) -> None:
         """End and remove everything; whatever still waits in the group is told."""
-        for process in self._processes:
+        every = list(self._processes.values())
+        for process in every:
             process.terminate()
         deadline = time.monotonic() + GRACE_S
-        for process in self._processes:
+        for process in every:
             if not process.join(max(0.0, deadline - time.monotonic())):
                 process.kill()
-        for process in self._processes:
+        for process in every:
             process.join(GRACE_S)
         self._group.fail(ClusterError("the launch has ended"))
         self._listener.close(GRACE_S)

@@ -1,6 +1,7 @@
 """The Communicator of a process that ``p4reduce launch`` started, and the coordinator's end of its connection."""
 
 import dataclasses
+import json
 import os
 import socket
 import threading
@@ -23,6 +24,8 @@ RESTART: Final = "P4REDUCE_RESTART"
 """How often the script was started before, as its ranks failed; "0" at first."""
 COMPUTE: Final = "P4REDUCE_COMPUTE"
 """How computation of PyTorch scripts takes virtual time (torch_backend/timing.py)."""
+MEMBERS: Final = "P4REDUCE_MEMBERS"
+"""Where ranks may join: a JSON list, the changes of the group before this process, and who its members are then."""
 SPEC: Final = "P4REDUCE_SPEC"
 """In real time: the file that describes this process's end of the network."""
 CONNECT_TIMEOUT_S: Final = 30.0
@@ -62,7 +65,25 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
         raise ClusterError("this process belongs to no group: start the script with 'p4reduce launch -n 8 script.py'")
     rank = _number(environment, RANK)
     size = _number(environment, SIZE)
-    return Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s)
+    view, members = _members(environment, rank, size)
+    backend = RemoteBackend.join(address, rank, size)
+    backend.contributors = members
+    return Communicator(backend, patience_s=patience_s, members=members, view=view)
+
+
+def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int, tuple[int, ...]]:
+    """Changes of the group before this process, and its members then."""
+    text = environment.get(MEMBERS)
+    if text is None:
+        return 0, tuple(range(size))
+    try:
+        view, *members = json.loads(text)
+        known = {*range(size)}
+        if type(view) is not int or view < 0 or not known.issuperset(members) or rank not in {*members, size}:
+            raise ValueError
+    except (ValueError, TypeError):
+        raise ClusterError(f"{MEMBERS}: {text!r} is no view and ranks of 0 to {size - 1}, {rank} among them") from None
+    return view, tuple(members)
 
 
 def _await_socket(address: str) -> None:

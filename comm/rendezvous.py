@@ -24,6 +24,8 @@ Carry = Callable[[list[Call], Callable[[], None]], Sequence[Decision] | None]
 """``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
 alone; raises ``CollectiveError``. It calls ``check`` now and then, which raises once the group has ended: then nobody
 needs the result any more. Returns what was decided of the group's members meanwhile."""
+Joined = Callable[[tuple[int, ...], int, tuple[int, ...]], None]
+"""Told of participants that came in: their ranks, the group's view and members. Called under a lock: do not block."""
 Death = Callable[[int, int, str], None]
 """Told of a participant that died: rank, where its clock stood (ps), and why."""
 CarryStale = Callable[[list[Call], Callable[[], None]], list[Call]]
@@ -56,6 +58,7 @@ class Rendezvous:
 
     ``ranks`` and ``clocks`` are those of its participants in the group that it is a part of: errors name such ranks;
     ``subgroup`` makes such groups. ``on_death``: told of each participant that dies; without, no group survives that.
+    ``members``: how many of the workers are there at the start, the first ones; the others may join (``on_joined``).
     """
 
     def __init__(
@@ -71,10 +74,12 @@ class Rendezvous:
         subgroup: Subgroup | None = None,
         carry_stale: CarryStale | None = None,
         on_death: Death | None = None,
+        members: int | None = None,
     ) -> None:
         self.subgroup = subgroup
+        self.on_joined: Joined | None = None
         self._on_death = on_death
-        self._members = tuple(range(size))
+        self._members = tuple(range(size if members is None else members))
         self._changes: list[Decision] = []
         self._carry_stale = carry_stale
         self._carrying = False
@@ -351,6 +356,14 @@ class Rendezvous:
                 self._changes.append(decision)
             for member, reason in decision.lost.items():
                 self._seats[member].died = self._seats[member].died or reason
+        newcomers = tuple(one for decision in decisions for one in decision.joined if one in self._members)
+        for member in newcomers:
+            seat = self._seats[member]
+            seat.iteration = calls[0].iteration
+            seat.ready_ps = max(call.done_ps for call in calls)
+            seat.clock.reach(seat.ready_ps)
+        if newcomers and self.on_joined is not None:
+            self.on_joined(newcomers, len(self._changes), self._members)
 
     def _raise_change(self, rank: int, view: int, operation: int) -> None:
         """`GroupChanged` where a caller has not heard of the group's last change; of the dead, `ExcludedError`."""
@@ -383,10 +396,11 @@ class Rendezvous:
             )
 
     def _missing(self, operation: str) -> str:
-        needed = self._seats if operation in SERVED else self._seats[: self._size]
-        stale = any(seat.call is not None and seat.call.options.stale for seat in needed)  # they stay while others come
-        there = [seat.waits or (stale and seat.under_way) for seat in needed]
-        return self._names([rank for rank, here in enumerate(there) if not here and not self._seats[rank].died])
+        ranks = [*self._members, *([self._size] if self._server and operation in SERVED else [])]
+        needed = {rank: self._seats[rank] for rank in ranks if not self._seats[rank].died}
+        # Where workers do not wait for each other, their calls stay while others come.
+        stale = any(seat.call is not None and seat.call.options.stale for seat in needed.values())
+        return self._names([rank for rank, seat in needed.items() if not (seat.waits or (stale and seat.under_way))])
 
     def _names(self, ranks: list[int]) -> str:
         return ", ".join(map(self._name, ranks))

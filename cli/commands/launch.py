@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from p4reduce.comm.participant import Span
     from p4reduce.runs.experiment import Experiment
+    from p4reduce.runs.virtual.incidents import Incident
 
 Workers = Annotated[int, typer.Option("--workers", "-n", help="Ranks to start.", min=1)]
 Command = Annotated[list[str], typer.Argument(help="Script (.py) or program, and its arguments.", show_default=False)]
@@ -37,6 +38,15 @@ Compute = Annotated[
 MaxRestarts = Annotated[
     int, typer.Option("--max-restarts", help="Start all ranks anew, so often, when one fails (docs/faults.md).", min=0)
 ]
+Join = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--join",
+        help="In virtual time: one more rank joins then, at this host or the next free one (docs/faults.md).",
+        metavar="[HOST@]TIME",
+        show_default=False,
+    ),
+]
 USAGE: Final = 2
 """exit code of what would fail again"""
 WORK_FIELDS = ("model", "collective", "elements", "repeat", "epochs", "target_accuracy", "workers")
@@ -47,6 +57,7 @@ EXAMPLES: Final = (
     "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
     "p4reduce launch -n 4 scripts/train_ddp.py           # PyTorch: init_process_group('p4reduce'), docs/torch.md",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
+    "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
 )
 
 
@@ -63,6 +74,7 @@ def launch(
     pcap: Pcap = None,
     compute: Compute = "declared",
     max_restarts: MaxRestarts = 0,
+    join: Join = None,
     as_json: Json = False,
 ) -> None:
     """Start a script of yours once for each rank; its collectives go through the switches.
@@ -72,7 +84,7 @@ def launch(
     script, all that follows belongs to it. Lines are shown with the rank that printed them. When a rank fails all are
     ended, and its exit code is passed on, unless --on-failure has the others go on (docs/faults.md).
     """
-    from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
+    from p4reduce.comm.launch import DEFAULT_TIMEOUT_S, Joining  # noqa: PLC0415
     from p4reduce.comm.launch import launch as start  # noqa: PLC0415
     from p4reduce.comm.remote import COMPUTE, RESTART  # noqa: PLC0415
     from p4reduce.runs.runner import result_of_script  # noqa: PLC0415
@@ -84,17 +96,20 @@ def launch(
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
     claim(out=out, pcap=pcap)
     if experiment.time == "real":
-        if server or pcap is not None:
-            raise BadInput(f"{'--server' if server else '--pcap'}: not for scripts in real time")
+        if server or pcap is not None or join:
+            flag = "--server" if server else "--pcap" if pcap is not None else "--join"
+            raise BadInput(f"{flag}: not for scripts in real time")
         _launch_real(experiment, command, timeout, out, output, compute, max_restarts)
         return
     emitter = _Emitter(to_stderr=as_json)
+    joins = joining_hosts(experiment, join or [])
     for restart in range(max_restarts + 1):
-        with Cluster(experiment, capture=pcap) as cluster:
+        with Cluster(experiment, capture=pcap, incidents=joins) as cluster:
             if cluster.server is None and server:
                 raise BadInput(f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it")
             if cluster.server is not None and not server:
-                cluster.backend(workers).close()  # so that push and pull fail at once instead of waiting for it
+                # so that push and pull fail at once instead of waiting for it
+                cluster.backend(cluster.server_rank).close()
             launched = start(
                 command,
                 cluster,
@@ -103,6 +118,7 @@ def launch(
                 emit=emitter,
                 timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
                 extra={COMPUTE: compute, RESTART: str(restart)},
+                joining=Joining(len(joins), cluster.when_joined) if joins else None,
             )
             emitter.check()
             if launched.failure is None:
@@ -113,6 +129,8 @@ def launch(
                     )
                 for decision in cluster.decisions:
                     output.note(decision.describe())
+                for rank, why in cluster.outside.items():
+                    output.note(f"rank {rank}, at {joins[rank - workers].what}, did not join: {why}")
                 result, spans = result_of_script(cluster), cluster.spans()
                 break
         shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
@@ -123,6 +141,31 @@ def launch(
     if result.network.collectives:
         output.note(about_steps(result.network.steps or 0, result.network.steps_by or "", spans))
         finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}", spans=spans)
+
+
+def joining_hosts(experiment: "Experiment", texts: "Sequence[str]") -> "list[Incident]":
+    """What ``--join`` says, in order of time; ``BadInput`` for a host or a time that there is not."""
+    from p4reduce.runs.virtual.cluster import build_topology, worker_hosts  # noqa: PLC0415
+    from p4reduce.runs.virtual.incidents import Incident  # noqa: PLC0415
+    from p4reduce.topologies import parse_delay  # noqa: PLC0415
+
+    topology = build_topology(experiment)
+    hosts = [host.name for host in topology.workers]
+    named = {host for host, mark, _ in (text.rpartition("@") for text in texts) if mark}
+    free = [host for host in hosts if host not in {*worker_hosts(topology, experiment.workers), *named}]
+    found = []
+    for text in texts:
+        host, _, time = text.rpartition("@")
+        try:
+            at_ps = parse_delay(time)
+        except ValueError as error:
+            raise BadInput(f"--join {text}: expected [HOST@]TIME, as 2ms or h5@2ms: {error}") from None
+        if host and host not in hosts:
+            raise BadInput(f"--join {text}: topology {topology.name!r} has no host {host!r} for workers")
+        if not host and not free:
+            raise BadInput(f"--join {text}: topology {topology.name!r} has no free host; choose a larger --topology")
+        found.append(Incident(at_ps, "join", host or free.pop(0)))
+    return sorted(found, key=lambda one: one.at_ps)
 
 
 def _launch_real(

@@ -4,6 +4,9 @@ The first phase (*prepare*) stops the survivors and asks how many operations eac
 members, so nobody is two ahead. If somebody has finished operation k, k stands as it is, with the members that it had,
 and the others get its array; if nobody has, k is done again over the survivors, from the inputs that were kept. The
 second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with the next term.
+
+Who joins comes in between two operations: the members hear of it before they begin one, which is not done, and call
+again in the group with the newcomer. Newcomers have ranks that nobody had, behind all others.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,6 +50,7 @@ class Decision:
     lost: Mapping[int, str]
     """Who is dead, and why; empty where only the tree changed."""
     joined: tuple[int, ...] = ()
+    """Who came in; they have none of the others' state."""
     cause: str = ""
     """Why, where nobody died: a link or a switch."""
 
@@ -75,9 +79,12 @@ class Decision:
             "redone": "was done again",
             "raised": "was not done",
         }[self.outcome]
-        who = "; ".join(f"rank {member} {reason}" for member, reason in self.lost.items())
-        who += "; ".join(f"rank {member} joined" for member in self.joined)
-        return f"{who or self.cause}: {len(self.after)} of {len(self.before)} go on; operation {self.operation} {what}"
+        news = [f"rank {member} {reason}" for member, reason in self.lost.items()]
+        news += [f"rank {member} joined" for member in self.joined]
+        left = len(self.after) - len(self.joined)
+        more = f", with {len(self.joined)} more" if self.joined else ""
+        said = "; ".join(news) or self.cause
+        return f"{said}: {left} of {len(self.before)} go on{more}; operation {self.operation} {what}"
 
 
 def decide(
@@ -89,31 +96,38 @@ def decide(
     epoch: int,
     redo: bool = True,
     cause: str = "",
+    joined: tuple[int, ...] = (),
 ) -> Decision:
     """The decision that follows from the answers of all survivors. ``redo``: False where callers want an error.
 
-    Raises ``ClusterError`` where nobody survives, where an answer is missing, or where answers contradict each other.
+    joined: who comes in; the operation is then nobody's, and all call again. Raises ``ClusterError`` where nobody
+    survives, where an answer is missing, or where answers contradict each other.
     """
-    after = tuple(member for member in before if member not in lost)
-    if not after:
+    left = tuple(member for member in before if member not in lost)
+    if not left:
         raise ClusterError("nobody survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
-    missing = [member for member in after if member not in answers]
+    missing = [member for member in left if member not in answers]
     if missing:
         raise ClusterError(f"rank {missing[0]} has not said what it has finished")
-    finished = {member: answers[member].finished for member in after}
+    finished = {member: answers[member].finished for member in left}
     operation, most = min(finished.values()), max(finished.values())
     if most > operation + 1:
-        ahead = max(after, key=finished.__getitem__)
+        ahead = max(left, key=finished.__getitem__)
         raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: nobody is two ahead")
-    holder = next((member for member in after if finished[member] == operation + 1), None)
-    outcome: Outcome = "kept" if holder is not None else "redone" if redo else "raised"
-    contributors = {"redone": after, "raised": ()}.get(outcome, ())
+    holder = next((member for member in left if finished[member] == operation + 1), None)
+    if joined and holder is not None:
+        raise ClusterError(f"rank {joined[0]} joins in operation {operation}, which rank {holder} has finished")
+    outcome: Outcome = "kept" if holder is not None else "redone" if redo and not joined else "raised"
+    contributors = {"redone": left, "raised": ()}.get(outcome, ())
     if holder is not None:
         contributors = answers[holder].contributors
-        others = {answers[member].contributors for member in after if finished[member] == operation + 1}
+        others = {answers[member].contributors for member in left if finished[member] == operation + 1}
         if len(others) > 1:
             raise ClusterError(f"operation {operation}: survivors have results of different members: {sorted(others)}")
-    return Decision(term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), cause=cause)
+    after = (*left, *joined)
+    return Decision(
+        term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), joined=joined, cause=cause
+    )
 
 
 def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool:
@@ -124,12 +138,15 @@ def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool
 def group_changed(changes: Sequence[Decision], view: int, operation: int) -> GroupChanged:
     """What a caller hears who knows of the first ``view`` changes of its group, before its ``operation``-th call."""
     news = changes[view:]
-    lost = {member: reason for decision in news for member, reason in decision.lost.items()}
+    members = news[-1].after
+    came = [member for decision in news for member in decision.joined]  # some of them are gone again
+    lost = {member: reason for one in news for member, reason in one.lost.items() if member not in came}
     said = "; ".join(decision.describe() for decision in news)
     return GroupChanged(
         f"the group has changed before operation {operation}: {said}",
         view=len(changes),
-        members=news[-1].after,
+        members=members,
         lost=lost,
         operation=operation,
+        joined=[member for member in came if member in members],
     )

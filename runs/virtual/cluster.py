@@ -3,7 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -14,14 +14,14 @@ from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError, ExcludedError
 from p4reduce.comm.membership import Decision
 from p4reduce.comm.participant import Figure, Span
-from p4reduce.comm.rendezvous import Rendezvous
+from p4reduce.comm.rendezvous import Joined, Rendezvous
 from p4reduce.comm.seat import Seat
 from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Faults
 from p4reduce.jobs.programs import bundled, from_files, from_source
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier
-from p4reduce.runs.virtual.incidents import Incident
+from p4reduce.runs.virtual.incidents import Incident, joining
 from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
 from p4reduce.topologies.model import Hop
@@ -40,7 +40,8 @@ class Cluster:
 
     ``capture``: a pcap file for what passes the first worker's link. ``faults``: of single directions of links, by the
     (node, port) that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'.
-    ``incidents``: hosts, processes, switches and links that end on the way; with ``on_failure: abort`` so does the run.
+    ``incidents``: hosts, processes, switches and links that end on the way, with ``on_failure: abort`` so does the run;
+    and hosts that join. Those have ranks behind the others', in order; a server's is behind all (``server_rank``).
 
     Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
     """
@@ -64,6 +65,7 @@ class Cluster:
         self.server = servers[0] if servers else None
         self.workers = workers
         incidents = tuple(incidents)
+        self._places = len(workers) + len(joining(incidents))
         survives = experiment.on_failure != "abort" or bool(incidents)
         make = partial(SurvivingCarrier, incidents=incidents) if survives else Carrier
         self.carrier: Carrier = make(
@@ -80,7 +82,8 @@ class Cluster:
         self._grouping = threading.Lock()
         try:
             self._rendezvous = Rendezvous(
-                len(workers),
+                self._places,
+                members=len(workers),
                 server=self.server is not None,
                 carry=self.carrier.carry,
                 start_ps=self.carrier.network.now,
@@ -107,8 +110,31 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """Number of workers."""
+        """Number of workers at the start."""
         return len(self.workers)
+
+    @property
+    def places(self) -> int:
+        """Number of workers, with those that may join."""
+        return self._places
+
+    @property
+    def server_rank(self) -> int:
+        """Of the parameter server, if there is one."""
+        return self._places
+
+    def when_joined(self, tell: Joined) -> None:
+        """From now on ``tell`` hears of workers that join: their ranks, changes of the group so far, its members."""
+        self._rendezvous.on_joined = tell
+
+    @property
+    def outside(self) -> Mapping[int, str]:
+        """Workers that were to join and did not, and why."""
+        if not isinstance(self.carrier, SurvivingCarrier):
+            return {}
+        came = {rank for decision in self.decisions for rank in decision.joined}
+        left = [rank for rank in range(self.size, self.places) if rank not in came]
+        return {rank: self.carrier.refused.get(rank, "the others ended before") for rank in left}
 
     def _seat_in(self, rank: int, ranks: tuple[int, ...], serial: int) -> Seat:
         """The seat of ``rank`` in the serial-th group of ``ranks``, which is made when its first member asks."""
@@ -153,9 +179,9 @@ class Cluster:
         return self._rendezvous.backend(rank)
 
     def communicators(self) -> list[Communicator]:
-        """One for each worker in rank order, then the server's if there is one."""
-        count = self.size + int(self.server is not None)
-        return [Communicator(self.backend(rank)) for rank in range(count)]
+        """One for each worker of the start in rank order, then the server's if there is one."""
+        ranks = [*range(self.size), *([] if self.server is None else [self.server_rank])]
+        return [Communicator(self.backend(rank), members=range(self.size)) for rank in ranks]
 
     def run_threads(self, function: Callable[[Communicator], T], *, server: bool = False) -> list[T]:
         """Run ``function`` in a thread for each worker (and the server, if asked), and return what they returned.
@@ -163,18 +189,22 @@ class Cluster:
         The first error of a participant ends the group and is raised; the others' errors follow from it.
         """
         found = self.run_surviving(function, server=server)
-        if len(found) < self.size + int(server):
+        if not found.keys() >= {*range(self.size), *([self.server_rank] if server else [])}:
             raise ClusterError("not everybody came to the end; " + "; ".join(one.describe() for one in self.decisions))
         return [found[rank] for rank in sorted(found)]
 
     def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
-        """The same where members may die: what those returned who did not, by their ranks at the start."""
+        """The same where members may die, or join: what those returned who did not, by their ranks at the start."""
         communicators = self.communicators()[: self.size + int(server)]
         if server and self.server is None:
             raise ClusterError(f"topology {self.topology.name!r} has no host for a server: add 'servers: 1'")
         first: list[BaseException] = []
         returned: dict[int, T] = {}
         guard = threading.Lock()
+
+        def join(ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
+            for rank in ranks:
+                futures.append(pool.submit(run, rank, Communicator(self.backend(rank), members=members, view=view)))
 
         def run(rank: int, communicator: Communicator) -> None:
             try:
@@ -191,10 +221,13 @@ class Cluster:
             finally:
                 communicator.close()
 
-        with ThreadPoolExecutor(len(communicators), thread_name_prefix="rank") as pool:
+        ranks = [*range(self.size), self.server_rank]
+        futures: list[Future[None]] = []
+        with ThreadPoolExecutor(self.places + 1, thread_name_prefix="rank") as pool:
             try:
-                futures = [pool.submit(run, *numbered) for numbered in enumerate(communicators)]
-                while wait(futures, timeout=SEEN_S).not_done:
+                self.when_joined(join)
+                futures += [pool.submit(run, *one) for one in zip(ranks, communicators, strict=False)]
+                while wait(tuple(futures), timeout=SEEN_S).not_done:
                     pass
             except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
                 self.fail(ClusterError("interrupted"))

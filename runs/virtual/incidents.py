@@ -3,9 +3,10 @@
 Members say that they live every ``VIRTUAL_LEASE.beat`` over a control network that takes ``CONTROL_LATENCY_PS`` and
 loses nothing; a switch's P4Runtime stream does the same. What ends with its connection open (a host) is known when the
 lease has run out and the slots name it; a process that ends closes its connection; switches report a link that is down.
+A host that joins tells the coordinator, which tells the members. Whoever was there before has ended with that.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,15 +15,20 @@ from p4reduce.comm.membership import VIRTUAL_LEASE, Leases
 from p4reduce.fabric import Faults, VirtualNetwork
 from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS
 from p4reduce.topologies import Topology
-from p4reduce.topologies.damaged import Ends
+from p4reduce.topologies.damaged import Ends, is_down
+from p4reduce.topologies.model import Hop
 
-Kind = Literal["process", "host", "switch", "link"]
+Kind = Literal["process", "host", "switch", "link", "join"]
 _CUT = Faults(loss=1.0)
+_WHOLE = Faults()
 
 
 @dataclass(frozen=True)
 class Incident:
-    """What ends at a moment of virtual time: a worker's process, or host, by its host; a switch; a link ``a-b``."""
+    """What ends at a moment of virtual time: a worker's process, or host, by its host; a switch; a link ``a-b``.
+
+    ``join``: a host begins, or begins anew, and wants to be a member.
+    """
 
     at_ps: int
     kind: Kind
@@ -40,9 +46,16 @@ class Incident:
             "host": hosts,
             "switch": {node.name for node in topology.switches},
             "link": {frozenset((link.a, link.b)) for link in topology.links},
+            "join": {node.name for node in topology.workers},
         }[self.kind]
         if (self.ends if self.kind == "link" else self.what) not in known:
-            raise ClusterError(f"incident at {self.at_ps} ps: {self.what!r} is no {self.kind} of this run")
+            kind = "host for workers" if self.kind == "join" else self.kind
+            raise ClusterError(f"incident at {self.at_ps} ps: {self.what!r} is no {kind} of this run")
+
+
+def joining(incidents: Iterable[Incident]) -> tuple[str, ...]:
+    """The hosts that join, in the order in which they do."""
+    return tuple(one.what for one in sorted(incidents, key=lambda one: one.at_ps) if one.kind == "join")
 
 
 @dataclass(frozen=True)
@@ -54,15 +67,34 @@ class _Death:
 
 
 class Health:
-    """Which members, switches and links there are, in truth and as far as the coordinator knows."""
+    """Which members, switches and links there are, in truth and as far as the coordinator knows.
 
-    def __init__(self, topology: Topology, hosts: Sequence[str], incidents: Iterable[Incident]) -> None:
+    hosts: of all ranks: of the ``members`` at the start, then of those that join, in order. faults: of links that are
+    whole.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        hosts: Sequence[str],
+        incidents: Iterable[Incident],
+        members: int | None = None,
+        faults: Faults | Mapping[Hop, Faults] = _WHOLE,
+    ) -> None:
+        members = len(hosts) if members is None else members
         self._topology = topology
-        self._hosts = hosts
+        self._faults = faults
+        self._newest = members
+        self._at = {host: rank for rank, host in enumerate(hosts[:members])}
+        """whose process was the last to begin at a host"""
+        self._came: dict[int, int] = {}
+        """who began since, and is no member yet: when the coordinator knows"""
+        self._broken: tuple[set[Ends], set[str]] = set(), set()
+        """links and switches that are down, known or not"""
         self._agenda = sorted(incidents, key=lambda one: one.at_ps)
         for incident in self._agenda:
             incident.check(topology, hosts)
-        self._leases = Leases(VIRTUAL_LEASE, range(len(hosts)), 0)
+        self._leases = Leases(VIRTUAL_LEASE, range(members), 0)
         self._dead: dict[int, _Death] = {}
         self._damage: list[tuple[int, Incident]] = []  # of links and switches: when it is known
         self.links: set[Ends] = set()
@@ -94,6 +126,25 @@ class Health:
         """Members that the coordinator knows to be dead, and why."""
         return self._leases.dead
 
+    def joins_by(self, at_ps: int) -> bool:
+        """Whether the coordinator could tell members by then that somebody joins."""
+        told = at_ps - CONTROL_LATENCY_PS
+        soon = any(one.at_ps + CONTROL_LATENCY_PS <= told for one in self._agenda if one.kind == "join")
+        return soon or bool(self.newcomers(at_ps))
+
+    def newcomers(self, now: int) -> tuple[int, ...]:
+        """Who wants to be a member, so that the members can know by now."""
+        return tuple(rank for rank, known in self._came.items() if known + CONTROL_LATENCY_PS <= now)
+
+    def admit(self, member: int, now: int) -> None:
+        """Somebody who came is a member from now on."""
+        del self._came[member]
+        self._leases.join(member, now)
+
+    def refuse(self, member: int) -> None:
+        """Somebody who came cannot be a member."""
+        del self._came[member]
+
     def exclude(self, member: int, reason: str) -> None:
         """One that lives cannot go on."""
         self._leases.ended(member, reason)
@@ -120,9 +171,15 @@ class Health:
         """Let what is due by now happen to the network; ``silence``: stop a rank's endpoints."""
         while self._agenda and self._agenda[0].at_ps <= network.now:
             incident = self._agenda.pop(0)
+            if incident.kind == "join":
+                self._begin(incident, silence)
+                self._mend(network, incident.what)
+                continue
             if incident.kind in {"process", "host"}:
-                rank = self._hosts.index(incident.what)
-                if rank in self._dead:
+                rank = self._at.get(incident.what)
+                if rank is None or self._came.pop(rank, None) is not None:
+                    continue  # there is no member yet
+                if rank in self._dead or rank not in self._leases.alive:
                     continue
                 said = "was killed" if incident.kind == "process" else "fell silent"
                 self._dead[rank] = _Death(incident.at_ps, said, silent=incident.kind == "host")
@@ -133,11 +190,37 @@ class Health:
                 if incident.kind == "switch":
                     known = _last_beat(0, incident.at_ps) + CONTROL_LATENCY_PS + VIRTUAL_LEASE.term
                 self._damage.append((known, incident))
+                links, switches = self._broken
+                if incident.kind == "switch":
+                    switches.add(incident.what)
+                else:
+                    links.add(incident.ends)
             for link in self._topology.links:
                 ends = frozenset((link.a, link.b))
                 if incident.what in ends if incident.kind != "link" else incident.ends == ends:
                     for hop in ((link.a, link.port_a), (link.b, link.port_b)):
                         network.set_faults(hop, _CUT)
+
+    def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
+        """A process begins at a host; one that was there has ended, and all connections of it."""
+        old = self._at.get(incident.what)
+        if old is not None:
+            self._came.pop(old, None)
+        if old in self._leases.alive:
+            self._dead[old] = _Death(incident.at_ps, "was started anew", silent=False)
+            silence(old)
+        self._at[incident.what] = self._newest
+        self._came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
+        self._newest += 1
+
+    def _mend(self, network: VirtualNetwork, host: str) -> None:
+        """A host's link is as it was, unless it or its switch is down."""
+        down = is_down(*self._broken)
+        for link in self._topology.links:
+            if host in (link.a, link.b) and not down(link):
+                for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                    whole = self._faults if isinstance(self._faults, Faults) else self._faults.get(hop, _WHOLE)
+                    network.set_faults(hop, whole)
 
     def notice(self, now: int, blamed: Callable[[], Collection[int]], *, patient: bool) -> str | None:
         """What the coordinator learns by now: a cause to look at the group again, or None.

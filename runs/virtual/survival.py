@@ -9,9 +9,12 @@
 | 4 ms | they go on: the collective again over the survivors, or the array that one of them has for all others |
 
 When it learns of another one meanwhile, all this begins anew.
+
+Who joins waits for the moment between two collectives. Members hear of it 2 ms after it has begun; those that had not
+begun the next collective by then begin it in the new group. The coordinator decides as above; they call once more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -21,7 +24,7 @@ import numpy as np
 from p4reduce.comm.calls import SERVED, Call
 from p4reduce.comm.communicator import FloatArray, Options
 from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError
-from p4reduce.comm.membership import Answer, Decision, cannot_redo, decide
+from p4reduce.comm.membership import Answer, cannot_redo, decide
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.predict import Operation
@@ -79,7 +82,6 @@ class Survival:
         self._stopped_ps: int | None = None
         self._oldest: frozenset[int] = frozenset()
         self._causes: list[str] = []
-        self._decision: Decision | None = None
         self._new: tuple[int, Plan] | None = None
         self._raised = False
         self._job: Job | None = None
@@ -96,7 +98,8 @@ class Survival:
         """Until every survivor has its result, or is told that there is none. Raises ``CollectiveError``."""
         for call in self._calls.values():
             call.start_ps = max(call.start_ps, self._network.now)
-        self._begin()
+        if not self._welcome():
+            self._begin()
         while not self._over:
             watched = self._watched()
             whole = not self._unposted
@@ -148,6 +151,20 @@ class Survival:
         if event is not None:
             times.append(event)
         return min(times, default=None)
+
+    def _welcome(self) -> bool:
+        """Whether somebody joins before anybody has begun: then nobody begins, but for the new group to be decided."""
+        network, begin = self._network, min((self._calls[rank].start_ps for rank in self._living), default=0)
+        if not self._health.joins_by(begin):
+            return False
+        network.advance(begin, check=self._check)
+        self._health.happen(network.fabric, self._silence)
+        if not self._carrier.newcomers():
+            return False
+        self._carrier.stop_jobs()
+        self._stopped_ps = self._noticed = network.now
+        self._phase, self._deadline = _Phase.ANSWERING, network.now + CONTROL_LATENCY_PS
+        return True
 
     # --- an attempt
 
@@ -316,7 +333,8 @@ class Survival:
         named = frozenset().union(*(blamed(job.plan, seq & 0xFFFFFFFF) for seq in oldest - {_SERVER_WAITS}))
         if not named and job.plan.server is not None:
             named = frozenset({job.plan.server})  # all have asked, and it has not answered
-        return silent | {everybody.index(name) for name in named if name in everybody}
+        rank_at = {everybody[member]: member for member in members}
+        return silent | {rank_at[name] for name in named if name in rank_at}
 
     def _oldest_missing(self) -> frozenset[int]:
         """The chunks that survivors wait for; of a server, that it waits."""
@@ -353,21 +371,44 @@ class Survival:
             return
         lost = carrier.losses()
         carrier.term += 1
-        redo = carrier.on_failure == "shrink" and not cannot_redo(self._first.operation, self._first.root, lost)
+        op, root = self._first.operation, self._first.root
+        redo = not lost or (carrier.on_failure == "shrink" and not cannot_redo(op, root, lost))
+        # Who came by a decision before this one has not called; nor has a process that died before it could.
+        uncalled = any(member not in self._calls and member not in lost for member in carrier.members)
+        joined = self._plan_with_newcomers(lost)
         decision = decide(
             self._answers(lost),
             before=carrier.members,
             lost=lost,
             term=carrier.term,
             epoch=carrier.journal.next_epoch,
-            redo=redo or not lost,
+            redo=redo and not uncalled,
             cause="; ".join(self._causes),
+            joined=joined,
         )
-        self._decision = decision
-        carrier.shrink(decision)
+        carrier.change(decision)
         self._raised = decision.outcome == "raised" and decision.operation == self._first.iteration
-        self._plan_next()
+        if not joined:
+            self._plan_next()
         self._phase, self._deadline = _Phase.COMMITTING, self._network.now + 2 * CONTROL_LATENCY_PS
+
+    def _plan_with_newcomers(self, lost: Mapping[int, str]) -> tuple[int, ...]:
+        """Who joins; the tree of the group with them stands beside the old one. Nobody where there is no such tree."""
+        carrier = self._carrier
+        self._new = None
+        if self._phase is not _Phase.ANSWERING or self._posted or self._done:
+            return ()
+        newcomers = carrier.newcomers()
+        left = [member for member in carrier.members if member not in lost]
+        if not newcomers or not left:
+            return ()
+        mesh = carrier.experiment.plan == "all-to-all"
+        try:
+            self._new = carrier.plan_for("all_to_all" if mesh else "all_reduce", 0, [*left, *newcomers])
+        except ClusterError as error:
+            carrier.refuse(newcomers, str(error))
+            return ()
+        return newcomers
 
     def _answers(self, lost: dict[int, str]) -> dict[int, Answer]:
         """What survivors say. Of an operation with a server, it says for all; blocks for each rank are nobody's."""
@@ -399,7 +440,7 @@ class Survival:
         """Survivors hear what was decided, and go on."""
         carrier = self._carrier
         carrier.forget_jobs()
-        began = max(self._calls[rank].start_ps for rank in self._living) if self._living else 0
+        began = max((self._calls[rank].start_ps for rank in self._living if rank in self._calls), default=0)
         carrier.restored.append(Restored(began, self._noticed, self._network.now))
         self._phase, self._causes, self._stopped_ps = _Phase.RUN, [], None
         job = None
@@ -428,6 +469,7 @@ class Survival:
             elif self._raised:
                 call.array[:] = self._given[rank]
                 call.raised = True
+                call.done_ps = self._network.now
             else:
                 call.contributors = self._done[rank]
         if not self._raised:
@@ -437,7 +479,7 @@ class Survival:
         """Check the result and keep the record of it."""
         carrier, first = self._carrier, self._first
         left = [self._calls[rank] for rank in self._living]
-        if self._job is None:
+        if self._job is None or not left:
             return
         contributors = [rank for rank in self._contributors if rank in self._given]
         inputs = [self._given[rank] for rank in contributors]

@@ -20,7 +20,7 @@ from p4reduce.runs.virtual.carrier import (
     SERVED_JOB,
     Carrier,
 )
-from p4reduce.runs.virtual.incidents import Health, Incident
+from p4reduce.runs.virtual.incidents import Health, Incident, joining
 from p4reduce.runs.virtual.survival import Restored, Survival
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -46,22 +46,32 @@ class SurvivingCarrier(Carrier):
         workers: tuple[str, ...],
         server: str | None,
         capture: Path | None,
-        incidents: Iterable[Incident] = (),
+        incidents: Sequence[Incident] = (),
         faults: Mapping[Hop, Faults] | None = None,
         congestion: Congestion | None = None,
     ) -> None:
-        self.everybody = workers
+        self.everybody = (*workers, *joining(incidents))
+        """The hosts of all ranks: of those of the start, then of those that join."""
         self.members: tuple[int, ...] = tuple(range(len(workers)))
         self.on_failure: OnFailure = experiment.on_failure
         self.journal = Journal()
         self.term = 0
-        self.health = Health(topology, workers, incidents)
-        self.reach = Reach(topology, workers, self.health.links, self.health.switches)
+        self.health = Health(
+            topology,
+            self.everybody,
+            incidents,
+            members=len(workers),
+            faults=experiment.faults.on_links() if faults is None else faults,
+        )
+        self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
         self.restored: list[Restored] = []
         """For each decision that took effect, when what happened."""
+        self.refused: dict[int, str] = {}
+        """Who could not join, and why."""
         self.waiting_since_ps = 0
         """When the last participant had called the collective that is under way."""
         self._epochs: dict[int, int] = {}
+        self._paused: set[int] = set()
         self._deaths: list[tuple[int, int, str]] = []
         self._left: list[EndpointStatus] = []
         super().__init__(
@@ -128,9 +138,24 @@ class SurvivingCarrier(Carrier):
             self.health.exclude(member, lost[member])
         return lost
 
-    def shrink(self, decision: Decision) -> None:
+    def newcomers(self) -> tuple[int, ...]:
+        """Who could be a member from now on: known to the members, and within their reach."""
+        known = self.health.known()
+        first = next((self.everybody[member] for member in self.members if member not in known), None)
+        came = self.health.newcomers(self.network.now)
+        return tuple(one for one in came if first is not None and not self.reach.apart([first, self.everybody[one]]))
+
+    def refuse(self, newcomers: Iterable[int], reason: str) -> None:
+        """They cannot be members."""
+        for one in newcomers:
+            self.health.refuse(one)
+            self.refused[one] = reason
+
+    def change(self, decision: Decision) -> None:
         """The group has other members; its jobs go out of the switches as soon as :meth:`forget_jobs` is called."""
         self.journal.write(decision)
+        for member in decision.joined:
+            self.health.admit(member, self.network.now)
         self.members = decision.after
         self.workers = tuple(self.everybody[member] for member in self.members)
 
@@ -140,6 +165,9 @@ class SurvivingCarrier(Carrier):
             self._left += self.network.statuses(job)
             self.network.give_up(job)
             self.network.retire(job)
+        for index in self._paused:  # another job's endpoint takes its place, of whoever comes back to the host
+            self.network.fabric.resume(index)
+        self._paused.clear()
 
     def forget_jobs(self) -> None:
         """Take every job that was stopped out of the switches: each is made anew when it is needed."""
@@ -153,25 +181,29 @@ class SurvivingCarrier(Carrier):
             for index in job.endpoints:
                 if self.network.hosts[index] == host:
                     self.network.fabric.pause(index)
+                    self._paused.add(index)
 
     def uninstall(self, plan: Plan) -> None:
         """Take a plan out of the switches that are there."""
         self.switches.controller.uninstall(plan, self.health.switches)
 
-    def plan_for(self, operation: str, root: int) -> tuple[int, Plan]:
-        """Plan and install the job of an operation among the members, in its next epoch; its number, and the plan.
+    def plan_for(self, operation: str, root: int, members: Sequence[int] | None = None) -> tuple[int, Plan]:
+        """Plan and install the job of an operation, in its next epoch; its number, and the plan.
 
-        Takes effect one control latency from now. ``ClusterError`` where there is no way.
+        members: among whom, if not the group's. Takes effect one control latency from now. ``ClusterError`` where there
+        is no way.
         """
-        number, request = self._request(operation, root)
+        members = self.members if members is None else members
+        workers = tuple(self.everybody[member] for member in members)
+        number, request = self._request(operation, root, workers)
         epoch = self._epochs.get(number, -1) + 1
         server = request.server or (self.server if request.plan == "ps" else None)
-        if server is not None and server in self.reach.apart([*self.workers, server]):
-            raise ClusterError(f"{len(self.members)} ranks cannot go on: {server} cannot be reached any more")
+        if server is not None and server in self.reach.apart([*workers, server]):
+            raise ClusterError(f"{len(members)} ranks cannot go on: {server} cannot be reached any more")
         try:
             plan = self.switches.controller.start_job(replace(request, epoch=epoch), self.reach.view)
         except (PlanError, ControllerError) as error:
-            raise ClusterError(f"{len(self.members)} ranks cannot go on: {error}") from error
+            raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
         self._epochs[number] = epoch
         return number, plan
 
@@ -193,9 +225,9 @@ class SurvivingCarrier(Carrier):
             return SERVED_JOB
         return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
 
-    def _request(self, operation: str, root: int) -> tuple[int, PlanRequest]:
+    def _request(self, operation: str, root: int, workers: tuple[str, ...]) -> tuple[int, PlanRequest]:
         """As ``Carrier`` chooses: a ring only reduces, everything else goes host to host."""
-        plan, workers, server = self.experiment.plan, self.workers, None
+        plan, server = self.experiment.plan, None
         if operation == "all_to_all":
             plan = "all-to-all"
         elif plan == "all-to-all":

@@ -1,11 +1,11 @@
-"""``python -m tests.support.kills --kills 1000``: random deaths in virtual time, until so many hosts have died."""
+"""``python -m tests.support.kills --kills 1000``: random deaths and joins in virtual time, so many of them."""
 
 import argparse
 import sys
 import traceback
 from collections import Counter
 
-from tests.support.kills.virtual import DETECTED_MS, RESUMED_MS, Seen, run
+from tests.support.kills.virtual import ANSWERED_MS, DETECTED_MS, RESUMED_MS, Seen, run
 
 
 def main() -> int:
@@ -16,6 +16,7 @@ def main() -> int:
     seed, kills, broken = chosen.seed, 0, 0
     groups: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
+    joins = 0
     noticed: list[float] = []
     resumed: list[float] = []
     while kills < chosen.kills:
@@ -30,6 +31,7 @@ def main() -> int:
             kills += len(seen.incidents)
             groups[seen.outcome] += 1
             decisions.update(seen.outcomes)
+            joins += seen.joins
             noticed += seen.noticed_ms
             resumed += seen.resumed_ms
         seed += 1
@@ -37,8 +39,11 @@ def main() -> int:
             print(f"{kills} of {chosen.kills} incidents, {broken} broken", file=sys.stderr)
     counted = ", ".join(f"{count} {name}" for name, count in groups.items())
     print(f"{kills} incidents in {seed - chosen.seed} groups: {counted}")
-    print("decisions: " + ", ".join(f"{count} {name}" for name, count in decisions.items()))
-    for name, values, bar in (("noticed", noticed, DETECTED_MS), ("resumed", resumed, RESUMED_MS)):
+    print("decisions: " + ", ".join(f"{count} {name}" for name, count in decisions.items()) + f"; {joins} joined")
+    for name, values, bar in (
+        ("noticed", noticed, f"{DETECTED_MS}, of the second of two {DETECTED_MS + ANSWERED_MS}"),
+        ("resumed", resumed, RESUMED_MS),
+    ):
         if values:
             print(f"{name} at most {max(values):.2f} ms after it happened (bar {bar} ms), of {len(values)}")
     print(f"{broken} groups in which something did not hold")

@@ -1,30 +1,46 @@
-"""What must hold of what ranks got, whoever died: I1 to I3."""
+"""What must hold of what ranks got, whoever died or joined: I1 to I3."""
 
 from collections.abc import Mapping
 
-from tests.support.kills.script import Got, kind_of, wanted
+from tests.support.kills.script import UNKNOWN, Got, kind_of, wanted
 
 
 def check(got: Mapping[int, Got], survivors: set[int], seed: int, operations: int, elements: int) -> None:
     """`AssertionError` that names the invariant. The dead are checked as far as they came."""
-    for rank in survivors:
-        seen = [operation for operation, _, _ in got[rank].results]
-        assert seen == list(range(operations)), f"I3: rank {rank} returned {seen}"
+    longest = got[min(survivors)]  # of those that lived to the end, the one that began first
     for rank, own in got.items():
         seen = [operation for operation, _, _ in own.results]
-        assert seen == list(range(len(seen))), f"I3: rank {rank} returned {seen}"
-    first = got[min(survivors)]
-    for rank in survivors:
-        assert got[rank].changes == first.changes, f"rank {rank} heard {got[rank].changes}, another {first.changes}"
+        begin = seen[0] if own.joined and seen else 0
+        end = operations if rank in survivors else begin + len(seen)
+        # Who joins behind the last operation has nothing left to do.
+        assert seen == list(range(begin, end)) or (own.joined and not seen), f"I3: rank {rank} returned {seen}"
+    _check_changes(got, survivors, longest)
+    reported = {operation: (contributors, array) for operation, contributors, array in longest.results}
     for rank, own in got.items():
-        for (operation, contributors, array), (_, reported, other) in zip(own.results, first.results, strict=False):
-            assert contributors == reported, f"I2: operation {operation}: {contributors} at rank {rank}, {reported}"
-            assert array == other, f"I1: operation {operation}: rank {rank} has other bytes"
-    members = tuple(range(len(got)))
-    heard = {operation: after for operation, _, after in first.changes}
-    for operation, contributors, array in first.results:
+        for operation, contributors, array in own.results:
+            if operation in reported:
+                others, other = reported[operation]
+                assert contributors == others, f"I2: operation {operation}: {contributors} at rank {rank}, {others}"
+                assert array == other, f"I1: operation {operation}: rank {rank} has other bytes"
+    heard = {operation: after for operation, _, after in longest.changes if operation != UNKNOWN}
+    members: tuple[int, ...] = next((after for at, _, after in reversed(longest.changes) if at == UNKNOWN), ())
+    members = members or longest.begun or tuple(range(len(got)))
+    for operation, contributors, array in longest.results:
         members = heard.get(operation, members)
         assert contributors, f"I2: operation {operation} has nobody's contribution"
         assert set(contributors) <= set(members), f"I2: operation {operation}: {contributors} of {members}"
         exact = wanted(seed, operation, contributors, elements, members[0])
         assert array == exact, f"I2: operation {operation} ({kind_of(seed, operation)}) is no sum over {contributors}"
+
+
+def _check_changes(got: Mapping[int, Got], survivors: set[int], longest: Got) -> None:
+    """All hear the same of the group, before the same operation; who joined, from then on."""
+    first = {view: (operation, members) for operation, view, members in longest.changes}
+    for rank in survivors:
+        own = {view: (operation, members) for operation, view, members in got[rank].changes}
+        assert got[rank].joined or own.keys() == first.keys(), f"rank {rank} heard {own}, another {first}"
+        for view, (operation, members) in own.items():
+            at, others = first[view]
+            assert members == others, f"rank {rank} heard of {members}, another of {others}"
+            known = UNKNOWN in {operation, at} or operation == at
+            assert known, f"rank {rank} heard before operation {operation}, another before {at}"

@@ -32,7 +32,14 @@ class Got:
     """Operation, the reported contributors, the array."""
     changes: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     """Operation that was not carried out, view, members."""
+    begun: tuple[int, ...] = ()
+    """Members when it came in."""
+    joined: bool = False
     ended: str = ""
+
+
+UNKNOWN = -1
+"""the operation of one that has not got the others' state yet"""
 
 
 def play(
@@ -44,11 +51,27 @@ def play(
     pause_s: float = 0.0,
     before_each: Callable[[int], None] = lambda operation: None,
 ) -> None:
-    """One rank's script: collectives in order, each until it is done; ``got`` fills up as it goes."""
-    from p4reduce.comm.errors import GroupChanged
+    """One rank's script: collectives in order, each until it is done; ``got`` fills up as it goes.
 
-    me, operation = comm.rank, 0
+    Its state is the number of the operation, which newcomers get from the first rank.
+    """
+    from p4reduce.comm.errors import ClusterError, GroupChanged
+
+    got.begun, got.joined = comm.members, comm.joined
+    me, operation = comm.members[comm.rank], UNKNOWN if comm.joined else 0
+    told = not comm.joined
     while operation < operations:
+        if not told:
+            if operation == UNKNOWN and comm.rank == 0:
+                raise ClusterError("nobody who has the state is left")
+            state = np.array([operation], np.int64)
+            try:
+                comm.broadcast(state, root=0)
+            except GroupChanged as change:
+                got.changes.append((operation, change.view, change.members))
+            else:
+                operation, told = int(state[0]), True
+            continue
         kind = kind_of(seed, operation)
         array = np.array(given(seed, operation, me, elements), np.int32 if kind == "int" else np.float32)
         before = array.copy()
@@ -75,6 +98,7 @@ def play(
             if not np.array_equal(array, before):
                 raise AssertionError(f"operation {operation} was not carried out, but changed its array") from None
             got.changes.append((operation, change.view, change.members))
+            told = not change.joined
             continue
         got.results.append((operation, comm.contributors, [int(value) for value in array]))
         operation += 1

@@ -1,4 +1,4 @@
-"""One group in virtual time in which members, links and switches end, drawn from a seed."""
+"""One group in virtual time in which members, links and switches end, and hosts join, drawn from a seed."""
 
 import random
 from collections import Counter
@@ -15,6 +15,7 @@ from p4reduce.runs.virtual.incidents import Incident
 
 MS = 1_000_000_000
 DETECTED_MS = 12
+ANSWERED_MS = 2
 RESUMED_MS = 20
 LINK_MS = 5
 NETWORKS = ("star:hosts=4", "leaf-spine:leaves=2,spines=2,hosts=2", "leaf-spine:leaves=2,spines=2,hosts=3,servers=1")
@@ -28,12 +29,13 @@ class Seen:
 
     incidents: list[Incident]
     outcome: str
-    """``shrunk``, ``rerouted``, ``untouched`` or ``ended``."""
+    """``shrunk``, ``grown``, ``rerouted``, ``untouched`` or ``ended``."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """Of the decisions."""
     noticed_ms: list[float] = field(default_factory=list)
     resumed_ms: list[float] = field(default_factory=list)
     deaths: int = 0
+    joins: int = 0
 
 
 def draw(seed: int) -> tuple[Experiment, list[Incident]]:
@@ -67,7 +69,22 @@ def draw(seed: int) -> tuple[Experiment, list[Incident]]:
             what = rng.choice((f"leaf{rng.randint(1, 2)}-spine{rng.randint(1, 2)}", f"{hosts[0]}-leaf1"))
         incidents.append(Incident(at, kind, what))
         at += rng.choice((rng.randrange(1, 17 * MS), rng.randrange(1, 2 * MS)))
+    if seed % 3 == 0:
+        experiment, incidents = _with_joins(experiment, incidents, hosts, random.Random(f"joins of {seed}"))
     return experiment, incidents
+
+
+def _with_joins(
+    experiment: Experiment, incidents: list[Incident], hosts: list[str], rng: random.Random
+) -> tuple[Experiment, list[Incident]]:
+    """One or two hosts join: one that was kept aside, one that died, or one that begins anew under its old self."""
+    places = hosts[: len(hosts) - rng.randrange(2)]
+    experiment = experiment.model_copy(update={"workers": len(places)})
+    there = [one for one in incidents if one.kind not in {"host", "process"} or one.what in places]
+    for _ in range(rng.choice((1, 1, 2))):
+        what = rng.choice([*hosts[-1:], *[one.what for one in there if one.kind in {"host", "process"}], *hosts[:1]])
+        there.append(Incident(rng.randrange(MS, 40 * MS), "join", what))
+    return experiment, sorted(there, key=lambda one: one.at_ps)
 
 
 def run(seed: int) -> Seen:
@@ -75,7 +92,7 @@ def run(seed: int) -> Seen:
     experiment, incidents = draw(seed)
     seen = Seen(incidents, "untouched")
     with Cluster(experiment, incidents=incidents) as cluster:
-        got = {rank: Got() for rank in range(cluster.size)}
+        got = {rank: Got() for rank in range(cluster.places)}
         controller = cluster.carrier.switches.controller
         keys, generations = _watch(controller)
         survivors: set[int] = set()
@@ -83,7 +100,7 @@ def run(seed: int) -> Seen:
         try:
             survivors = set(
                 cluster.run_surviving(
-                    lambda comm: play(comm, seed, OPERATIONS, ELEMENTS, got[comm.rank], pause_s=0.002)
+                    lambda comm: play(comm, seed, OPERATIONS, ELEMENTS, got[comm.members[comm.rank]], pause_s=0.002)
                 )
             )
         except ClusterError as error:
@@ -103,10 +120,11 @@ def run(seed: int) -> Seen:
             assert late <= RESUMED_MS, f"ended after {late} ms"
         elif survivors:
             check(got, survivors, seed, OPERATIONS, ELEMENTS)
-            seen.deaths = len(got) - len(survivors)
+            seen.deaths = sum(len(one.lost) for one in cluster.decisions)
+            seen.joins = sum(len(one.joined) for one in cluster.decisions)
             seen.outcomes.update(one.outcome for one in cluster.decisions)
             if cluster.decisions:
-                seen.outcome = "shrunk" if seen.deaths else "rerouted"
+                seen.outcome = "shrunk" if seen.deaths else "grown" if seen.joins else "rerouted"
             _check_decisions(cluster, survivors)
             _check_times(cluster, incidents, seen)
         _check_leftovers(cluster)
@@ -132,7 +150,8 @@ def _check_decisions(cluster: Cluster, survivors: set[int]) -> None:
     members = tuple(range(cluster.size))
     for decision in cluster.decisions:
         assert decision.before == members
-        assert set(decision.after) == set(members) - set(decision.lost)
+        assert set(decision.after) == {*members} - {*decision.lost} | {*decision.joined}
+        assert min(decision.joined, default=cluster.size) > max(members) or not decision.joined
         members = decision.after
     epochs = [one.epoch for one in cluster.decisions]
     terms = [one.term for one in cluster.decisions]
@@ -149,7 +168,9 @@ def _check_times(cluster: Cluster, incidents: list[Incident], seen: Seen) -> Non
         noticed, resumed = (one.noticed_ps - since) / MS, (one.resumed_ps - since) / MS
         seen.noticed_ms.append(noticed)
         seen.resumed_ms.append(resumed)
-        assert noticed <= DETECTED_MS, f"noticed after {noticed} ms"
+        # One whose contributions are all there is only named when it does not answer those who stop for another one.
+        before = [incident.at_ps for incident in known[:-1] if incident.at_ps > known[-1].at_ps - DETECTED_MS * MS]
+        assert noticed <= DETECTED_MS + (ANSWERED_MS if before else 0), f"noticed after {noticed} ms"
         assert resumed <= RESUMED_MS, f"resumed after {resumed} ms"
         if [incident.kind for incident in incidents] == ["link"]:
             assert resumed <= LINK_MS, f"another tree after {resumed} ms"

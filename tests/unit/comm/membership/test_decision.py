@@ -33,6 +33,27 @@ def test_all_finished_it_the_next_one_is_over_the_survivors():
     assert (decision.outcome, decision.operation, decision.contributors) == ("redone", 5, (0, 2))
 
 
+def test_who_joins_comes_in_before_an_operation_that_nobody_has_begun():
+    answers = {0: Answer(4), 2: Answer(4)}
+    decision = made(answers, joined=(3,))
+    assert (decision.outcome, decision.operation, decision.contributors) == ("raised", 4, ())
+    assert decision.after == (0, 2, 3)
+    assert (
+        decision.describe() == "rank 1 was killed; rank 3 joined: 2 of 3 go on, with 1 more; operation 4 was not done"
+    )
+    with pytest.raises(ClusterError, match="rank 3 joins in operation 4, which rank 2 has finished"):
+        made({0: Answer(4), 2: Answer(5, ALL)}, joined=(3,))
+
+
+def test_who_came_and_went_since_a_caller_last_heard_is_no_news():
+    first = made({0: Answer(4), 2: Answer(4)}, joined=(3, 4))
+    answers = {0: Answer(4), 2: Answer(4), 4: Answer(4)}
+    second = decide(answers, before=first.after, lost={3: "was killed"}, term=2, epoch=2, redo=False)
+    change = group_changed([first, second], 0, 4)
+    assert (change.joined, change.lost, change.members) == ((4,), LOST, (0, 2, 4))
+    assert group_changed([first, second], 1, 4).lost == {3: "was killed"}
+
+
 @pytest.mark.parametrize(
     ("answers", "lost", "said"),
     [
