@@ -7,62 +7,26 @@ collective or has left, so what happens does not depend on how fast processes st
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-import numpy as np
-
 from p4reduce.base.signals import SEEN_S
-from p4reduce.comm.calls import Call
-from p4reduce.comm.communicator import FloatArray, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError
-from p4reduce.comm.listener import Listener
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.comm.participant import Figure
-from p4reduce.comm.remote import Membership
-from p4reduce.comm.rendezvous import Rendezvous
-from p4reduce.comm.seat import Seat
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.fabric import Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.schedulers.group import Ended, Group
 from p4reduce.topologies import Topology
 from p4reduce.workers.records import State
 
 CLOSE_S: Final = 2.0
 """for threads of a job that has ended"""
 MOST_JOBS: Final = 65_535
-CARRIED: Final = frozenset({"all_reduce", "barrier"})
-"""what ranks may call here"""
-
-
-@dataclass
-class _Open:
-    """A collective of a job that all its ranks have called, on copies of their arrays."""
-
-    calls: list[Call]
-    copies: list[FloatArray]
-    unposted: list[int]
-    """ranks whose endpoints do not have it yet"""
-    active: dict[int, int] = field(default_factory=dict)
-    """rank by endpoint"""
-    done: bool = False
-    error: ClusterError | None = None
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A job that has left the network, and when, in virtual picoseconds."""
-
-    name: str
-    begun_ps: int
-    ended_ps: int
-    rounds: int
-    """collectives that it carried out"""
-    error: str = ""
 
 
 class SharedNetwork:
@@ -81,7 +45,7 @@ class SharedNetwork:
     def __init__(self, topology: Topology, folder: Path, *, lanes: int = 256) -> None:
         self.topology, self.folder = topology, folder
         self._changed = threading.Condition()
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, Group] = {}
         self._numbers = 0
         self._switches = EmbeddedSwitches(topology, bundled(lanes))
         try:
@@ -122,7 +86,7 @@ class SharedNetwork:
         folder = self.folder / name
         try:
             folder.mkdir(mode=0o700)
-            self._groups[name] = _Group(self, name, tuple(hosts), job, folder)
+            self._groups[name] = Group(name, tuple(hosts), job, folder, changed=self._changed, now_ps=self.now_ps)
         except BaseException:
             self._uninstall(job)
             raise
@@ -149,8 +113,7 @@ class SharedNetwork:
                 group.open.error = ClusterError(reason)
             self._changed.notify_all()
         group.listener.close(CLOSE_S)
-        for left in (group.folder / "socket",):
-            left.unlink(missing_ok=True)
+        (group.folder / "socket").unlink(missing_ok=True)
         group.folder.rmdir()
         self._uninstall(group.job)
 
@@ -245,7 +208,7 @@ class SharedNetwork:
             for group in still:
                 group.fail(CollectiveError(f"{group.name}: nothing moves any more, but its ranks still wait"))
 
-    def _post_due(self, group: "_Group", now_ps: int) -> None:
+    def _post_due(self, group: Group, now_ps: int) -> None:
         assert group.open is not None  # noqa: S101
         opened = group.open
         if group.job is None:  # alone: a sum of one is there at once
@@ -264,7 +227,7 @@ class SharedNetwork:
             opened.unposted.remove(rank)
             opened.active[index] = rank
 
-    def _collect(self, opened: "list[_Group]") -> None:
+    def _collect(self, opened: list[Group]) -> None:
         for group in opened:
             if group.open is None or group.job is None:
                 continue
@@ -285,131 +248,3 @@ class SharedNetwork:
                     group.saturated = most
                     group.finish()
                     self.on_round(group.name, group.rounds)
-
-
-class _Group:
-    """A job in the network. What threads of its ranks touch is guarded by the network's condition."""
-
-    def __init__(
-        self, network: SharedNetwork, name: str, hosts: tuple[str, ...], job: Job | None, folder: Path
-    ) -> None:
-        self.name, self.hosts, self.job, self.folder = name, hosts, job, folder
-        self._changed = network._changed
-        self.begun_ps = network.now_ps
-        self.taken: set[int] = set()
-        self.left: set[int] = set()
-        self.open: _Open | None = None
-        self.failure: ClusterError | None = None
-        self.rounds = 0
-        self.saturated = 0
-        self.rendezvous = Rendezvous(
-            len(hosts), server=False, carry=self._carry, start_ps=self.begun_ps, patience_s=24 * 3600.0
-        )
-        self.listener = Listener(folder, self._seat, failed=self.fail, lost=lambda seat: seat.lost())
-
-    @property
-    def over(self) -> bool:
-        """Whether all ranks have left, or it has failed."""
-        return self.failure is not None or len(self.left) == len(self.hosts)
-
-    @property
-    def ready(self) -> bool:
-        """Whether time may pass as far as this job is concerned."""
-        return self.over or self.open is not None
-
-    def missing(self) -> str:
-        """Whom it waits for."""
-        away = sorted(set(range(len(self.hosts))) - self.taken)
-        if away:
-            return f"{self.name}: rank {', '.join(map(str, away))} has not come"
-        return self.rendezvous.waiting() or f"{self.name}: its ranks compute"
-
-    def end_ps(self, now_ps: int) -> int:
-        """When its last rank left, virtual time."""
-        if self.failure is not None:
-            return now_ps
-        return max([self.begun_ps, *(span.end_ps for span in self.rendezvous.spans())])
-
-    def ended(self, end_ps: int) -> Ended:
-        """What it came to."""
-        return Ended(self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure))
-
-    def fail(self, error: ClusterError) -> None:
-        """End it: its ranks get the error."""
-        self.rendezvous.fail(error)
-        with self._changed:
-            self.failure = self.failure or error
-            if self.open is not None:
-                self.open.error, self.open = error, None
-            self._changed.notify_all()
-
-    def finish(self) -> None:
-        """Its collective is done."""
-        with self._changed:
-            assert self.open is not None  # noqa: S101
-            self.open.done, self.open = True, None
-            self.rounds += 1
-            self._changed.notify_all()
-
-    def _carry(self, calls: list[Call], check: Callable[[], None]) -> None:
-        """Of the thread whose rank called last: wait until the network has carried it (``comm.rendezvous.Carry``)."""
-        if calls[0].operation not in CARRIED:
-            error: ClusterError = CollectiveError(
-                f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"
-            )
-            self.fail(error)
-            raise error
-        calls = sorted(calls, key=lambda call: call.rank)
-        opened = _Open(calls, [np.array(call.array) for call in calls], [call.rank for call in calls])
-        with self._changed:
-            if self.failure is not None:
-                raise self.failure
-            self.open = opened
-            self._changed.notify_all()
-        try:
-            while not opened.done:
-                with self._changed:
-                    self._changed.wait_for(lambda: opened.done or opened.error is not None, 1.0)
-                    if opened.error is not None:
-                        raise opened.error
-                check()
-        except ClusterError as problem:
-            self.fail(problem)
-            raise
-        for call, copy in zip(calls, opened.copies, strict=True):
-            call.array[:] = copy
-
-    def _seat(self, rank: int, membership: Membership | None) -> Served:
-        if membership is not None:
-            raise ClusterError("group: ranks that another scheduler starts have no groups")
-        with self._changed:
-            if rank in self.taken:
-                raise ClusterError(f"rank {rank} is connected already")
-            seat = _Place(self, rank)
-            self.taken.add(rank)
-            self._changed.notify_all()
-        return seat
-
-    def leave(self, rank: int) -> None:
-        """A rank has left in good order."""
-        with self._changed:
-            self.left.add(rank)
-            self._changed.notify_all()
-
-
-class _Place(Seat):
-    """A rank's end, which tells the network when it is gone."""
-
-    def __init__(self, group: _Group, rank: int) -> None:
-        group.rendezvous.backend(rank)  # ValueError for a rank that there is not
-        super().__init__(group.rendezvous, rank, len(group.hosts))
-        self._group = group
-
-    def close(self) -> None:
-        """Leave."""
-        super().close()
-        self._group.leave(self.rank)
-
-    def lost(self) -> None:
-        """Gone without leaving: the job cannot go on."""
-        self._group.fail(CollectiveError(f"{self._group.name}: rank {self.rank} ended without leaving the group"))

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from p4reduce.comm import remote
 from p4reduce.comm.errors import ClusterError
+from p4reduce.schedulers.group import Ended
 from p4reduce.schedulers.marks import Request
-from p4reduce.schedulers.network import Ended, SharedNetwork
+from p4reduce.schedulers.network import SharedNetwork
 from p4reduce.schedulers.planner import Chosen, Planner
 from p4reduce.topologies import Topology
 

@@ -14,8 +14,9 @@ from typing import Final, Protocol
 
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.slurm_step import job_folder
+from p4reduce.schedulers.group import Ended
 from p4reduce.schedulers.marks import request_of
-from p4reduce.schedulers.network import Ended, SharedNetwork
+from p4reduce.schedulers.network import SharedNetwork
 from p4reduce.schedulers.planner import RING, TREE, Chosen, Planner
 from p4reduce.schedulers.slurm.client import Client
 from p4reduce.schedulers.slurm.cluster import SlurmCluster

@@ -10,8 +10,9 @@ from typing import Final, Self
 
 from p4reduce.comm.slurm_step import job_folder
 from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.schedulers.group import Ended
 from p4reduce.schedulers.marks import is_marked, request_of
-from p4reduce.schedulers.network import Ended, SharedNetwork
+from p4reduce.schedulers.network import SharedNetwork
 from p4reduce.schedulers.planner import Chosen, Planner
 from p4reduce.schedulers.slurm.client import Client
 from p4reduce.schedulers.slurm.errors import SlurmError

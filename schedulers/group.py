@@ -1,0 +1,181 @@
+"""A job of another scheduler in the network: its ranks, who come over a socket, and the collective they wait for."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from p4reduce.comm.calls import Call
+from p4reduce.comm.communicator import FloatArray, Served
+from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.listener import Listener
+from p4reduce.comm.remote import Membership
+from p4reduce.comm.rendezvous import Rendezvous
+from p4reduce.comm.seat import Seat
+from p4reduce.jobs.job import Job
+
+CARRIED: Final = frozenset({"all_reduce", "barrier"})
+"""what ranks may call here"""
+
+
+@dataclass
+class Open:
+    """A collective of a job that all its ranks have called, on copies of their arrays."""
+
+    calls: list[Call]
+    copies: list[FloatArray]
+    unposted: list[int]
+    """ranks whose endpoints do not have it yet"""
+    active: dict[int, int] = field(default_factory=dict)
+    """rank by endpoint"""
+    done: bool = False
+    error: ClusterError | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has left the network, and when, in virtual picoseconds."""
+
+    name: str
+    begun_ps: int
+    ended_ps: int
+    rounds: int
+    """collectives that it carried out"""
+    error: str = ""
+
+
+class Group:
+    """What threads of its ranks touch is guarded by the network's condition, ``changed``."""
+
+    def __init__(
+        self,
+        name: str,
+        hosts: tuple[str, ...],
+        job: Job | None,
+        folder: Path,
+        *,
+        changed: threading.Condition,
+        now_ps: int,
+    ) -> None:
+        self.name, self.hosts, self.job, self.folder = name, hosts, job, folder
+        self._changed, self.begun_ps = changed, now_ps
+        self.taken: set[int] = set()
+        self.left: set[int] = set()
+        self.open: Open | None = None
+        self.failure: ClusterError | None = None
+        self.rounds = 0
+        self.saturated = 0
+        self.rendezvous = Rendezvous(
+            len(hosts), server=False, carry=self._carry, start_ps=self.begun_ps, patience_s=24 * 3600.0
+        )
+        self.listener = Listener(folder, self._seat, failed=self.fail, lost=lambda seat: seat.lost())
+
+    @property
+    def over(self) -> bool:
+        """Whether all ranks have left, or it has failed."""
+        return self.failure is not None or len(self.left) == len(self.hosts)
+
+    @property
+    def ready(self) -> bool:
+        """Whether time may pass as far as this job is concerned."""
+        return self.over or self.open is not None
+
+    def missing(self) -> str:
+        """Whom it waits for."""
+        away = sorted(set(range(len(self.hosts))) - self.taken)
+        if away:
+            return f"{self.name}: rank {', '.join(map(str, away))} has not come"
+        return self.rendezvous.waiting() or f"{self.name}: its ranks compute"
+
+    def end_ps(self, now_ps: int) -> int:
+        """When its last rank left, virtual time."""
+        if self.failure is not None:
+            return now_ps
+        return max([self.begun_ps, *(span.end_ps for span in self.rendezvous.spans())])
+
+    def ended(self, end_ps: int) -> Ended:
+        """What it came to."""
+        return Ended(self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure))
+
+    def fail(self, error: ClusterError) -> None:
+        """End it: its ranks get the error."""
+        self.rendezvous.fail(error)
+        with self._changed:
+            self.failure = self.failure or error
+            if self.open is not None:
+                self.open.error, self.open = error, None
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Its collective is done."""
+        with self._changed:
+            assert self.open is not None  # noqa: S101
+            self.open.done, self.open = True, None
+            self.rounds += 1
+            self._changed.notify_all()
+
+    def _carry(self, calls: list[Call], check: Callable[[], None]) -> None:
+        """Of the thread whose rank called last: wait until the network has carried it (``comm.rendezvous.Carry``)."""
+        if calls[0].operation not in CARRIED:
+            error: ClusterError = CollectiveError(
+                f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"
+            )
+            self.fail(error)
+            raise error
+        calls = sorted(calls, key=lambda call: call.rank)
+        opened = Open(calls, [np.array(call.array) for call in calls], [call.rank for call in calls])
+        with self._changed:
+            if self.failure is not None:
+                raise self.failure
+            self.open = opened
+            self._changed.notify_all()
+        try:
+            while not opened.done:
+                with self._changed:
+                    self._changed.wait_for(lambda: opened.done or opened.error is not None, 1.0)
+                    if opened.error is not None:
+                        raise opened.error
+                check()
+        except ClusterError as problem:
+            self.fail(problem)
+            raise
+        for call, copy in zip(calls, opened.copies, strict=True):
+            call.array[:] = copy
+
+    def _seat(self, rank: int, membership: Membership | None) -> Served:
+        if membership is not None:
+            raise ClusterError("group: ranks that another scheduler starts have no groups")
+        with self._changed:
+            if rank in self.taken:
+                raise ClusterError(f"rank {rank} is connected already")
+            seat = _Place(self, rank)
+            self.taken.add(rank)
+            self._changed.notify_all()
+        return seat
+
+    def leave(self, rank: int) -> None:
+        """A rank has left in good order."""
+        with self._changed:
+            self.left.add(rank)
+            self._changed.notify_all()
+
+
+class _Place(Seat):
+    """A rank's end, which tells the network when it is gone."""
+
+    def __init__(self, group: Group, rank: int) -> None:
+        group.rendezvous.backend(rank)  # ValueError for a rank that there is not
+        super().__init__(group.rendezvous, rank, len(group.hosts))
+        self._group = group
+
+    def close(self) -> None:
+        """Leave."""
+        super().close()
+        self._group.leave(self.rank)
+
+    def lost(self) -> None:
+        """Gone without leaving: the job cannot go on."""
+        self._group.fail(CollectiveError(f"{self._group.name}: rank {self.rank} ended without leaving the group"))
