@@ -29,6 +29,7 @@ REASONS: Final = {
     13: "duplicate",
     14: "unexpected result",
     16: "forged source",
+    17: "late",
 }
 """why packets are refused (p4src/refuse.p4)"""
 

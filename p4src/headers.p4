@@ -56,7 +56,8 @@ header udp_t {
 header inc_t {
     bit<4>  version;
     bit<4>  type;
-    bit<4>  unused;
+    bit<3>  unused;
+    bit<1>  late;           // of a RESULT: no contribution of the child that it is for is in it
     bit<1>  resend;         // not the first time that this sender sends this packet
     bit<1>  saturated;      // some lane hit the end of int32: the sum is not exact
     bit<1>  ecn_echo;       // some contribution crossed a congested queue
@@ -142,6 +143,8 @@ struct metadata_t {
     bit<4>  reply;
     bit<16> level;          // of an ASK that leaves: how many switches up the sender's contribution is in
     bit<32> missing;        // and which children are awaited there
+    bit<32> absent;         // children whose contributions the chunk has been closed without
+    bit<1>  overdue;        // it may be
     FOR_EACH_WORD(DECLARE_OVERFLOW)     // the sign bit of each lane that overflowed
     bit<8>  refused;        // a REFUSED_... reason, 0 = not refused
 }

@@ -20,9 +20,10 @@
 #define REFUSED_RESULT       14   // a RESULT or ASK of the parent that the slot does not wait for
 // 15 is a reason of ends only.
 #define REFUSED_SOURCE       16   // to be sent on, from a host's port, but the source is not that host
-#define REFUSED_REASONS      17
+#define REFUSED_LATE         17   // a contribution to a chunk that was closed without it
+#define REFUSED_REASONS      18
 
-// Duplicates are everyday life under loss: counted, never shown to the controller.
+// Duplicates are everyday life under loss, as stragglers are with a deadline: counted, never shown to the controller.
 
 control Refuse(inout headers_t hdr, in metadata_t meta, inout standard_metadata_t std) {
     counter(REFUSED_REASONS, CounterType.packets_and_bytes) refused;
@@ -32,7 +33,7 @@ control Refuse(inout headers_t hdr, in metadata_t meta, inout standard_metadata_
         bit<32> total;
         refused.count((bit<32>)meta.refused);
         mark_to_drop(std);
-        if (meta.refused != REFUSED_DUPLICATE) {
+        if (meta.refused != REFUSED_DUPLICATE && meta.refused != REFUSED_LATE) {
             refused_total.read(total, 0);
             refused_total.write(0, total + 1);
             if ((total & meta.sample_mask) == 0) {

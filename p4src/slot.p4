@@ -6,25 +6,34 @@
 //  PUSH, PULL                   older generation, or seq+slots    store, bitmap := {child}     if complete
 //  PUSH, PULL, same seq         other kind                        refused                      -
 //  PUSH, PULL, same seq         child not in                      add, bitmap += child         if complete
-//  PUSH, PULL, same seq         child in, done                    load                         REPLAY
+//  PUSH, PULL, same seq         child in or closed out, done      load                         REPLAY
+//  PUSH, PULL, same seq         child closed out, not done        refused: late                -
 //  PUSH, PULL, same seq         lowest child in, full, not done   load                         UP_AGAIN
 //  PUSH, PULL, same seq         child in, otherwise               refused: duplicate           -
 //  ASK                          older generation, or seq+slots    -                            ASK
 //  ASK, same seq                child not in                      -                            ASK
 //  ASK, same seq                done                              load                         REPLAY
 //  ASK, same seq, lowest child  full, not done                    -                            ASK_UP
+//  ASK, same seq, any child     closed, not done                  -                            ASK_UP
+//  ASK, same seq                overdue                           close                        as if complete
 //  ASK, same seq                otherwise                         -                            WAIT
 //  any other seq                -                                 refused                      -
 //
 //  packet from the parent
 //  RESULT, same generation, seq full, not done                    store, done := 1             DOWN
+//  RESULT marked late           as for a PUSH, not done           store, close all out, done   DOWN
 //  ASK, same generation, seq    full, not done                    load                         UP_AGAIN
 //  WAIT, same generation, seq   full, not done                    -                            WAIT_DOWN
 //  anything else                                                  refused                      -
 //
-// "If complete": at the root done := 1 and DOWN, elsewhere UP. ASK and WAIT write no slot: what they bring about, a
-// RESULT or a partial sum once more, is what its receiver takes once. A WAIT is an ASK whose `count` says how many
-// switches up the contribution is in, from 1 on; 0 asks for it.
+// "If complete": at the root done := 1 and DOWN, elsewhere UP. But for a close, ASK and WAIT write no slot: what they
+// bring about, a RESULT or a partial sum once more, is what its receiver takes once. A WAIT is an ASK whose `count` says
+// how many switches up the contribution is in, from 1 on; 0 asks for it.
+//
+// A chunk is overdue when its job has an entry in table `deadline`, it was opened longer ago than that says, and the
+// chunk an eighth of the slots before it was not closed: that leaves no child behind for longer than slots hold its
+// results (docs/protocol.md). Closing sets the missing children's bits, so that the slot is full and nothing is added
+// any more; register `closings` remembers whose they were. All of it is off the way of a job without a deadline.
 //
 // Every case is one action that reads and writes all it needs: BMv2 pays for each table, condition and assignment on a
 // packet's way, far more than for its lanes.
@@ -46,6 +55,8 @@
 
 control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     register<bit<128>>(SLOTS) slots;
+    // Of each slot: the children that its chunk was closed without (32 bits), and when it was opened (48, microseconds).
+    register<bit<80>>(SLOTS) closings;
     FOR_EACH_WORD(DECLARE_LANES)
 
     // Reads the slot, and what else the cases below go by.
@@ -96,6 +107,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         meta.slot.result_lanes = hdr.inc.has_lanes;
         meta.slot.saturated    = hdr.inc.saturated;
         meta.slot.ecn          = meta.ecn;
+        closings.write(meta.index, (bit<80>)std.ingress_global_timestamp);
         contributed();
     }
 
@@ -118,7 +130,15 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         ADD_LANES
     }
 
+    // Who is left out of the chunk, if it has been closed.
+    action recall() {
+        bit<80> cell;
+        closings.read(cell, meta.index);
+        meta.absent = cell[79:48];
+    }
+
     action finish() {
+        recall();
         meta.slot.count        = hdr.inc.count;
         meta.slot.exponent     = hdr.inc.exponent;
         meta.slot.result_lanes = hdr.inc.has_lanes;
@@ -134,13 +154,79 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         STORE_LANES
     }
 
+    // The parent has closed the chunk without anything of ours, whether we have something or nothing.
+    action close_out() {
+        closings.write(meta.index, meta.full ++ 48w0);
+        meta.slot.generation   = meta.generation;
+        meta.slot.seq          = hdr.inc.seq;
+        meta.slot.bitmap       = meta.full;
+        meta.slot.pull         = 0;
+        meta.slot.has_lanes    = hdr.inc.has_lanes;
+        meta.slot.saturated    = 0;
+        meta.slot.ecn          = 0;
+    }
+
+    action finish_without() {
+        close_out();
+        finish();
+    }
+
+    action finish_without_lanes() {
+        close_out();
+        finish_lanes();
+    }
+
+    // The deadline has passed for whoever is missing.
+    action close() {
+        meta.absent = meta.full & ~meta.slot.bitmap;
+        closings.write(meta.index, meta.absent ++ 48w0);
+        meta.slot.bitmap = meta.full;
+        meta.pull = meta.slot.pull;
+        hdr.inc.reserved = 0;
+        contributed();
+    }
+
+    action close_lanes() {
+        close();
+        LOAD_LANES
+    }
+
+    // Microseconds after a chunk was opened from which on it is closed without those who are missing. The chunk an
+    // eighth of the slots before must have had all children's, or be of another generation: then all have it.
+    action allow(bit<48> after) {
+        bit<80> cell;
+        bit<80> before;
+        bit<128> earlier;
+        bit<32> index = meta.base + ((hdr.inc.seq - (meta.slots >> 3)) & (meta.slots - 1));
+        closings.read(cell, meta.index);
+        closings.read(before, index);
+        slots.read(earlier, index);
+        meta.overdue = (bit<1>)(std.ingress_global_timestamp - cell[47:0] >= after)
+            & ((bit<1>)(earlier[127:96] != meta.generation) | (bit<1>)(before[79:48] == 0));
+    }
+
+    table deadline {
+        key = {
+            hdr.inc.job: exact;
+            hdr.inc.epoch: exact;
+        }
+        actions = { allow; @defaultonly NoAction; }
+        default_action = NoAction();
+        size = JOB_ENTRIES;
+    }
+
+    // Whoever was closed out is told so.
     action replay() {
+        recall();
         meta.reply = REPLY_REPLAY;
+        hdr.inc.late = (bit<1>)((meta.absent & meta.child) != 0);
         hdr.lanes.setInvalid();
     }
 
     action replay_lanes() {
+        recall();
         meta.reply = REPLY_REPLAY;
+        hdr.inc.late = (bit<1>)((meta.absent & meta.child) != 0);
         LOAD_LANES
     }
 
@@ -174,7 +260,13 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
             if (hdr.inc.type == TYPE_ASK && hdr.inc.has_lanes == 1) {
                 refuse(REFUSED_KIND);
             } else if (meta.from_parent == 1) {
-                if (meta.slot.generation != meta.generation || meta.slot.seq != hdr.inc.seq
+                if (hdr.inc.type == TYPE_RESULT && hdr.inc.late == 1) {
+                    if (meta.generation < meta.slot.generation || (meta.generation == meta.slot.generation
+                        && hdr.inc.seq != meta.slot.seq + meta.slots
+                        && (hdr.inc.seq != meta.slot.seq || meta.slot.done == 1))) { refuse(REFUSED_RESULT); }
+                    else if (hdr.inc.has_lanes == 1) { finish_without_lanes(); }
+                    else { finish_without(); }
+                } else if (meta.slot.generation != meta.generation || meta.slot.seq != hdr.inc.seq
                     || meta.slot.bitmap != meta.full || meta.slot.done == 1) { refuse(REFUSED_RESULT); }
                 else if (hdr.inc.type == TYPE_ASK) {
                     if (hdr.inc.count != 0) {
@@ -195,10 +287,15 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
                 tell(REPLY_ASK, 0, meta.full & ~meta.slot.bitmap);
             } else if (meta.slot.done == 1) {
                 if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
-            } else if (meta.slot.bitmap == meta.full && meta.lowest == 1) {
-                tell(REPLY_ASK_UP, 0, 0);
+            } else if (meta.slot.bitmap == meta.full) {
+                recall();
+                if (meta.lowest == 1 || meta.absent != 0) { tell(REPLY_ASK_UP, 0, 0); }
+                else { tell(REPLY_ASK, 1, 0); }
             } else {
-                tell(REPLY_ASK, 1, meta.full & ~meta.slot.bitmap);
+                deadline.apply();
+                if (meta.overdue == 0) { tell(REPLY_ASK, 1, meta.full & ~meta.slot.bitmap); }
+                else if (meta.slot.has_lanes == 1) { close_lanes(); }
+                else { close(); }
             }
         } else if (meta.generation < meta.slot.generation) {
             refuse(REFUSED_GENERATION);
@@ -217,10 +314,14 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
             }
         } else if (meta.slot.done == 1) {
             if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
-        } else if (meta.slot.bitmap == meta.full && meta.lowest == 1) {
-            if (hdr.inc.has_lanes == 1) { again_lanes(); } else { again(); }
         } else {
-            refuse(REFUSED_DUPLICATE);
+            recall();
+            if ((meta.absent & meta.child) != 0) { refuse(REFUSED_LATE); }
+            else if (meta.slot.bitmap == meta.full && meta.lowest == 1) {
+                if (hdr.inc.has_lanes == 1) { again_lanes(); } else { again(); }
+            } else {
+                refuse(REFUSED_DUPLICATE);
+            }
         }
     }
 }

@@ -104,7 +104,8 @@ INC: Final = Header(
     (
         Field("version", 4, INC_VERSION),
         Field("type", 4, PacketType.PUSH),
-        Field("unused", 4),
+        Field("unused", 3),
+        Field("late", 1),
         Field("resend", 1),
         Field("saturated", 1),
         Field("ecn_echo", 1),

@@ -7,6 +7,7 @@ from p4reduce.workers import wire
 
 _SAYS: Final = {
     "type": "Type",
+    "late": "Nothing of the receiver's is in it",
     "resend": "Sent before",
     "saturated": "Saturated: the sum is not exact",
     "ecn_echo": "Crossed a congested queue",

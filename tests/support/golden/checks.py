@@ -62,12 +62,31 @@ def _result(task: Task, index: int, result: Result) -> None:
         again = deposit.epoch != result.epoch
         assert result.saturated == saturated or (again and result.saturated), f"{what}: saturation not passed on"
     else:
-        ranks, total, saturated = task.epochs[result.epoch], result.lanes, result.saturated
+        ranks, total, saturated = _contributors(task, index, result), result.lanes, result.saturated
+    if task.deadline_us is not None and result.lanes is None and len(task.workers) < len(task.epochs[result.epoch]):
+        return  # whoever has left may have been late
     assert result.count == len(ranks), f"{what}: {result.count} contributions instead of {len(ranks)}"
     assert result.exponent == max(work.exponent(rank, index) for rank in ranks), f"{what}: exponent {result.exponent}"
     if collective.lanes_up:
         assert total is not None
         _sum(what, total, saturated, work.exact_sum(ranks, index), ranks)
+
+
+def _contributors(task: Task, index: int, result: Result) -> frozenset[int]:
+    """Whose contributions are in a result; each worker knows of its own, those who have left are seen in the sum."""
+    asked = task.epochs[result.epoch]
+    if task.deadline_us is None:
+        assert not any(worker.results[index].late for worker in task.workers.values() if index in worker.results)
+        return asked
+    holders = [worker for worker in task.workers.values() if index in worker.results]
+    late = frozenset(worker.rank for worker in holders if worker.results[index].late)
+    told = frozenset(worker.rank for worker in holders) - late
+    if result.lanes is None:
+        return asked - late
+    seen = frozenset(multiplicities(result.lanes))
+    assert told <= seen, f"{sorted(told - seen)} are told that they are in chunk {index} of job {task.work.job}"
+    assert not late & seen, f"{sorted(late & seen)} are told that they are not in chunk {index} of job {task.work.job}"
+    return seen
 
 
 def _sum(what: str, total: Lanes, saturated: bool, exact: Lanes, ranks: frozenset[int]) -> None:

@@ -47,11 +47,17 @@ class Task:
     udp_ports: dict[Node, int]
     window: int
     reach: int
+    deadline_us: int | None = None
     workers: dict[Node, Worker] = field(default_factory=dict)
     server: Server | None = None
     current: Installation | None = None
     epochs: dict[int, frozenset[int]] = field(default_factory=dict)  # the ranks that took part in each
     aborted: bool = False
+
+    @property
+    def memory(self) -> int | None:
+        """Chunks by which workers may lie apart, where they do not all wait for each other."""
+        return None if self.deadline_us is None else self.work.slots
 
     @property
     def started(self) -> bool:
@@ -96,7 +102,7 @@ class Controller:
         """Starts ``task`` on ``tree``."""
         for node in tree.members():
             about = task.ranks[node], task.work, task.udp_ports[node]
-            task.workers[node] = Worker(node, *about, task.window, task.reach)
+            task.workers[node] = Worker(node, *about, task.window, task.reach, task.memory)
             self.network.endpoints[node, task.work.job] = task.workers[node].receive
         if tree.server is not None:
             task.server = Server(tree.server, task.work, task.udp_ports[tree.server], task.window + task.reach)
@@ -215,6 +221,7 @@ class Controller:
             first_id={node: self._next_id[node] for node in tree.children},
             udp_ports=task.udp_ports,
             pinned=self.choices.chance(50),
+            deadline_us=task.deadline_us,
         )
         for node in tree.children:
             self._next_id[node] += IDS_PER_GRANT

@@ -1,6 +1,6 @@
 """Workers and parameter servers: as simple as the protocol allows, timers driven from outside."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tests.support.golden.frames import Kind, Packet
 from tests.support.golden.graph import Node
@@ -29,18 +29,22 @@ class Result:
     count: int
     exponent: int
     saturated: bool
+    late: bool = field(default=False, compare=False)  # the worker's own contribution is not in it
 
 
 class Worker:
     """One worker of one job: a window of half the slots, slot by slot; it asks, and starts again in a new epoch.
 
     A chunk may leave when the result a ``window`` before it is in, and it lies less than ``reach`` beyond the oldest
-    one that is not. What has left is asked for, and sent again when a switch asks for it.
+    one that is not. What has left is asked for, and sent again when a switch asks for it. ``memory``: inputs that it
+    keeps.
     """
 
-    def __init__(self, node: Node, rank: int, work: Work, udp_port: int, window: int, reach: int) -> None:
+    def __init__(
+        self, node: Node, rank: int, work: Work, udp_port: int, window: int, reach: int, memory: int | None = None
+    ) -> None:
         self.node, self.rank, self.work, self.udp_port, self.window = node, rank, work, udp_port, window
-        self.reach = reach
+        self.reach, self.memory = reach, window + reach if memory is None else memory
         self.results: dict[int, Result] = {}
         self.missing = 0  # the oldest chunk without a result
         self.inputs: dict[int, Lanes | None] = {}  # kept while a new epoch may ask for them again
@@ -60,7 +64,7 @@ class Worker:
         """Starts ``attachment.epoch`` at chunk ``index``: every result from there on is this epoch's to give."""
         assert index <= self.missing, f"{self.node} would skip chunks {self.missing}..{index - 1}"
         ahead = max(self.sent, default=index) - index
-        assert ahead < self.window + self.reach, f"{self.node} has gone too far ahead of chunk {index}"
+        assert ahead < self.memory, f"{self.node} has gone too far ahead of chunk {index}"
         self.attachment = attachment
         self.missing = index
         self.results = {i: result for i, result in self.results.items() if i < index}
@@ -129,11 +133,12 @@ class Worker:
         return [] if packet.count else [self.packet(index)]
 
     def _take(self, packet: Packet, index: int) -> None:
-        result = Result(packet.epoch, packet.lanes, packet.count, packet.exponent, packet.saturated)
+        result = Result(packet.epoch, packet.lanes, packet.count, packet.exponent, packet.saturated, packet.late)
         known = self.results.get(index)
         assert known is None or known == result, (
             f"{self.node} got two results for chunk {index} of job {self.work.job}: {known} and {result}"
         )
+        assert known is None or known.late == packet.late, f"{self.node} is told both of chunk {index}"
         if known is None and index in self.sent:
             self.results[index] = result
             while self.missing in self.results:
@@ -143,9 +148,9 @@ class Worker:
         if index not in self.inputs:
             lanes = self.work.contribution(self.rank, index) if self.work.collectives[index].lanes_up else None
             self.inputs[index] = lanes
-            for old in [i for i in self.inputs if i <= max(self.inputs) - self.window - self.reach]:
+            for old in [i for i in self.inputs if i <= max(self.inputs) - self.memory]:
                 del self.inputs[old]
-        assert len(self.inputs) <= self.window + self.reach
+        assert len(self.inputs) <= self.memory
         return self.inputs[index]
 
 

@@ -5,7 +5,16 @@ from itertools import pairwise
 
 from tests.support.golden.frames import INC_PORT
 from tests.support.golden.graph import Graph, Node
-from tests.support.golden.tables import Address, Entry, GroupEntry, JobEntry, PathEntry, PeerEntry, ReplicaEntry
+from tests.support.golden.tables import (
+    Address,
+    DeadlineEntry,
+    Entry,
+    GroupEntry,
+    JobEntry,
+    PathEntry,
+    PeerEntry,
+    ReplicaEntry,
+)
 from tests.support.golden.trees import Tree
 
 
@@ -26,6 +35,7 @@ class Grant:
     first_id: dict[Node, int]  # of the replication ids, and the multicast group
     udp_ports: dict[Node, int]  # of the hosts
     pinned: bool  # packets keep to the pinned ways
+    deadline_us: int | None = None
 
 
 def entries(tree: Tree, grant: Grant, graph: Graph) -> list[tuple[Node, Entry]]:
@@ -48,9 +58,12 @@ def _of_switch(tree: Tree, grant: Grant, graph: Graph, at: Node) -> list[Entry]:
         bit, port = 1 << (grant.first_bit + i) % 32, graph.ports[at][down[1]]
         full |= bit
         made.append(PeerEntry(graph.ports[at][up[-2]], child.ip, grant.job, grant.epoch, bit, i == 0))
-        made.append(ReplicaEntry(group + i, down[1].mac, child.ip, _udp(grant, child)))
+        told = 0 if grant.deadline_us is None else bit
+        made.append(ReplicaEntry(group + i, down[1].mac, child.ip, _udp(grant, child), told))
         copies.append((port, group + i))
     made.append(GroupEntry(group, tuple(copies)))
+    if grant.deadline_us is not None:
+        made.append(DeadlineEntry(grant.job, grant.epoch, grant.deadline_us))
     parent, address = tree.parent(at), None
     if parent is not None:
         up, _ = _ways(grant, graph, parent, at)

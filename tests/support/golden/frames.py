@@ -68,6 +68,7 @@ class Packet:
     udp_checksum: int = 0
     unused: int = 0
     reserved: int = 0
+    late: bool = False
 
     @property
     def awaited(self) -> int:
@@ -101,12 +102,12 @@ def encode(frame: Frame) -> bytes:
         return frame.raw
     lanes = b"" if frame.lanes is None else struct.pack(f">{len(frame.lanes)}i", *frame.lanes)
     udp_length = _UDP.size + _INC.size + len(lanes)
-    flags = frame.resend << 3 | frame.saturated << 2 | frame.ecn_echo << 1 | (frame.lanes is not None)
+    flags = frame.late << 4 | frame.resend << 3 | frame.saturated << 2 | frame.ecn_echo << 1 | (frame.lanes is not None)
     return b"".join((
         frame.eth_dst.to_bytes(6, "big"), frame.eth_src.to_bytes(6, "big"), _ETHERTYPE_IPV4.to_bytes(2, "big"),
         _ipv4(frame, udp_length),
         _UDP.pack(frame.udp_src, frame.udp_dst, udp_length, frame.udp_checksum),
-        _INC.pack(VERSION << 4 | frame.kind, frame.unused << 4 | flags, frame.job, frame.epoch, frame.count,
+        _INC.pack(VERSION << 4 | frame.kind, frame.unused << 5 | flags, frame.job, frame.epoch, frame.count,
                   frame.seq, frame.iteration, frame.exponent << 24 | frame.reserved),
         lanes,
     ))  # fmt: skip
@@ -139,7 +140,7 @@ def decode(raw: bytes, lanes: int) -> Frame:
         int.from_bytes(raw[0:6], "big"), int.from_bytes(raw[6:12], "big"), ip_src, ip_dst, udp_src, udp_dst,
         version_kind & 15, job, epoch, seq, struct.unpack_from(f">{lanes}i", raw, 62) if flags & 1 else None,
         count, last >> 24, iteration, resend, bool(flags & 4), bool(flags & 2), tos & 3, ttl, tos >> 2,
-        identification, fragment >> 13, udp_checksum, flags >> 4, last & 0xFFFFFF,
+        identification, fragment >> 13, udp_checksum, flags >> 5, last & 0xFFFFFF, bool(flags & 16),
     )  # fmt: skip
 
 

@@ -110,6 +110,7 @@ class Network:
             if isinstance(frame, Packet) and frame.ip_dst == node.ip and (node, frame.job) in self.endpoints:
                 self.send(node, self.endpoints[node, frame.job](frame))
             return None
+        self.switches[node].golden.now_us = self.events["arrived"]
         outcome = self.switches[node].receive(port, frame)
         self.events[outcome.refused.name if outcome.refused else "accepted"] += 1
         self.send(node, outcome.emitted)

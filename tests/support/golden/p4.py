@@ -22,6 +22,7 @@ LANES_PER_WORD: Final = 64
 
 _AGGREGATE: Final = "IncIngress.aggregate."
 _SLOT_REGISTER: Final = _AGGREGATE + "slot.slots"
+_CLOSING_REGISTER: Final = _AGGREGATE + "slot.closings"
 _LANE_REGISTER: Final = _AGGREGATE + "slot.lanes_"
 
 
@@ -77,7 +78,7 @@ class ComparedSwitch:
         if outcome.shown:
             assert outcome.refused is not None
             expected = [(CPU_PORT, packet_in(port, outcome.refused, frame))]
-        sent = self.device.inject(port, encode(frame))
+        sent = self.device.inject(port, encode(frame), time_us=self.golden.now_us)
         if sorted(sent) != sorted(expected):
             raise AssertionError(self._difference(port, frame, outcome, sent))
         return outcome
@@ -88,7 +89,15 @@ class ComparedSwitch:
         self._check_counters()
         entries = {name: len(self.device.tables[name]) for name in TABLES}
         golden = self.golden
-        tables = (golden.jobs, golden.peers, golden.replicas, golden.edges, golden.routes, golden.paths)
+        tables = (
+            golden.jobs,
+            golden.peers,
+            golden.deadlines,
+            golden.replicas,
+            golden.edges,
+            golden.routes,
+            golden.paths,
+        )
         lengths = (len(table) for table in tables)
         assert entries == dict(zip(TABLES, lengths, strict=True)), f"{self.device.name} holds {entries}"
 
@@ -96,6 +105,10 @@ class ComparedSwitch:
         for index, slot in self.golden.slots.items():
             cell = self.device.registers[_SLOT_REGISTER].read(index)
             assert cell == packed(slot), f"slot {index} of {self.device.name}: {cell:#034x}, golden: {slot}"
+            closing = self.device.registers[_CLOSING_REGISTER].read(index)
+            assert closing == slot.absent << 48 | slot.opened_us, (
+                f"closing {index} of {self.device.name}: {closing:#x}, golden: {slot}"
+            )
             if slot.lanes is not None:
                 found = self._lanes(index)
                 assert found == slot.lanes, (

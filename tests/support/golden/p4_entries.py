@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.support.golden.tables import (
+    DeadlineEntry,
     EdgeEntry,
     Entry,
     GroupEntry,
@@ -21,12 +22,13 @@ LOCAL_ADDRESS: Final = "IncIngress.local_address"
 
 _JOB: Final = "IncIngress.aggregate.job"
 _PEER: Final = "IncIngress.aggregate.peer"
+_DEADLINE: Final = "IncIngress.aggregate.slot.deadline"
 _EDGE: Final = "IncIngress.forward.edge"
 _ROUTE: Final = "IncIngress.forward.route"
 _PATH: Final = "IncIngress.forward.path"
 _REPLICA: Final = "IncEgress.depart.replica"
 
-TABLES: Final = (_JOB, _PEER, _REPLICA, _EDGE, _ROUTE, _PATH)
+TABLES: Final = (_JOB, _PEER, _DEADLINE, _REPLICA, _EDGE, _ROUTE, _PATH)
 """Tables of `tests.support.golden.tables`' entries, except multicast groups."""
 
 
@@ -48,14 +50,22 @@ def write_entry(device: Device, entry: Entry, *, insert: bool) -> None:
     (table.insert if insert else table.delete)(row)
 
 
-def _row(entry: JobEntry | PeerEntry | ReplicaEntry | EdgeEntry | RouteEntry | PathEntry) -> tuple[str, TableEntry]:
+def _row(
+    entry: JobEntry | PeerEntry | DeadlineEntry | ReplicaEntry | EdgeEntry | RouteEntry | PathEntry,
+) -> tuple[str, TableEntry]:
     match entry:
         case JobEntry():
             return _JOB, _job(entry)
         case PeerEntry():
             return _PEER, _peer(entry)
+        case DeadlineEntry():
+            key = Exact(entry.job), Exact(entry.epoch)
+            return _DEADLINE, TableEntry(key, "IncIngress.aggregate.slot.allow", (entry.after_us,))
         case ReplicaEntry():
             addresses = entry.mac, entry.ip, entry.udp
+            if entry.bit:
+                told = "IncEgress.depart.address_or_late"
+                return _REPLICA, TableEntry((Exact(entry.rid),), told, (*addresses, entry.bit))
             return _REPLICA, TableEntry((Exact(entry.rid),), "IncEgress.depart.address", addresses)
         case EdgeEntry():
             return _EDGE, TableEntry((Exact(entry.port),), "IncIngress.forward.host", (entry.ip,))

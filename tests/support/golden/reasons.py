@@ -21,6 +21,7 @@ class Reason(IntEnum):
     DUPLICATE = 13
     RESULT = 14
     SOURCE = 16
+    LATE = 17
 
 
 class Refused(Exception):

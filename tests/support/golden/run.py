@@ -50,6 +50,7 @@ class _Run:
         self.waiting = list(range(len(self.tasks)))
         self.events = list(scenario.events)
         self.steps = 0
+        self.slow = {node for node in scenario.graph.hosts if self.rng.random() * 100 < scenario.slow}
 
     def run(self) -> Report:
         self._start_due()
@@ -86,8 +87,8 @@ class _Run:
         """One worker sends something: rather what it has not sent yet."""
         workers = [w for task in self.tasks for w in task.workers.values()] + self.controller.zombies
         ready = [(worker, sendable) for worker in workers if (sendable := worker.sendable())]
-        if ready:
-            worker, sendable = self.choices.pick(ready)
+        worker, sendable = self.choices.pick(ready) if ready else (None, [])
+        if worker is not None and (worker.node not in self.slow or self.choices.chance(3)):
             fresh = [index for index in sendable if index not in worker.sent]
             self._send(worker, self.choices.pick(fresh if fresh and self.choices.chance(80) else sendable))
 
@@ -113,6 +114,8 @@ class _Run:
             for number, task in enumerate(self.tasks):
                 if task.started and not task.finished:
                     left = -(-(task.work.chunks - task.missing) // task.window)
+                    if task.deadline_us is not None:
+                        left = 2 * left + 1  # whoever is late is told so when it asks, a round after it was refused
                     deadline = deadlines.setdefault(number, rounds + left)
                     assert rounds < deadline, f"job {task.work.job} is stuck: {checks.who_waits(task)}"
             self._round()
@@ -245,12 +248,13 @@ class _Run:
 
 def _task(shape: JobShape, window_factor: int) -> Task:
     members = shape.tree.members()
-    window = shape.work.slots // window_factor
+    window = shape.work.slots // (window_factor if shape.deadline_us is None else 4 * window_factor)
     return Task(
         work=shape.work,
         region=shape.region,
         ranks={node: rank for rank, node in enumerate(members)},
         udp_ports=shape.udp_ports,
         window=window,
-        reach=window * (1 + shape.work.job % 4),
+        reach=window * (1 + shape.work.job % 4 if shape.deadline_us is None else 1),
+        deadline_us=shape.deadline_us,
     )

@@ -51,6 +51,7 @@ class JobShape:
     region: tuple[int, int]
     udp_ports: dict[Node, int]
     after: int | None = None
+    deadline_us: int | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -65,12 +66,14 @@ class Scenario:
     fault_steps: int  # after so many steps the links are perfect
     first_generation: int
     spoofs: int  # of 1,000 steps
+    slow: int = 0  # per cent of the hosts, which hardly ever send of their own accord
     sample_mask: int = 0xFF
     window_factor: int = 2  # slots per window; the protocol's is 2
 
     def __repr__(self) -> str:
         jobs = "; ".join(
             f"job {j.work.job}: {j.work.chunks} chunks from seq {j.work.first_seq:#x}, {j.work.slots} slots, {j.tree}"
+            + ("" if j.deadline_us is None else f", deadline {j.deadline_us} us")
             + ("" if j.after is None else f", on the slots of job {self.jobs[j.after].work.job}")
             for j in self.jobs
         )
@@ -110,6 +113,7 @@ def draw_scenario(choices: Choices, lanes: int, slots: int, size: int = MAX_WORK
         fault_steps=choices.pick([0, 300, 1000, 10_000]),
         first_generation=choices.pick([1, 2**31 - 4, 2**32 - 100_000]),
         spoofs=choices.pick([0, 10, 40]),
+        slow=choices.pick([0, 0, 20]),
         sample_mask=choices.pick([0xFF, 0, 3]),
     )
 
@@ -141,7 +145,9 @@ def _job(
         extreme=frozenset(range(0, chunks, 3)) if extreme else frozenset(),
     )
     udp_ports = {host(i): choices.pick([9400, 9400, 5000 + i]) for i in range(hosts)}
-    return JobShape(work, tree, region, udp_ports, after)
+    closes = slots >= 8 and server is None and choices.chance(50)
+    deadline_us = choices.pick([200, 0, 30, 2000]) if closes else None
+    return JobShape(work, tree, region, udp_ports, after, deadline_us)
 
 
 def _tree(choices: Choices, switches: int, members: list[Node], server: Node | None) -> Tree:

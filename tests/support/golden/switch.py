@@ -8,6 +8,7 @@ from tests.support.golden.frames import ECN_CAPABLE, ECN_CONGESTED, INC_PORT, SE
 from tests.support.golden.reasons import Reason, Refused
 from tests.support.golden.tables import (
     Address,
+    DeadlineEntry,
     EdgeEntry,
     Entry,
     GroupEntry,
@@ -44,6 +45,8 @@ class Slot:
     done: bool = False
     contributed: bool = False  # the contributions carry lanes
     lanes: tuple[int, ...] | None = None  # the sum so far; once done, what the RESULT carries
+    absent: int = 0  # children that it was closed without
+    opened_us: int = 0  # 0 once it is closed
 
 
 @dataclass(slots=True)
@@ -62,6 +65,8 @@ class GoldenSwitch:
         self.ip, self.mac, self.lanes, self.sample_mask = ip, mac, lanes, sample_mask
         self.jobs: dict[tuple[int, int], JobEntry] = {}
         self.peers: dict[tuple[int, int, int, int], PeerEntry] = {}
+        self.now_us = 0
+        self.deadlines: dict[tuple[int, int], DeadlineEntry] = {}
         self.groups: dict[int, GroupEntry] = {}
         self.replicas: dict[int, ReplicaEntry] = {}
         self.edges: dict[int, EdgeEntry] = {}
@@ -83,6 +88,8 @@ class GoldenSwitch:
             case PeerEntry():
                 del self.peer_received[entry]  # an entry's counter starts with it
                 _write(self.peers, (entry.port, entry.ip, entry.job, entry.epoch), entry, insert)
+            case DeadlineEntry():
+                _write(self.deadlines, (entry.job, entry.epoch), entry, insert)
             case GroupEntry():
                 _write(self.groups, entry.group, entry, insert)
             case ReplicaEntry():
@@ -103,7 +110,7 @@ class GoldenSwitch:
             return Outcome(refused=refusal.reason, shown=self._sampled(refusal.reason))
 
     def _sampled(self, reason: Reason) -> bool:
-        if reason is Reason.DUPLICATE:
+        if reason in (Reason.DUPLICATE, Reason.LATE):
             return False
         self.refused_total += 1
         return (self.refused_total - 1) & self.sample_mask == 0
@@ -150,7 +157,8 @@ class GoldenSwitch:
             if packet.lanes is not None:
                 raise Refused(Reason.KIND)
             answer = self._asked(job, peer, slot, packet) if peer.bit else self._asked_above(job, slot, packet)
-            assert answer.slot is slot, "a question changes nothing"
+            assert answer.slot is slot or answer.closes, "a question changes nothing but what it closes"
+            self.slots[index] = answer.slot
         else:
             answer = self._contribution(job, peer, slot, packet) if peer.bit else self._result(job, slot, packet)
             self.slots[index] = answer.slot
@@ -161,7 +169,7 @@ class GoldenSwitch:
         if job.generation < slot.generation:
             raise Refused(Reason.GENERATION)
         if job.generation > slot.generation or packet.seq == (slot.seq + job.slots) % SEQ_MODULUS:
-            return self._completed(job, _opened(job.generation, child, packet))
+            return self._completed(job, replace(_opened(job.generation, child, packet), opened_us=self.now_us))
         if packet.seq != slot.seq:
             raise Refused(Reason.SEQ)
         if packet.kind != slot.kind or (packet.lanes is not None) != slot.contributed:
@@ -169,7 +177,9 @@ class GoldenSwitch:
         if not slot.children & child.bit:
             return self._completed(job, _merged(slot, child, packet))
         if slot.done:
-            return _Answer(slot, to="sender", resend=True)
+            return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
+        if slot.absent & child.bit:
+            raise Refused(Reason.LATE)
         if slot.children == job.full and child.lowest:
             return _Answer(slot, to="parent", resend=True)
         raise Refused(Reason.DUPLICATE)
@@ -186,9 +196,11 @@ class GoldenSwitch:
         if awaited & child.bit:
             return _Answer(slot, to="sender", question=_Question(0, awaited))
         if slot.done:
-            return _Answer(slot, to="sender", resend=True)
-        if not awaited and child.lowest:
+            return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
+        if not awaited and (child.lowest or slot.absent):
             return _Answer(slot, to="parent", question=_Question(0, 0))
+        if awaited and self._overdue(job, slot):
+            return self._closed(job, slot)
         return _Answer(slot, to="sender", question=_Question(1, awaited))
 
     def _asked_above(self, job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
@@ -197,6 +209,20 @@ class GoldenSwitch:
         if packet.count == 0:
             return _Answer(slot, to="parent", resend=True)
         return _Answer(slot, to="children", question=_Question(min(packet.count + 1, COUNT_MAX), packet.awaited))
+
+    def _overdue(self, job: JobEntry, slot: Slot) -> bool:
+        """Open for long enough, and all that are missing took part an eighth of the slots before."""
+        deadline = self.deadlines.get((job.job, job.epoch))
+        if deadline is None or self.now_us - slot.opened_us < deadline.after_us:
+            return False
+        before = self.slots.get(job.base + (slot.seq - job.slots // 8) % job.slots, Slot())
+        return before.generation != job.generation or not before.absent
+
+    def _closed(self, job: JobEntry, slot: Slot) -> "_Answer":
+        absent = job.full & ~slot.children
+        answer = self._completed(job, replace(slot, children=job.full, absent=absent, opened_us=0))
+        answer.closes = True
+        return answer
 
     def _completed(self, job: JobEntry, slot: Slot) -> "_Answer":
         if slot.children != job.full:
@@ -212,6 +238,8 @@ class GoldenSwitch:
             raise Refused(Reason.RESULT)
 
     def _result(self, job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
+        if packet.late:
+            return self._without_us(job, slot, packet)
         self._expects(job, slot, packet)
         done = replace(
             slot,
@@ -222,6 +250,19 @@ class GoldenSwitch:
             done=True,
             lanes=packet.lanes,
         )
+        return _Answer(done, to="children")
+
+    @staticmethod
+    def _without_us(job: JobEntry, slot: Slot, packet: Packet) -> "_Answer":
+        """The parent closed the chunk over this switch: nothing of what is below it is in, whatever has come."""
+        current, behind = (slot.generation, slot.seq), (job.generation, (packet.seq - job.slots) % SEQ_MODULUS)
+        opened = current == (job.generation, packet.seq) and not slot.done
+        if slot.generation > job.generation or not (slot.generation < job.generation or current == behind or opened):
+            raise Refused(Reason.RESULT)
+        done = Slot(
+            job.generation, packet.seq, job.full, packet.count, packet.exponent, Kind.PUSH, packet.saturated,
+            _congested(packet), True, packet.lanes is not None, packet.lanes, absent=job.full,
+        )  # fmt: skip
         return _Answer(done, to="children")
 
     def _answer(self, job: JobEntry, port: int, packet: Packet, answer: "_Answer") -> list[Emission]:
@@ -240,6 +281,10 @@ class GoldenSwitch:
             }  # fmt: skip
             if answer.resend and answer.to == "parent":
                 says["reserved"] = 0  # a parent's ASK has something to say in it
+            if answer.closes:
+                says["reserved"] = 0
+            if answer.to == "sender":
+                says["late"] = answer.late
         fresh = replace(
             packet, eth_src=self.mac, ip_src=self.ip, udp_src=INC_PORT, ttl=64, ecn=ECN_CAPABLE, identification=0,
             udp_checksum=0, **says,
@@ -251,7 +296,8 @@ class GoldenSwitch:
                 assert job.parent is not None
                 return [self._send(job, fresh, job.parent)]
             case "children":
-                return [self._copy(job, fresh, *copy) for copy in self._copies(job)]
+                absent = slot.absent if answer.question is None else 0
+                return [self._copy(job, fresh, *copy, absent) for copy in self._copies(job)]
             case _:
                 return []
 
@@ -259,10 +305,12 @@ class GoldenSwitch:
         group = self.groups.get(job.group)
         return () if group is None else group.copies
 
-    def _copy(self, job: JobEntry, packet: Packet, port: int, rid: int) -> Emission:
+    def _copy(self, job: JobEntry, packet: Packet, port: int, rid: int, absent: int) -> Emission:
         replica = self.replicas.get(rid)
         if replica is None:  # not written yet: nobody's packet, with the addresses that came in
             return self._send(job, packet, Address(port, packet.eth_dst, packet.ip_dst, packet.udp_dst))
+        if replica.bit:
+            packet = replace(packet, late=bool(absent & replica.bit))
         return self._send(job, packet, Address(port, replica.mac, replica.ip, replica.udp))
 
     def _send(self, job: JobEntry, packet: Packet, to: Address) -> Emission:
@@ -287,6 +335,8 @@ class _Answer:
     to: str = "nobody"
     resend: bool = False
     question: _Question | None = None
+    late: bool = False
+    closes: bool = False
 
 
 def _opened(generation: int, child: PeerEntry, packet: Packet) -> Slot:

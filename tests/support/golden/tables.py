@@ -56,6 +56,16 @@ class ReplicaEntry:
     mac: int
     ip: int
     udp: int
+    bit: int = 0  # of the child, in a job with a deadline
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineEntry:
+    """(job, epoch) closes chunks over missing children when they have been open for so many microseconds."""
+
+    job: int
+    epoch: int
+    after_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +96,4 @@ class PathEntry:
     mac: int
 
 
-Entry = JobEntry | PeerEntry | GroupEntry | ReplicaEntry | EdgeEntry | RouteEntry | PathEntry
+Entry = JobEntry | PeerEntry | DeadlineEntry | GroupEntry | ReplicaEntry | EdgeEntry | RouteEntry | PathEntry

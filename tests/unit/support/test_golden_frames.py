@@ -72,7 +72,8 @@ packets = st.builds(
     identification=st.integers(0, 2**16 - 1),
     ip_flags=st.integers(0, 7),
     udp_checksum=st.integers(0, 2**16 - 1),
-    unused=st.integers(0, 15),
+    unused=st.integers(0, 7),
+    late=st.booleans(),
     reserved=st.integers(0, 2**24 - 1),
 )
 

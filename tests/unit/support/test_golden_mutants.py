@@ -168,6 +168,56 @@ class LooksAtNoSource(GoldenSwitch):
         return super()._route(0, frame)
 
 
+class AddsWhatIsLate(GoldenSwitch):
+    """A contribution is added to a chunk that was closed without it, while its result is not there yet."""
+
+    def _contribution(self, job, child, slot, packet):
+        if slot.absent & child.bit and not slot.done and slot.seq == packet.seq:
+            return golden._Answer(golden._merged(slot, child, packet))
+        return super()._contribution(job, child, slot, packet)
+
+
+class TellsNobodyThatItIsLate(GoldenSwitch):
+    """Whoever was closed out takes the result for one with its own contribution."""
+
+    def _send(self, job, packet, to):
+        return super()._send(job, replace(packet, late=False), to)
+
+
+class TellsOnlyWhoAsks(GoldenSwitch):
+    """The result that goes to all children says nothing of who is missing."""
+
+    def _copy(self, job, packet, port, rid, absent):
+        return super()._copy(job, packet, port, rid, 0)
+
+
+class ForgetsWhoIsLateBelow(GoldenSwitch):
+    """A switch whose sum came too late tells its children that theirs is in."""
+
+    def _without_us(self, job, slot, packet):
+        answer = super()._without_us(job, slot, packet)
+        return replace(answer, slot=replace(answer.slot, absent=0))
+
+
+class LeavesAnybodyBehind(GoldenSwitch):
+    """Chunk after chunk is closed over the same child, until its slots are taken by later ones."""
+
+    def _overdue(self, job, slot):
+        deadline = self.deadlines.get((job.job, job.epoch))
+        return deadline is not None and self.now_us - slot.opened_us >= deadline.after_us
+
+
+class NeverAsksAboveOnceClosed(GoldenSwitch):
+    """Only the lowest child asks for a closed chunk's result, which may be the one that is not there."""
+
+    def _asked(self, job, child, slot, packet):
+        return super()._asked(job, child, replace(slot, absent=0) if not slot.done else slot, packet)
+
+
+LATE_MUTANTS = [
+    AddsWhatIsLate, TellsNobodyThatItIsLate, TellsOnlyWhoAsks, ForgetsWhoIsLateBelow, LeavesAnybodyBehind,
+    NeverAsksAboveOnceClosed,
+]  # fmt: skip
 MUTANTS = [
     AddsTwice, NeverReplays, NeverAsksAbove, NeverSendsUpAgain, NeverAsksAChild, TakesAQuestionForAContribution,
     TakesAnyChunk, KnowsNoGenerations, LetsOldGenerationsIn, SharesSlots,
@@ -196,6 +246,24 @@ def test_the_model_itself_passes_these_trees():
 @pytest.mark.parametrize("model", MUTANTS, ids=lambda model: model.__name__)
 def test_a_mutant_is_found(model):
     assert trees_until_found(model) is not None
+
+
+def straggling(scenario: Scenario) -> None:
+    """Every job that may have a deadline has a short one, and some of its workers are slow; nothing else happens."""
+    scenario.jobs = [
+        replace(job, deadline_us=10) if job.tree.server is None and job.work.slots >= 8 else job
+        for job in scenario.jobs
+    ]
+    scenario.slow, scenario.events, scenario.fault_steps = 30, [], 10_000
+
+
+def test_the_model_itself_passes_trees_with_stragglers():
+    assert trees_until_found(GoldenSwitch, straggling) is None
+
+
+@pytest.mark.parametrize("model", LATE_MUTANTS, ids=lambda model: model.__name__)
+def test_a_mutant_is_found_among_stragglers(model):
+    assert trees_until_found(model, straggling) is not None
 
 
 def test_a_window_of_all_slots_is_found():
