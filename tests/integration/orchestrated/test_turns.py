@@ -180,6 +180,15 @@ def test_circuits_move_between_two_rounds_and_nothing_is_sent_again(tmp_path, ex
         assert [len(lit) for lit in store.schedules.configurations().values()] == [1, 1, 2]
 
 
+def test_who_takes_over_leaves_a_swap_to_the_schedule_that_is_on_its_way(tmp_path):
+    """`a` keeps its trees until the circuits of schedule 2 are there, whoever set that."""
+    steps, _, _ = run(tmp_path, moving_tasks(), turns(), kills=[KillAt(2, "set schedule")])
+    assert "swapped" not in steps
+    with open_store(tmp_path / "tasks.sqlite") as store:
+        (swap,) = store.history.swaps()
+        assert (swap["task"], swap["cause"]) == ("a", "circuits of schedule 2")
+
+
 @pytest.mark.parametrize(
     "policy", ["seed", "static", *(pytest.param(name, marks=pytest.mark.soak) for name in ("random", "exact"))]
 )
