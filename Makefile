@@ -73,7 +73,7 @@ bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-re
 bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
 	@$(BIN)/python -m p4reduce.bench.plans $(BENCH)
 
-bench-loss: $(WARM)  ## what losses cost beside what they may, in virtual time: BENCH='--seeds 3 --plans steiner' or --json
+bench-loss: $(WARM)  ## what losses cost beside what they may, in virtual and real time: BENCH='--only virtual' or --json
 	@$(BIN)/python -m p4reduce.bench.loss $(BENCH)
 
 bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is

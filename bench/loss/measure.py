@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from p4reduce.control_plane.plans import Plan
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import move_tensors
 from p4reduce.runs.summary import network_result
@@ -15,7 +16,8 @@ LINKS: Final = 20
 @dataclass(frozen=True)
 class Measured:
     """ratio: time over the plan's lower bound. asks, waits, needless: questions, WAITs, and answers to questions that
-    came after the RESULT had, of each worker for each chunk. differences: from what was predicted.
+    came after the RESULT had, of each worker for each chunk. differences: from what was predicted. chunks: of the
+    tensor.
     """
 
     ratio: float
@@ -23,26 +25,44 @@ class Measured:
     waits: float
     needless: float
     differences: int
+    bound_ps: int
+    chunks: int
+    plan: Plan
 
 
-def measure(plan: str, rate: str, elements: int, seed: int, topology: str, faults: FaultOptions) -> Measured:
-    """One all-reduce."""
-    experiment = Experiment(
-        plan=plan, rate=rate, elements=elements, seed=seed, topology=topology, faults=faults, lanes=256
+def measure(
+    plan: str, rate: str, elements: int, seed: int, topology: str, faults: FaultOptions, *, delay: str | None = None
+) -> Measured:
+    """One all-reduce; ``delay``: of every link, the topology's own if absent."""
+    experiment = Experiment.model_validate(
+        {
+            "plan": plan,
+            "rate": rate,
+            "delay": delay,
+            "elements": elements,
+            "seed": seed,
+            "topology": topology,
+            "faults": faults,
+            "lanes": 256,
+        }
     )
     with Cluster(experiment) as cluster:
         move_tensors(cluster, None)
         (record,) = cluster.carrier.records
         statuses = cluster.carrier.statuses()
-        plan_lanes = cluster.carrier.jobs[0].plan.lanes
+        laid_out = cluster.carrier.jobs[0].plan
         differences = len(network_result(cluster.carrier).prediction_differences)
-    chunks = -(-record.elements // plan_lanes) * len(cluster.workers)
+    each = -(-record.elements // laid_out.lanes)
+    chunks = each * len(cluster.workers)
     return Measured(
         ratio=record.communication_ps / record.bound_ps,
         asks=sum(status.asks for status in statuses) / chunks,
         waits=sum(status.waits for status in statuses) / chunks,
         needless=sum(status.spurious for status in statuses) / chunks,
         differences=differences,
+        bound_ps=record.bound_ps,
+        chunks=each,
+        plan=laid_out,
     )
 
 

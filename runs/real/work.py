@@ -31,20 +31,25 @@ def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:
 
 def move_tensors(cluster: RealCluster, sizes: Sequence[int]) -> None:
     """A collective on each of some plain tensors, drawn from the seed; ``sizes``: their elements."""
+    label = f"{cluster.experiment.plan}: {cluster.experiment.collective}"
+    for turn, elements in enumerate(sizes):
+        cluster.progress(label, turn, len(sizes))
+        move_tensor(cluster, turn, elements)
+    cluster.progress(label, len(sizes), len(sizes))
+
+
+def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
+    """The experiment's collective on one plain tensor, that of a turn. ``ClusterError`` when it fails."""
     given, hosts = cluster.experiment, cluster.hosts
-    label = f"{given.plan}: {given.collective}"
     keeper = hosts[-1] if given.collective == "push" else hosts[0]
 
     def array(rank: int) -> FloatArray:
-        return tensor(given.seed, rank, turn, sizes[turn])
+        return tensor(given.seed, rank, turn, elements)
 
-    for turn, elements in enumerate(sizes):
-        cluster.progress(label, turn, len(sizes))
-        command = {"do": given.collective, "elements": elements, "turn": turn, "learning_rate": LEARNING_RATE}
-        cluster.ask({**command, "do": "prepare"}, "preparing")
-        commands = {host: {**command, "save": str(cluster.got)} if host == keeper else command for host in hosts}
-        cluster.collective(turn, commands, keeper, array)
-    cluster.progress(label, len(sizes), len(sizes))
+    command = {"do": given.collective, "elements": elements, "turn": turn, "learning_rate": LEARNING_RATE}
+    cluster.ask({**command, "do": "prepare"}, "preparing")
+    commands = {host: {**command, "save": str(cluster.got)} if host == keeper else command for host in hosts}
+    cluster.collective(turn, commands, keeper, array)
 
 
 def train_digits(cluster: RealCluster) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.records import NEVER
-from p4reduce.workers.settings import Congestion
+from p4reduce.workers.settings import MAX_BRAKE, Congestion
 
 CHUNK: Final = 1 << 16
 """One chunk of the congestion window."""
@@ -59,13 +59,19 @@ def note_round_trip(e: Any, rtt: int) -> None:
 
 
 @kernel
+def _is_calm(e: Any) -> Any:
+    """Whether the latest round trips show no queue that stands."""
+    return e.base_rtt == NEVER or e.last_rtt <= e.base_rtt // _FINE * e.brake // (CHUNK // _FINE) + e.brake_ps
+
+
+@kernel
 def grow(e: Any, order: int) -> None:
     """An answer to transmission ``order``."""
     e.answers += 1
     e.cwnd_sum += e.cwnd // CHUNK
     if e.adaptive == 0 or order >= e.held_back or order < e.cut_order:
         return
-    if e.base_rtt != NEVER and e.last_rtt > e.base_rtt // _FINE * e.brake // (CHUNK // _FINE) + e.brake_ps:
+    if not _is_calm(e):
         e.braked += 1
         e.threshold = min(e.threshold, e.cwnd)
         return
@@ -84,6 +90,19 @@ def cut(e: Any, order: int) -> None:
     e.cwnd = max(e.floor, e.cwnd * e.keep // CHUNK)
     e.threshold = e.cwnd
     e.cwnd_low = min(e.cwnd_low, e.cwnd)
+
+
+@kernel
+def cut_for_loss(e: Any, order: int) -> None:
+    """As ``cut``, but where round trips show no queue it may be chance: most of the window comes back at once.
+
+    Where nothing but losses holds it back (the brake is off), they are taken for congestion.
+    """
+    before = e.cwnd
+    cuts = e.cuts
+    cut(e, order)
+    if e.cuts > cuts and e.brake < MAX_BRAKE * CHUNK and _is_calm(e):
+        e.threshold = max(e.cwnd, before - before // 8)
 
 
 @kernel

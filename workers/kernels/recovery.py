@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.native.memory import carray, load_u8, pointer, store_u8
-from p4reduce.workers.kernels.congestion import CHUNK, cut, grow, has_room, note_round_trip, start_over
+from p4reduce.workers.kernels.congestion import CHUNK, cut_for_loss, grow, has_room, note_round_trip, start_over
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.sender import entry_at, give_up
 from p4reduce.workers.records import NEVER, EntryState
@@ -362,7 +362,7 @@ def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
                 e.sampled_at = now
     e.own_rate += (entry.own_loss * CHUNK - e.own_rate) // 32
     if entry.own_loss and e.own_rate > _OWN_LOSSES:
-        cut(e, entry.order)
+        cut_for_loss(e, entry.order)
     entry.state = _ANSWERED
     entry.lost = 0
     entry.again = 0

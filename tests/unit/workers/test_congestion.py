@@ -11,7 +11,7 @@ from tests.support.loopback.network import SWITCH_IP, Faults, Frame, Network
 
 from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers import wire
-from p4reduce.workers.kernels.congestion import CHUNK, cut, set_up
+from p4reduce.workers.kernels.congestion import CHUNK, cut, cut_for_loss, set_up
 from p4reduce.workers.kernels.endpoint import expire, receive, transmit
 from p4reduce.workers.kernels.frames import ECN_ECHO
 from p4reduce.workers.numbers import FixedScale
@@ -150,6 +150,28 @@ def test_one_round_trip_is_cut_once() -> None:
     cut(record, 99)  # was on its way when it was cut
     cut(record, 100)
     assert (int(record["cwnd"]), int(record["cuts"])) == (10 * CHUNK, 2)
+
+
+@pytest.mark.parametrize(
+    ("congestion", "last_rtt", "threshold"),
+    [
+        (ADAPTIVE, 2000, 35),  # no queue stands: it may be chance
+        (ADAPTIVE, 2100, 20),
+        (Congestion(adaptive=True, brake_ps=100), 2100, 35),
+        (BY_LOSS, 1000, 20),  # nothing else tells of congestion
+    ],
+)
+def test_after_a_loss_by_chance_most_of_it_comes_back_at_once(
+    congestion: Congestion, last_rtt: int, threshold: int
+) -> None:
+    job = adaptive_job(1, 64, congestion)
+    record = job.endpoints.records[0]
+    record["cwnd"], record["order"] = 40 * CHUNK, 100
+    record["base_rtt"], record["last_rtt"] = 1024, last_rtt
+    for order in (60, 99):  # cut once
+        cut_for_loss(record, order)
+    assert (int(record["cwnd"]), int(record["cuts"])) == (20 * CHUNK, 1)
+    assert int(record["threshold"]) == threshold * CHUNK
 
 
 def test_it_is_never_cut_below_the_minimum() -> None:
