@@ -97,7 +97,7 @@ def _missing(
     plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell, *, missing: list[Child], where: str
 ) -> list[str]:
     """Missing workers by name; for a missing switch, what keeps it."""
-    named = [_name(plan, child.name) for child in missing if child.is_worker]
+    named = [node_name(plan, child.name) for child in missing if child.is_worker]
     lines: list[str] = []
     for child in missing:
         if not child.is_worker:
@@ -108,5 +108,6 @@ def _missing(
     return ([f"{where} waits for {', '.join(named)}"] if named else []) + lines
 
 
-def _name(plan: Plan, node: str) -> str:
+def node_name(plan: Plan, node: str) -> str:
+    """A node as people are told of it: a worker with its rank."""
     return f"worker {plan.workers.index(node)} ({node})" if node in plan.workers else node

@@ -137,6 +137,14 @@ class LinkView(Mapping[Hop, LinkCounters]):
     def __len__(self) -> int:
         return len(self._places)
 
+    def records(self) -> NDArray[Any]:
+        """A copy of the loop's own records (``records.LINK``), queues among them; rows as :meth:`row` says."""
+        return self._records.copy()
+
+    def row(self, port: Hop) -> int:
+        """Where the link that leaves by a port is in :meth:`records`."""
+        return self._places[port]
+
     def array(self) -> NDArray[Any]:
         """A copy of all counters, one record for each link, in the order of iteration."""
         counted = np.empty(len(self._places), dtype=[(name, np.int64) for name in LINK_COUNTERS])

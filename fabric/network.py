@@ -18,6 +18,7 @@ from p4reduce.fabric.faults import Faults
 from p4reduce.fabric.gates import GateLists, Gates
 from p4reduce.fabric.kernels.loop import add_event, run
 from p4reduce.fabric.memory import Memory
+from p4reduce.fabric.pacing import Pacer
 from p4reduce.fabric.recordings import Recordings
 from p4reduce.fabric.records import (
     ACTIVE,
@@ -123,6 +124,8 @@ class VirtualNetwork(Seen):
         if not 1 <= max_replicas < 1 << 16:
             raise FabricError(f"max_replicas={max_replicas} is not in 1..65535")
         self.topology = topology
+        self.pacer: Pacer | None = None
+        """Who looks on and may slow time down; nobody at first."""
         self._devices = dict(devices)
         self._endpoints = endpoints
         self._seed = seed
@@ -220,17 +223,25 @@ class VirtualNetwork(Seen):
         self._watch(watch, first=first)
         for name in self._devices:
             self._node(name)["peek_state"] = self._shadows.address(name)
+        told = self.events
         while True:
-            reason = run(self._memory.world, min(_SLICE, last - self.events))
+            if self.pacer is None:
+                reason = run(self._memory.world, min(_SLICE, last - self.events))
+            else:
+                with self.pacer.moving():
+                    reason = run(self._memory.world, min(self.pacer.events, _SLICE, last - self.events))
             self._recordings.drain()
             self._check_groups()
+            if self.pacer is not None:
+                self.pacer.passed(lambda: None if progress is None else progress(self.now))
             if reason == NEED_SPACE:
                 self._memory.make_space()
             elif reason != ENOUGH_EVENTS or self.events >= last:
                 if reason == REACHED_TIME and (until_ps is None or until_ps > NO_LIMIT):
                     raise FabricError(f"virtual time has reached its end, {NO_LIMIT} ps (53 days): use shorter delays")
                 return Stop(reason)
-            if progress is not None:
+            if progress is not None and (self.pacer is None or self.events - told >= _SLICE):
+                told = self.events
                 progress(self.now)
 
     def _watch(self, endpoints: Sequence[int], *, first: bool) -> None:

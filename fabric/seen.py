@@ -1,7 +1,7 @@
 """What can be seen of a network: counters, captures, packets for the controller, incidents."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,20 @@ from p4reduce.dataplane.executor import Digest
 from p4reduce.fabric.counters import DeviceCounters, HostCounters, Incidents, Where
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.errors import FabricError
+from p4reduce.fabric.memory import Memory
 from p4reduce.fabric.recordings import PacketIn, Recordings
 from p4reduce.fabric.wiring import Wiring
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+
+
+@dataclass(frozen=True, slots=True)
+class OnWire:
+    """A frame that is on its way: when its last bit arrives (virtual picoseconds), and whether undamaged."""
+
+    arrives_ps: int
+    frame: bytes
+    damaged: bool
 
 
 class Seen:
@@ -20,6 +31,7 @@ class Seen:
     topology: Topology
     _wiring: Wiring
     _recordings: Recordings
+    _memory: Memory
     _devices: Mapping[str, SwitchDevice]
 
     def capture(self, node: str, port: int, path: str | Path) -> None:
@@ -35,6 +47,24 @@ class Seen:
         tap = self._recordings.open(Path(path))
         links[link]["tap_source"] = tap
         links[link ^ 1]["tap_target"] = tap
+
+    def device(self, name: str) -> SwitchDevice | None:
+        """What a switch runs; None where no switch has that name."""
+        return self._devices.get(name)
+
+    def on_wire(self, port: Hop, most: int = 64) -> list[OnWire]:
+        """Frames on the link that leaves a node by a port, the next to arrive first, without those held back.
+
+        Only between two calls of `run`, or from its pacer.
+        """
+        found: list[OnWire] = []
+        pool, place = self._memory.frames, int(self._wiring.links[self._wiring.link_from(port)]["wire_head"])
+        while place >= 0 and len(found) < most:
+            record, begin = pool.records[place], place * pool.cell_bytes
+            frame = pool.cells[begin : begin + int(record["length"])].tobytes()
+            found.append(OnWire(int(record["time"]), frame, bool(record["damaged"])))
+            place = int(record["next"])
+        return found
 
     def switch_counters(self, name: str) -> DeviceCounters:
         """What a switch counted."""

@@ -9,6 +9,7 @@ from p4reduce.fabric import Faults, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.fabric.background import Background, Requests, SourceEndpoints
 from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.jobs.job import Job
+from p4reduce.jobs.observers import announce
 from p4reduce.jobs.specs import Numbers, endpoint_specs, host_address, link_address, pace_of, server_peers, timing_of
 from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.jobs.waiting import Occupant, ahead_ps
@@ -86,6 +87,12 @@ class JobNetwork:
         switches.network = self.fabric
         for index in range(len(sources)):
             self.fabric.start(index)
+        announce(self)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Jobs that are there now, the oldest first."""
+        return [job for job, _, _ in self._occupants.values()]
 
     @property
     def now(self) -> int:

@@ -5,8 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
-from p4reduce.cli.failures import guarded
+from p4reduce.cli.failures import BadInput, guarded
 from p4reduce.cli.files import claim
+from p4reduce.cli.live.session import Hold, Live, Open, live_page
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish, run_all
 from p4reduce.cli.settings import Settings, experiment_options
@@ -22,13 +23,23 @@ EXAMPLES: Final = (
     "p4reduce run --config my.yaml --lanes 64 --pcap run.pcap",
     "p4reduce run -t star8 --target bmv2 --loss 0.01    # real switches, real sockets (root, BMv2)",
     "p4reduce run -t star8 --time real --links udp      # real sockets without root",
+    "p4reduce run --live --hold                         # watch it in a browser: docs/live.md",
     "p4reduce run --json | jq .network.ratio_to_bound",
 )
 
 
 @experiment_options(real_time=True)
 @guarded
-def run(settings: Settings, out: Out = None, pcap: Pcap = None, as_json: Json = False) -> None:
+def run(
+    settings: Settings,
+    *,
+    out: Out = None,
+    pcap: Pcap = None,
+    live: Live = False,
+    hold: Hold = False,
+    open_page: Open = False,
+    as_json: Json = False,
+) -> None:
     """Run one collective or one training through the switches.
 
     Counts every byte on every link and checks the counts against the plan's prediction. Exit code 1 when they
@@ -37,7 +48,11 @@ def run(settings: Settings, out: Out = None, pcap: Pcap = None, as_json: Json = 
     output = Output(as_json=as_json)
     experiment = settings.experiment()
     claim(out=out, pcap=pcap)
-    (result,) = run_all([experiment], output, capture=pcap)
-    if as_json:
-        print(result.to_json(), end="")
-    finish(output, [result], out=out, title=f"{experiment.model}, {result.network.topology}")
+    if live and experiment.time == "real":
+        raise BadInput("--live: shows runs in virtual time; leave --time real away, or --live")
+    title = f"{experiment.model}, {experiment.plan} on {experiment.topology}"
+    with live_page(output, title, live=live, hold=hold, browser=open_page):
+        (result,) = run_all([experiment], output, capture=pcap)
+        if as_json:
+            print(result.to_json(), end="", flush=True)
+        finish(output, [result], out=out, title=f"{experiment.model}, {result.network.topology}")

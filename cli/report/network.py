@@ -49,6 +49,8 @@ class Drawing:
     """Hosts that take part; None: all."""
     full_scale: int | None = None
     """Bytes of the darkest colour; the busiest link's if absent. Give one for drawings that are compared."""
+    marked: bool = False
+    """For a script that colours it: directions of links, nodes and paths carry ``data-`` names, nothing inline."""
 
     @staticmethod
     def of_topology(topology: Topology, *, title: str, **rest: Any) -> "Drawing":
@@ -92,16 +94,24 @@ def _draw(drawing: Drawing, style: str) -> Markup:
     placed = place({node.name: node.position for node in drawing.nodes}, hosts, drawing.links)
     busiest = max(drawing.loads.values(), default=0)
     scale = drawing.full_scale or busiest
-    height = placed.height + (LEGEND_HEIGHT if scale else 0.0)
+    legend = bool(scale) and not drawing.marked
+    height = placed.height + (LEGEND_HEIGHT if legend else 0.0)
     parts = [element("rect", class_="background", width=placed.width, height=height)] if style else []
-    parts.append(element("g", *(_band(path, placed) for path in drawing.paths), class_="trees"))
+    parts.append(element("g", *(_band(path, placed, drawing) for path in drawing.paths), class_="trees"))
     for a, b in drawing.links:
-        parts += [_lane(a, b, placed, drawing.loads, scale), _lane(b, a, placed, drawing.loads, scale)]
+        parts += [_lane(a, b, placed, drawing, scale), _lane(b, a, placed, drawing, scale)]
     named = _named(drawing, placed)
-    parts += [_node(node, drawing, placed, named.get(node.name)) for node in drawing.nodes]
-    if scale:
+    for node in drawing.nodes:
+        mark = {"data_node": node.name, "data_kind": node.kind} if drawing.marked else {}
+        parts.append(
+            element("g", _node(node, drawing, placed, named.get(node.name)), **mark)
+            if mark
+            else _node(node, drawing, placed, named.get(node.name))
+        )
+    if legend:
         parts.append(_legend(placed, scale))
-    return picture(placed.width, height, *parts, title=drawing.title, description=_describe(drawing), style=style)
+    said = {"title": drawing.title, "description": _describe(drawing)}
+    return picture(placed.width, height, *parts, **said, style=style, inline=not drawing.marked)
 
 
 def _describe(drawing: Drawing) -> str:
@@ -115,18 +125,19 @@ def _describe(drawing: Drawing) -> str:
     return text
 
 
-def _band(path: Sequence[str], placed: Placed) -> Markup:
+def _band(path: Sequence[str], placed: Placed, drawing: Drawing) -> Markup:
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (placed.at[name] for name in path if name in placed.at))
-    return element("polyline", element("title", " > ".join(path)), class_="tree", points=points)
+    ends = f"{path[0]} {path[-1]}" if drawing.marked else None
+    return element("polyline", element("title", " > ".join(path)), class_="tree", points=points, data_path=ends)
 
 
-def _lane(source: str, target: str, placed: Placed, loads: Mapping[Ends, int], scale: int) -> Markup:
+def _lane(source: str, target: str, placed: Placed, drawing: Drawing, scale: int) -> Markup:
     """One direction of a link, on the right as seen from its sender."""
-    load = loads.get((source, target), 0)
+    load = drawing.loads.get((source, target), 0)
     (x1, y1), (x2, y2) = placed.at[source], placed.at[target]
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
     share = min(1.0, load / scale) if scale else 0.0
-    offset = LANE_OFFSET * (0.55 if placed.is_map else 1.0) if scale else 0.0
+    offset = LANE_OFFSET * (0.55 if placed.is_map else 1.0) if scale or drawing.marked else 0.0
     dx, dy = -(y2 - y1) / length * offset, (x2 - x1) / length * offset
     says = f"{source} to {target}: {bytes_text(load)}" if scale else f"{source} - {target}"
     return element(
@@ -139,6 +150,8 @@ def _lane(source: str, target: str, placed: Placed, loads: Mapping[Ends, int], s
         x2=x2 + dx,
         y2=y2 + dy,
         stroke_width=(1.6 + 3.0 * math.sqrt(share)) * (0.7 if placed.is_map else 1.0),
+        data_from=source if drawing.marked else None,
+        data_to=target if drawing.marked else None,
     )
 
 

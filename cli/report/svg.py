@@ -34,8 +34,13 @@ def join(parts: Iterable[str]) -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else escape(part, quote=False) for part in parts))
 
 
-def picture(width: float, height: float, *content: str, title: str, description: str, style: str = "") -> Markup:
-    """A whole SVG, which screen readers know by its title and description. ``style`` makes it stand alone."""
+def picture(
+    width: float, height: float, *content: str, title: str, description: str, style: str = "", inline: bool = True
+) -> Markup:
+    """A whole SVG, which screen readers know by its title and description. ``style`` makes it stand alone.
+
+    inline: whether it may carry a style of its own, which strict pages forbid.
+    """
     # From the content, so that the same page has the same bytes.
     number = hashlib.sha256(f"{title}\n{description}".encode()).hexdigest()[:12]
     labels = (
@@ -51,9 +56,9 @@ def picture(width: float, height: float, *content: str, title: str, description:
         viewBox=f"0 0 {_value(width)} {_value(height)}",
         width=width if style else None,
         height=height if style else None,
-        role="img",
+        role="img" if inline else "group",
         aria_labelledby=f"title-{number} desc-{number}",
-        style=f"max-width:{_value(width)}px",
+        style=f"max-width:{_value(width)}px" if inline else None,
     )
 
 

@@ -54,6 +54,10 @@ class Register:
         """The cells ``start`` to ``stop - 1`` as they are now, apart from the device's and counted from 0."""
         return Register(replace(self.spec, size=stop - start), self._cells[start:stop].copy(), 0)
 
+    def take(self, other: "Register") -> None:
+        """Have every cell of another array of the same size and width."""
+        self._cells[:] = other._cells
+
     def write(self, index: int, value: int) -> None:
         """Sets a cell to ``value`` mod 2**bitwidth. Raises IndexError."""
         value &= (1 << self.bitwidth) - 1

@@ -1,0 +1,1 @@
+"""The live page: a run as it goes on, served on loopback."""

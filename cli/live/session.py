@@ -1,0 +1,86 @@
+"""``--live``: the page of a command, from before its run until Ctrl-C."""
+
+import signal
+import threading
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from p4reduce.base.signals import SEEN_S, handling, raise_exit
+from p4reduce.cli.failures import BadInput
+from p4reduce.cli.output import Output
+
+if TYPE_CHECKING:
+    from p4reduce.cli.live.server import LiveServer
+    from p4reduce.cli.live.source import VirtualSource
+
+PANEL: Final = "Live page"
+Live = Annotated[
+    bool,
+    typer.Option("--live", help="Serve a page that shows the run as it goes on; until Ctrl-C.", rich_help_panel=PANEL),
+]
+Hold = Annotated[
+    bool, typer.Option("--hold", help="With --live: begin paused; the page's Go starts the run.", rich_help_panel=PANEL)
+]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.", rich_help_panel=PANEL)]
+
+
+@contextmanager
+def live_page(
+    output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False
+) -> Iterator["VirtualSource | None"]:
+    """Serve a page of every network in virtual time that is made inside; afterwards, until Ctrl-C, of what it was.
+
+    Without ``live`` nothing is served, and None is given.
+    """
+    if not live:
+        if hold or browser:
+            raise BadInput(f"{'--hold' if hold else '--open'}: goes with --live")
+        yield None
+        return
+    from p4reduce.cli.live.player import Player  # noqa: PLC0415  (slow to import)
+    from p4reduce.cli.live.server import LiveServer  # noqa: PLC0415
+    from p4reduce.cli.live.source import VirtualSource  # noqa: PLC0415
+    from p4reduce.jobs.observers import observing  # noqa: PLC0415
+
+    player = Player(paused=hold)
+    source = VirtualSource(title, player)
+    with (
+        handling(raise_exit, signal.SIGTERM, signal.SIGHUP),
+        LiveServer(source) as server,
+        observing(player.attach),
+    ):
+        told(output, server, browser=browser)
+        if hold:
+            output.note("the run is held: press Go on the page")
+        try:
+            yield source
+        except Exception as error:
+            if player.network is None:
+                raise
+            source.end = f"the run has failed: {error}"
+            stay(output, source.end)
+            raise
+        source.end = "the run has ended"
+        stay(output, source.end)
+
+
+def told(output: Output, server: "LiveServer", *, browser: bool) -> None:
+    """Say where the page is, and open it if that is wanted."""
+    output.note(f"live page: {server.url}")
+    if browser and not webbrowser.open(server.url):
+        output.note("no browser could be opened: open the address yourself")
+
+
+def stay(output: Output, why: str) -> None:
+    """Until Ctrl-C."""
+    output.note(f"{why}; the page stays until Ctrl-C")
+    never = threading.Event()
+    try:
+        while not never.wait(SEEN_S):
+            pass
+    except KeyboardInterrupt:
+        output.note("the page is closed")

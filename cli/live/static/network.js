@@ -1,0 +1,102 @@
+// The drawing: directions of links are coloured by what they carry, switches can be chosen.
+import { bytesText, percent } from "./units.js";
+
+const THRESHOLD = 1 / 1024; // of a full scale, below which a link counts as unloaded
+
+export class Network {
+  constructor(place, legend, { onSwitch, onLink }) {
+    Object.assign(this, { place, legend, onSwitch, onLink });
+    this.lanes = [];
+    this.nodes = new Map();
+  }
+
+  show(scene) {
+    this.scene = scene;
+    this.place.replaceChildren();
+    this.lanes = [];
+    this.nodes = new Map();
+    if (!scene.svg) {
+      const says = document.createElement("p");
+      says.textContent = `${scene.nodes.length} nodes are too many to draw.`;
+      this.place.append(says);
+      return;
+    }
+    const drawing = new DOMParser().parseFromString(scene.svg, "image/svg+xml").documentElement;
+    this.place.append(document.importNode(drawing, true));
+    const lanes = new Map();
+    for (const line of this.place.querySelectorAll("line[data-from]"))
+      lanes.set(JSON.stringify([line.dataset.from, line.dataset.to]), line);
+    this.lanes = scene.links.map((link) => lanes.get(JSON.stringify([link.from, link.to])));
+    this.lanes.forEach((line, index) => line?.addEventListener("click", () => this.onLink(index)));
+    for (const node of this.place.querySelectorAll("[data-node]")) this.prepare(node);
+  }
+
+  prepare(node) {
+    const name = node.dataset.node;
+    this.nodes.set(name, node);
+    if (node.dataset.kind !== "switch") return;
+    node.setAttribute("role", "button");
+    node.setAttribute("tabindex", "0");
+    node.setAttribute("aria-label", `switch ${name}: show its slots`);
+    node.addEventListener("click", () => this.onSwitch(name));
+    node.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      this.onSwitch(name);
+    });
+  }
+
+  choose({ switch: chosen, link, job }) {
+    for (const [name, node] of this.nodes) {
+      node.classList.toggle("chosen", name === chosen);
+      if (node.hasAttribute("role")) node.setAttribute("aria-pressed", String(name === chosen));
+    }
+    this.lanes.forEach((line, index) => line?.classList.toggle("chosen", index === link));
+    const own = this.scene?.jobs.find((one) => one.key === job);
+    const paths = own && new Set(own.paths.map((path) => `${path[0]} ${path.at(-1)}`));
+    for (const band of this.place.querySelectorAll("polyline[data-path]"))
+      band.classList.toggle("faded", Boolean(paths) && !paths.has(band.dataset.path));
+  }
+
+  colour(view, mode, losing) {
+    const most = Math.max(1, ...view.links.map((row) => row.bytes));
+    const colours = this.scene.colours;
+    view.links.forEach((row, index) => {
+      const line = this.lanes[index];
+      if (!line) return;
+      const share = mode === "load" ? row.load : row.bytes / most;
+      const loaded = share >= THRESHOLD;
+      line.classList.toggle("loaded", loaded);
+      line.classList.toggle("unloaded", !loaded);
+      line.classList.toggle("losing", losing.has(index));
+      if (loaded) {
+        const place = Math.min(colours.length - 1, Math.max(0, Math.round(colours.length * (1 + Math.log2(share) / 5)) - 1));
+        line.style.setProperty("--light", colours[place].light);
+        line.style.setProperty("--dark", colours[place].dark);
+      }
+      line.style.strokeWidth = `${1.6 + 3 * Math.sqrt(loaded ? share : 0)}px`;
+      const link = this.scene.links[index];
+      const says = `${link.from} to ${link.to}: ${percent(row.load)} busy, ${bytesText(row.bytes)}, ${row.queue} queued, ${row.lost + row.dropped} lost`;
+      const title = line.querySelector("title");
+      if (title) title.textContent = says;
+    });
+    this.explain(mode, most);
+  }
+
+  explain(mode, most) {
+    const says = mode === "load" ? ["3 %", "100 % of the time busy"] : [bytesText(most / 32), bytesText(most)];
+    if (this.legend.dataset.says === says.join()) return;
+    this.legend.dataset.says = says.join();
+    const scale = document.createElement("span");
+    scale.className = "scale";
+    scale.setAttribute("aria-hidden", "true");
+    for (const { light, dark } of this.scene.colours) {
+      const part = document.createElement("span");
+      part.style.setProperty("--light", light);
+      part.style.setProperty("--dark", dark);
+      scale.append(part);
+    }
+    const note = "each link is two lines, on the right as seen from the sender; dotted: it has just lost frames";
+    this.legend.replaceChildren(says[0], scale, says[1], ` · ${note}`);
+  }
+}
