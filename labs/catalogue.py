@@ -18,6 +18,7 @@ NAMES: Final = {
     "04": "04-numbers",
     "05": "05-loss",
     "06": "06-a-tree-by-program",
+    "07": "07-two-jobs-and-a-forger",
     "08": "08-how-fast",
 }
 """Folders by number; the grader of lab 01 is the package ``lab01``."""

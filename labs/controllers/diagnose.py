@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.plan import Aggregator
+from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
 from p4reduce.labs.controllers.book import Book, Row
 from p4reduce.labs.frame.report import Wrong
 
@@ -159,3 +160,28 @@ def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int
             if row.params[name] != job[name]:
                 said = f"{aggregator.name}: {name} of job {plan.job} is {row.params[name]}, it was given {job[name]}"
                 raise Wrong(said, where)
+
+
+def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
+    """Raises Wrong where jobs share slots or counter cells of a switch, or have slots that are not there."""
+    for switch in plans[0].topology.switches:
+        jobs = book.jobs(switch.name)
+        taken: list[tuple[int, int, int, int]] = []
+        for plan in plans:
+            row = jobs.get((plan.job, plan.epoch))
+            if row is None:
+                continue
+            base, slots, stats = row.params["base"], row.params["slots"], row.params["stats"]
+            if slots != plan.slots:
+                raise Wrong(f"{switch.name}: slots of job {plan.job} is {slots}, it has {plan.slots}", where)
+            if base + slots > SLOTS or stats >= STATS_JOBS:
+                said = f"{switch.name}: job {plan.job} has slots {base}..{base + slots - 1} and stats {stats}"
+                raise Wrong(f"{said}; there are {SLOTS} slots, and {STATS_JOBS} stats", where)
+            for job, first, count, cells in taken:
+                if base < first + count and first < base + slots:
+                    said = f"{switch.name}: job {job} has slots {first}..{first + count - 1}, job {plan.job} has "
+                    said += f"{base}..{base + slots - 1}: they overlap. Each takes the other's chunks for its own slots"
+                    raise Wrong(f"{said}, and none is ever complete", where)
+                if stats == cells:
+                    raise Wrong(f"{switch.name}: jobs {job} and {plan.job} count into the same stats {stats}", where)
+            taken.append((plan.job, base, slots, stats))

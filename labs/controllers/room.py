@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,7 +16,7 @@ from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.control_plane.check import compare_links
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import REASONS
-from p4reduce.control_plane.entries import Entity
+from p4reduce.control_plane.entries import Entity, wildcards
 from p4reduce.control_plane.predict import Traffic, add
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
@@ -35,22 +36,35 @@ LONG_PS: Final = 50 * PS_PER_MS
 Words = NDArray[np.int32]
 
 
+@dataclass(frozen=True)
+class Held:
+    """What an older controller has: its election id, and the groups and replication ids below these."""
+
+    election: int
+    first_group: int
+    first_rid: int
+
+
 class Room:
     """Switches of a topology with their program and base entries; use as a context manager.
 
-    The older controller has installed addresses, hosts and routes, and keeps the groups and replication ids below
-    those that a student may use.
+    The older controller has installed addresses and routes. ``edges``: whether it has also said which host stands
+    behind which port.
     """
 
-    def __init__(self, topology: Topology, *, election: int, first_group: int, first_rid: int) -> None:
+    def __init__(self, topology: Topology, held: Held, *, edges: bool = True) -> None:
         program = bundled(LANES)
         with ExitStack() as opened:
             switches = opened.enter_context(ServedSwitches(topology))
             self.topology = topology
-            older = Controller(topology, switches.targets(), program, election_id=election, deadline_s=60.0)
+            older = Controller(topology, switches.targets(), program, election_id=held.election, deadline_s=60.0)
             opened.enter_context(older)
             for switch in topology.switches:
-                older.insert(switch.name, _taken(topology, switch.name, first_group, first_rid))
+                older.insert(switch.name, _taken(topology, switch.name, held))
+                if not edges:
+                    found = older.read(wildcards(["edge"]))[switch.name]
+                    older.delete(switch.name, [entry for entry in found if isinstance(entry, Entity)])
+            self._switches = switches
             self.network = opened.enter_context(JobNetwork(switches))
             self.sessions = Sessions(switches.targets(), program, self._pass)
             opened.callback(self.sessions.close)
@@ -88,12 +102,12 @@ class Room:
                 found.append(f"{worker} for chunk {self.network.endpoints.oldest_missing(index)}")
         return found
 
-    def refused(self) -> list[str]:
-        """What the switches refused, as texts."""
-        found = []
-        for switch in self.topology.switches:
-            for reason, count in self.sessions.refused(switch.name).items():
-                found.append(f"{switch.name} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}")
+    def refused(self) -> dict[str, dict[int, int]]:
+        """How many packets every switch has refused, by reason."""
+        found = {}
+        for name, device in self._switches.devices().items():
+            cells = device.counters["IncIngress.refuse.refused"].cells[:, 0].tolist()
+            found[name] = {reason: count for reason, count in enumerate(cells) if count and reason in REASONS}
         return found
 
     def check_sum(self, job: Job, inputs: Sequence[Words], wanted: Words, where: str) -> None:
@@ -101,7 +115,12 @@ class Room:
         if waiting := self.waiting(job):
             said = f"job {job.plan.job}: no sum after {LONG_PS // PS_PER_MS} ms of virtual time: "
             said += ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
-            if why := self.refused():
+            why = [
+                f"{switch} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}"
+                for switch, counts in self.refused().items()
+                for reason, count in counts.items()
+            ]
+            if why:
                 said += ". " + "; ".join(why[:3])
             raise Wrong(said, where)
         for worker, words in zip(job.members, inputs, strict=True):
@@ -129,14 +148,14 @@ def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[lis
     return inputs, np.sum(inputs, axis=0, dtype=np.int32)
 
 
-def _taken(topology: Topology, switch: str, first_group: int, first_rid: int) -> list[Entity]:
+def _taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
     """Groups and replication ids of somebody else."""
     node = topology.node(topology.neighbours(switch)[0])
     found: list[Entity] = [
-        fy.P4MulticastGroupEntry(group, replicas=((1, first_rid - 1),)) for group in range(1, first_group)
+        fy.P4MulticastGroupEntry(group, replicas=((1, held.first_rid - 1),)) for group in range(1, held.first_group)
     ]
     address = fy.P4TableAction("address", mac=node.mac, ip=node.ip, udp=9400)
-    for rid in range(1, first_rid):
+    for rid in range(1, held.first_rid):
         match = fy.P4TableMatch({"std.egress_rid": rid})
         found.append(fy.P4TableEntry("replica", match=match, action=address))
     return found

@@ -13,7 +13,6 @@ import finsy as fy
 
 from p4reduce.base.event_loop import EventLoopThread
 from p4reduce.control_plane.connection import Connection, Target
-from p4reduce.control_plane.counters import REASONS
 from p4reduce.control_plane.entries import Entity
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.program import P4Program
@@ -70,15 +69,6 @@ class Sessions:
         if method not in known:
             raise Untold(f"p4rt has no {method}; it has {', '.join(known)}")
         return known[method](*arguments, **named)
-
-    def refused(self, switch: str) -> dict[int, int]:
-        """How many packets a switch refused, by reason; none where the controller never connected."""
-        if switch not in self._open or switch in self.dead:
-            return {}
-        wanted = [fy.P4CounterEntry("refused", index=reason) for reason in REASONS]
-        found = self._loop.run(self._open[switch].read(wanted))
-        counters = (one for one in found if isinstance(one, fy.P4CounterEntry) and one.packet_count)
-        return {int(one.index or 0): int(one.packet_count) for one in counters}
 
     def close(self) -> None:
         """Leaves all switches."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from p4reduce.control_plane.plans import Plan
 from p4reduce.labs.controllers.diagnose import check_entries, check_given
 from p4reduce.labs.controllers.networks import layout, plan_of
-from p4reduce.labs.controllers.room import Room, drawn
+from p4reduce.labs.controllers.room import Held, Room, drawn
 from p4reduce.labs.frame.draws import Draws
 from p4reduce.labs.frame.lab import Step, Task, run_steps
 from p4reduce.labs.frame.report import Check, Wrong
@@ -38,7 +38,7 @@ class _Grader:
         self.code = code
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        self.election, self.first_group, self.first_rid = numbers_of(task.personal)
+        self.held = Held(*numbers_of(task.personal))
         self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
 
     def steps(self) -> list[Step]:
@@ -88,8 +88,7 @@ class _Grader:
         """What is wrong with the entries, and with the packets."""
         if number not in self._known:
             topology, job = draw(self.draws, number)
-            numbers = {"election": self.election, "first_group": self.first_group, "first_rid": self.first_rid}
-            with Room(topology, **numbers) as room:
+            with Room(topology, self.held) as room:
                 try:
                     self.code.call("install", job, Remote("p4rt"), services={"p4rt": room.sessions.service})
                 except Wrong as wrong:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from p4reduce.labs.controllers.networks import layout, told, wired
-from p4reduce.labs.controllers.room import Room
+from p4reduce.labs.controllers.room import Held, Room
 from p4reduce.labs.frame.draws import hidden
 from p4reduce.labs.frame.report import Wrong
 from p4reduce.labs.lab06.networks import KINDS, draw
@@ -12,7 +12,7 @@ from p4reduce.labs.sandbox.messages import Remote
 from p4reduce.labs.sandbox.process import StudentCode, Untold
 
 LINKS = [("h1", "s1"), ("h2", "s1"), ("h3", "s2"), ("s1", "s2"), ("s1", "s3"), ("s2", "s3")]
-HELD = {"election": 9, "first_group": 3, "first_rid": 3}
+HELD = Held(election=9, first_group=3, first_rid=3)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,14 @@ def topology():
 
 @pytest.fixture
 def room(topology):
-    with Room(topology, **HELD) as room:
+    with Room(topology, HELD) as room:
+        yield room
+
+
+@pytest.fixture(scope="module")
+def connected(topology):
+    with Room(topology, HELD) as room:
+        room.sessions.service("open", "s1", 10)
         yield room
 
 
@@ -102,12 +109,12 @@ def test_a_lower_election_id_writes_nothing(room):
         ("close", (), "p4rt has no close"),
     ],
 )
-def test_what_is_none_is_told(room, method, arguments, said):
-    room.sessions.service("open", "s1", 10)
+def test_what_is_none_is_told(connected, method, arguments, said):
     with pytest.raises(Untold, match=said) as told:
-        room.sessions.service(method, *arguments)
+        connected.sessions.service(method, *arguments)
     assert "127.0.0.1" not in str(told.value)
-    assert [row for row in room.sessions.book.jobs("s1") if row != (1, 1)] == []
+    assert connected.sessions.book.jobs("s1") == {}
+    assert connected.sessions.service("read", "s1", "job") == []
 
 
 def test_code_that_calls_for_ever_is_ended(room, tmp_path):

@@ -1,0 +1,202 @@
+"""One network of lab 07 from its entries to its late packets: each act is run once, and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.base.units import PS_PER_US
+from p4reduce.control_plane.plans import Plan
+from p4reduce.jobs.job import Job
+from p4reduce.labs.controllers.diagnose import check_apart, check_entries
+from p4reduce.labs.controllers.forge import Forgery, check_refused, packet
+from p4reduce.labs.controllers.networks import plan_of
+from p4reduce.labs.controllers.room import Room, drawn
+from p4reduce.labs.frame.report import Wrong
+from p4reduce.labs.lab07.networks import Scene
+from p4reduce.workers.wire import PacketType
+
+ELEMENTS: Final = 64 * 40 - 11
+LONG: Final = 64 * 400
+"""of the job that goes on while the other one changes"""
+_BEGUN_PS: Final = 20 * PS_PER_US
+Ask = Callable[..., Any]
+
+
+class Play:
+    """The acts of one network, in order. An act that failed ends the play: the others fail alike."""
+
+    def __init__(self, scene: Scene, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
+        """``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
+        self.scene, self.room, self._ask, self._first_epoch, self._where = scene, room, ask, first_epoch, where
+        self._plans: list[Plan] = []
+        self._jobs: list[Job] = []
+        self._known: list[Job] = []
+        self._random = np.random.default_rng(scene.network["jobs"][0]["job"])
+
+    def acts(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Name and act."""
+        yield "install", self.install
+        yield "entries", self.entries
+        yield "sums", self.sums
+        yield "forged", self.forged
+        yield "change", self.change
+        yield "late", self.late
+
+    def install(self) -> None:
+        """The student's epochs, and the plans that follow."""
+        found = self._ask("install", self.scene.network)
+        jobs = self.scene.network["jobs"]
+        if not isinstance(found, dict) or set(found) != {job["job"] for job in jobs}:
+            raise Wrong(f"install returned {found!r:.60}; return a dict: the epoch of each job", self._where)
+        self._plans = [plan_of(self.scene.topology, {**job, "epoch": self._epoch(found[job["job"]])}) for job in jobs]
+
+    def _epoch(self, found: Any) -> int:
+        if isinstance(found, bool) or not isinstance(found, int) or not self._first_epoch <= found < 1 << 16:
+            raise Wrong(f"{found!r:.40} is no epoch: a number from {self._first_epoch} to 65535", self._where)
+        return found
+
+    def entries(self) -> None:
+        """Both jobs' entries, and that they keep apart."""
+        check_apart(self.room.sessions.book, self._plans, self._where)
+        for plan in self._plans:
+            check_entries(self.room.sessions.book, plan, self._where)
+
+    def sums(self) -> None:
+        """Both at once."""
+        self._jobs = [self.room.network.add(plan) for plan in self._plans]
+        self._known = list(self._jobs)
+        self._sum_all()
+        self.room.check_links(self._known, self._where)
+
+    def _sum_all(self) -> None:
+        given = [drawn(self._random, len(job.members), ELEMENTS) for job in self._jobs]
+        for job, (inputs, _) in zip(self._jobs, given, strict=True):
+            self.room.post(job, inputs)
+        self.room.run(self._jobs)
+        for job, (inputs, wanted) in zip(self._jobs, given, strict=True):
+            self.room.check_sum(job, inputs, wanted, self._where)
+
+    # --- the forger
+
+    def forged(self) -> None:
+        """Packets of hosts that may not send them, and sums afterwards."""
+        for forgery in self._forgeries():
+            check_refused(self.room, forgery, self._where)
+        self._sum_all()
+        self.room.check_links(self._known, self._where)
+
+    def _forgeries(self) -> Iterator[Forgery]:
+        topology = self.scene.topology
+        first, second = self._plans
+        for leaf, forger in self.scene.forgers.items():
+            victim = next(child.name for child in first.by_switch[leaf].children if child.is_worker)
+            named = {"job": first.job, "epoch": first.epoch, "seq": _next(self._jobs[0])}
+            yield Forgery(
+                f"{forger} sends {leaf} a PUSH of job {first.job} in the name of {victim}, from its own port",
+                forger,
+                packet(topology, forger, victim, leaf, **named, kind=PacketType.PUSH),
+                leaf,
+                8,
+                "table peer trusts the address without the port",
+            )
+            parent = first.by_switch[leaf].parent
+            if parent is None:
+                continue
+            yield Forgery(
+                f"{forger} sends {leaf} a RESULT of job {first.job} in the name of {parent.name}, from its own port",
+                forger,
+                packet(topology, forger, parent.name, leaf, **named, kind=PacketType.RESULT),
+                leaf,
+                8,
+                "table peer trusts the address without the port",
+            )
+            yield Forgery(
+                f"{forger} sends {parent.name} a PUSH of job {first.job} in the name of {leaf}, its own switch",
+                forger,
+                packet(topology, forger, leaf, parent.name, **named, kind=PacketType.PUSH),
+                leaf,
+                16,
+                "table edge says which host stands behind a port, and nothing else may be sent on from there",
+            )
+        leaf, (outsider, *_) = next(iter(self._strangers(second).items()))
+        named = {"job": second.job, "epoch": second.epoch, "seq": _next(self._jobs[1])}
+        yield Forgery(
+            f"{outsider}, a worker of job {first.job}, sends {leaf} a PUSH of job {second.job}",
+            outsider,
+            packet(topology, outsider, outsider, leaf, **named, kind=PacketType.PUSH),
+            leaf,
+            8,
+            "a worker of one job has no part in the other",
+        )
+
+    def _strangers(self, plan: Plan) -> dict[str, list[str]]:
+        """Workers of the first job alone, by their switch."""
+        found: dict[str, list[str]] = {}
+        for worker in self._plans[0].workers:
+            if worker not in plan.workers:
+                found.setdefault(self.scene.topology.neighbours(worker)[0], []).append(worker)
+        return found
+
+    # --- another epoch
+
+    def change(self) -> None:
+        """The first job loses a worker and gets another root, while the second one is in the middle of a sum."""
+        room, (old, other) = self.room, self._jobs
+        inputs, wanted = drawn(self._random, len(other.members), LONG)
+        room.post(other, inputs)
+        room.network.advance(room.network.now + _BEGUN_PS)
+        before = {**self.scene.network["jobs"][0], "epoch": old.plan.epoch}
+        epoch = self._epoch(self._ask("change", self.scene.network, before, self.scene.changed))
+        room.run([other])
+        room.check_sum(other, inputs, wanted, self._where)
+        if epoch == old.plan.epoch:
+            gone = next(name for name in old.plan.workers if name not in self.scene.changed["workers"])
+            said = (
+                f"job {old.plan.job} has epoch {epoch} after its change, as before: a packet of {gone}, which has left"
+            )
+            raise Wrong(
+                f"{said}, or one that is late, cannot be told from a current one. Use another epoch", self._where
+            )
+        plan = plan_of(self.scene.topology, {**self.scene.changed, "epoch": epoch})
+        self._plans[0] = plan
+        check_apart(room.sessions.book, self._plans, self._where)
+        check_entries(room.sessions.book, plan, self._where)
+        self._generations(old.plan, plan)
+        room.network.retire(old)
+        self._jobs[0] = room.network.add(plan)
+        self._known.append(self._jobs[0])
+        self._sum_all()
+        room.check_links(self._known, self._where)
+
+    def _generations(self, old: Plan, new: Plan) -> None:
+        """A generation that slots have seen says that what is left in them is current."""
+        ever = self.room.sessions.book.ever
+        for name in new.by_switch:
+            now = ever.get((name, new.job, new.epoch), [0])[-1]
+            then = ever.get((name, old.job, old.epoch), [0])[-1]
+            if name in old.by_switch and now <= then:
+                said = f"{name}: job {new.job} has generation {now} in epoch {new.epoch}, and had {then} in epoch "
+                said += f"{old.epoch}. What is left in its slots would count as new"
+                raise Wrong(f"{said}: a larger generation each time clears them", self._where)
+
+    def late(self) -> None:
+        """Packets of the epoch that is over."""
+        topology, job = self.scene.topology, self._known[0]
+        old = job.plan
+        gone = next(name for name in old.workers if name not in self.scene.changed["workers"])
+        stays = self.scene.changed["workers"][0]
+        for worker, why in ((gone, "which has left"), (stays, "which is late")):
+            leaf = topology.neighbours(worker)[0]
+            named = {"job": old.job, "epoch": old.epoch, "seq": _next(job)}
+            frame = packet(topology, worker, worker, leaf, **named, kind=PacketType.PUSH)
+            otherwise = "entries of the old epoch are still there; delete them, table job first"
+            said = f"{worker}, {why}, sends a PUSH of job {old.job}, epoch {old.epoch}"
+            check_refused(self.room, Forgery(said, worker, frame, leaf, 7, otherwise), self._where)
+
+
+def _next(job: Job) -> int:
+    """The chunk that a job's workers send next: one that a switch takes, if it takes the packet."""
+    return sum(-(-elements // job.plan.lanes) for _, elements, _ in job.carried)

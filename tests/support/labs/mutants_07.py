@@ -1,0 +1,93 @@
+"""Mistakes of lab 07."""
+
+from tests.support.labs import Mutant
+
+F = "controller.py"
+ANY_PORT = (
+    '        made += [entry("peer", {**match, "std.ingress_port": at}, "child", bit_=1 << bit, lowest=int(bit == 0))'
+    ' for at in neighbours(network, switch) if at != port and neighbours(network, switch)[at] not in job["workers"]]\n'
+)
+CHILD = '        made.append(entry("peer", match, "child", bit_=1 << bit, lowest=int(bit == 0)))\n'
+OVERLAP = ('"base": fresh("slots", 0, job["slots"])', '"base": 0')
+SAME = ('"epoch": fresh(("epoch", job["job"]), FIRST_EPOCH)', '"epoch": FIRST_EPOCH')
+MUTANTS = [
+    Mutant("slots overlap", F, *OVERLAP, ("they overlap", "none is ever complete"), "jobs"),
+    Mutant("slots overlap, on packets", F, *OVERLAP, ("no sum after", "reason 10: older generation"), "jobs"),
+    Mutant("same epoch after a change", F, *SAME, ("after its change, as before", "Use another epoch"), "epochs"),
+    Mutant(
+        "trusting the address without the port",
+        F,
+        CHILD,
+        CHILD + ANY_PORT,
+        ("the address is trusted without the port",),
+        "jobs",
+    ),
+    Mutant(
+        "trusting the address without the port, on packets",
+        F,
+        CHILD,
+        CHILD + ANY_PORT,
+        ("in the name of", "from its own port: it was taken in", "reason 8"),
+        "forger",
+    ),
+    Mutant(
+        "no edge",
+        F,
+        '            p4rt.insert(switch, [entry("edge",',
+        '            ([entry("edge",',
+        ("its own switch: it was taken in", "reason 16", "table edge"),
+        "forger",
+    ),
+    Mutant(
+        "edge of the tree's switches only",
+        F,
+        'p4rt.insert(switch, [entry("edge", {"std.ingress_port": port}, "host", ip=network["hosts"][name]["ip"])])',
+        'p4rt.insert(switch, [entry("edge", {"std.ingress_port": port}, "host", ip=network["hosts"][name]["ip"])])'
+        ' if name in network["jobs"][0]["workers"] else None',
+        ("table edge",),
+        "forger",
+    ),
+    Mutant(
+        "old entries stay",
+        F,
+        "        p4rt.delete(switch, entries[::-1])\n",
+        "        pass\n",
+        ("it was taken in", "entries of the old epoch are still there"),
+        "epochs",
+    ),
+    Mutant(
+        "a generation for ever",
+        F,
+        '"generation": fresh("generation", 1)',
+        '"generation": job["job"] + 1',
+        ("What is left in its slots would count as new", "clears them"),
+        "epochs",
+    ),
+    Mutant(
+        "one group for two jobs",
+        F,
+        'number = fresh((switch, "group"), FIRST_GROUP)',
+        "number = FIRST_GROUP",
+        ("ALREADY_EXISTS",),
+        "jobs",
+    ),
+    Mutant("the same stats", F, '"stats": fresh("stats")', '"stats": 0', ("count into the same stats",), "jobs"),
+    Mutant("an epoch that was used", F, "FIRST_EPOCH = 52", "FIRST_EPOCH = 51", ("is no epoch",), "jobs"),
+    Mutant(
+        "no epochs",
+        F,
+        'return {job["job"]: start',
+        "return [start",
+        ("return a dict",),
+        "jobs",
+        (('(network, job, p4rt) for job in network["jobs"]}', '(network, job, p4rt) for job in network["jobs"]]'),),
+    ),
+    Mutant(
+        "the other job is taken out, too",
+        F,
+        'for switch, entries in given["written", old["job"]].items():',
+        "for switch, entries in [pair for key in list(given) if key[0] == 'written' for pair in given[key].items()]:",
+        ("no sum after", "reason 7"),
+        "epochs",
+    ),
+]
