@@ -86,15 +86,20 @@ class Channels:
         queue.append((operation, then))
         if len(queue) == 1:
             self._begin(index)
+        elif len(queue) == 2:
+            self.clockwork.announce(index, operation)
 
     def _begin(self, index: int) -> None:
         operation, _ = self._waiting[index][0]
         self.clockwork.post(index, operation, lambda done_ps: self._ended(index, done_ps))
 
     def _ended(self, index: int, done_ps: int) -> None:
-        _, then = self._waiting[index].popleft()
-        if self._waiting[index]:
+        queue = self._waiting[index]
+        _, then = queue.popleft()
+        if queue:
             self._begin(index)
+        if len(queue) > 1:
+            self.clockwork.announce(index, queue[1][0])
         then(done_ps)
 
     def all_reduce_shared(self, arrays: Sequence[FloatArray], then: Callable[[], None], iteration: int = 0) -> None:

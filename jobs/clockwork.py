@@ -37,6 +37,10 @@ class Clockwork:
         self.network.post(index, operation)
         self._waiting[index] = then
 
+    def announce(self, index: int, operation: Post) -> None:
+        """What an endpoint gets next is known: its exponents may travel with what it does now."""
+        self.network.announce(index, operation)
+
     def serve(self, index: int, operation: Post, then: Done) -> None:
         """The same for an endpoint that others come to: that it waits for them keeps nobody from the end of a run."""
         self.post(index, operation, then)

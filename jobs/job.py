@@ -22,6 +22,8 @@ class Job:
     """Endpoint of the parameter server."""
     carried: list[tuple[Operation, int, int]] = field(default_factory=list)
     """Operation, elements and lead of every collective so far."""
+    spared: int = 0
+    """Chunks whose exponents the operation before had agreed on: no PUSH without lanes asks for them."""
     priority: int = field(init=False)
     """Its class at its hosts now: that of its plan, until :meth:`~p4reduce.jobs.network.JobNetwork.set_class`."""
     result_priority: int = field(init=False)
@@ -57,4 +59,10 @@ class Job:
         for (operation, elements, lead), count in times.items():
             once = predict(self.plan, operation, elements, lead=lead)
             parts.append({hop: Traffic(one.frames * count, one.bytes * count) for hop, one in once.items()})
-        return add(*parts)
+        if not self.spared:
+            return add(*parts)
+        once = predict(self.plan, Operation.BARRIER, 1)  # one frame without lanes up every edge, one down
+        return {
+            hop: one - Traffic(once[hop].frames * self.spared, once[hop].bytes * self.spared)
+            for hop, one in add(*parts).items()
+        }

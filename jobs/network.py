@@ -76,6 +76,7 @@ class JobNetwork:
         self._reordered = False  # endpoints that it has are of other classes
         self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by identity: what its time-outs cover of others
         self._of_endpoint: dict[int, Occupant] = {}
+        self._first_of: dict[int, Job] = {}
         self.fabric = VirtualNetwork(
             switches.topology,
             switches.devices(),
@@ -126,6 +127,7 @@ class JobNetwork:
             self.retire(job)
             raise
         self._occupy(job, by_batch)
+        self._first_of[next(iter(job.members.values()))] = job
         return job
 
     def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
@@ -152,12 +154,18 @@ class JobNetwork:
     def post(self, index: int, operation: Post) -> None:
         """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
         self.endpoints.post(index, operation)
+        if index in self._first_of:  # the others know as many
+            self._first_of[index].spared += int(self.endpoints.records[index]["known"])
         occupant = self._of_endpoint.get(index)
         chunks = operation.chunks(int(self.endpoints.records[index]["lanes"]))
         if occupant is not None and chunks > occupant.burst:
             occupant.burst = chunks
             self._cover()
         self._start(index)
+
+    def announce(self, index: int, operation: Post) -> bool:
+        """What an endpoint gets next, now that it is known: it must be posted next. As of ``Endpoints.announce``."""
+        return self.endpoints.announce(index, operation)
 
     def advance(
         self,
@@ -235,6 +243,7 @@ class JobNetwork:
         for index in job.endpoints:
             self.endpoints.retire(index, link_address(job.plan, self.hosts[index]))
             self._of_endpoint.pop(index, None)
+            self._first_of.pop(index, None)
         if self._occupants.pop(id(job), None) is not None:
             self._cover()
 

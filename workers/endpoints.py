@@ -12,7 +12,7 @@ from p4reduce.workers import wire
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.kernels.server import REPLIES
 from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
-from p4reduce.workers.operation import Post, check, exponents_of, poison_of
+from p4reduce.workers.operation import Post, Prepared, check, prepare
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
 from p4reduce.workers.settings import HostAddress, Timing
 from p4reduce.workers.specs import (
@@ -62,7 +62,8 @@ class Endpoints:
         self._records: NDArray[Any] = self._room[:0]
         self._memory: list[list[NDArray[Any]]] = []
         self._streams: dict[int, NDArray[Any]] = {}
-        self._posted: list[tuple[Post, NDArray[np.uint8], NDArray[np.uint8] | None] | None] = []
+        self._posted: list[Prepared | None] = []
+        self._ahead: dict[int, Prepared] = {}
         self._numbers: list[Numbers] = []
         self._retired: dict[HostAddress, list[int]] = {}
 
@@ -130,24 +131,38 @@ class Endpoints:
             raise ValueError(
                 "collective: in the network ALL_REDUCE is turned round by the root switch, not by a server"
             )
-        lanes = int(record["lanes"])
-        exponents = np.zeros(0, np.uint8)
-        poison: NDArray[np.uint8] | None = None
-        if operation.source is not None and not operation.words and kind is not Kind.ALL_TO_ALL:
-            if operation.poison and record["mode"] != NumberMode.FIXED:
-                exponents, poison = poison_of(operation.source, lanes)
-            else:
-                exponents = exponents_of(operation.source, lanes)
+        prepared = self._ahead.get(index) or prepare(operation, NumberMode(int(record["mode"])), int(record["lanes"]))
+        if prepared.operation is not operation:
+            raise ValueError(f"endpoint {index}: another operation was announced to come next; post that one")
         if kind is Kind.ALL_TO_ALL:
             post_streams(record, self._streams[index], operation)
-        self._posted[index] = (operation, exponents, poison)
-        self._set_operation(record, kind, operation, exponents)
-        # Hosts add what is not finite as float32 does; only lanes of integers cannot hold it.
-        marked = poison is not None and record["mode"] == NumberMode.BLOCK
-        record["poison"] = address_of(poison) if marked and poison is not None else 0
+        self._ahead.pop(index, None)
+        self._posted[index] = prepared
+        self._set_operation(index, kind, prepared)
         if record["size"] == 1 and operation.source is not None and operation.target is not None:
             np.copyto(operation.target, operation.source)
         endpoint.posted(self._records, index)
+
+    def announce(self, index: int, operation: Post) -> bool:
+        """A worker's next operation is known while the one before is under way; it must be posted next.
+
+        Its first exponents are then agreed on by the last chunks of the one before, where all workers know it in time.
+        From now on its source must stay as it is. Returns whether there was anything to announce; False too where the
+        source is still to be written to. Raises as ``post`` does for what does not fit.
+        """
+        record = self._records[index]
+        kind, mode = Kind(int(record["kind"])), NumberMode(int(record["mode"]))
+        check(kind, operation)
+        before = self._posted[index]
+        if kind is not Kind.WORKER or record["status"] != State.ACTIVE or before is None or index in self._ahead:
+            return False
+        if not operation.has_exponents(mode) or operation.depends_on(before.operation):
+            return False
+        prepared = prepare(operation, mode, int(record["lanes"]))
+        self._ahead[index] = prepared
+        lead = min(int(record["max_lead"]), len(prepared.exponents))
+        record["ahead"], record["ahead_count"] = address_of(prepared.exponents), min(int(record["tail"]), lead)
+        return True
 
     def status(self, index: int) -> EndpointStatus:
         """What the endpoint says of itself now."""
@@ -228,6 +243,7 @@ class Endpoints:
             Kind.SERVER
         )  # which is never asked for more than replies: a ring would still look at its frames
         self._memory[index], self._posted[index] = [], None
+        self._ahead.pop(index, None)
         self._streams.pop(index, None)
         self._retired.setdefault(link, []).append(index)
 
@@ -320,22 +336,25 @@ class Endpoints:
     def _set_streams(self, index: int, spec: AllToAllSpec) -> None:
         self._streams[index] = set_streams(self._records[index], partial(self._keep, index), spec)
 
-    @staticmethod
-    def _set_operation(record: Any, kind: Kind, operation: Post, exponents: NDArray[np.uint8]) -> None:
-        lanes = int(record["lanes"])
-        chunks = operation.chunks(lanes)
-        with_exponents = (
-            record["mode"] == NumberMode.BLOCK
-            and operation.collective not in (Collective.PULL, Collective.BARRIER)
-            and not operation.words
-        )
+    def _set_operation(self, index: int, kind: Kind, prepared: Prepared) -> None:
+        record, operation = self._records[index], prepared.operation
+        mode = NumberMode(int(record["mode"]))
+        chunks = operation.chunks(int(record["lanes"]))
+        lead = min(int(record["max_lead"]), chunks)
         record["words"] = operation.words
-        record["lead"] = min(int(record["max_lead"]), chunks) if with_exponents else 0
+        record["lead"] = lead if operation.has_exponents(mode) else 0
+        known = min(int(record["tail"]), int(record["lead"])) if record["status"] == State.DONE else 0
+        record["known"] = known if known and endpoint.agreed_ahead(self._records, index, known) else 0
+        record["tail"] = lead if mode == NumberMode.BLOCK else 0
+        record["ahead"] = record["ahead_count"] = 0
+        # Hosts add what is not finite as float32 does; only lanes of integers cannot hold it.
+        marked = prepared.poison is not None and mode == NumberMode.BLOCK
+        record["poison"] = address_of(prepared.poison) if marked and prepared.poison is not None else 0
         record["collective"], record["chunks"] = operation.collective, chunks
         record["length"], record["iteration"] = operation.length, operation.iteration
         record["source"] = 0 if operation.source is None else address_of(operation.source)
         record["target"] = 0 if operation.target is None else address_of(operation.target)
-        record["exponents"] = address_of(exponents)
+        record["exponents"] = address_of(prepared.exponents)
         record["step"] = np.float32(operation.learning_rate / int(record["members"]))
         record["operation"] += 1
         record["failed_seq"] = -1
@@ -348,7 +367,7 @@ class Endpoints:
             record["segment"] = -(-chunks // size)
             record["end"] += 2 * (size - 1) * int(record["segment"])
         else:
-            record["end"] += chunks + int(record["lead"])
+            record["end"] += chunks + int(record["lead"]) - int(record["known"])
 
 
 def _peers(spec: EndpointSpec) -> Sequence[HostAddress]:

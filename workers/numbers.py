@@ -30,6 +30,9 @@ from numpy.typing import NDArray
 EXPONENT_BIAS: Final = 127
 MIN_EXPONENT: Final = -126
 MAX_EXPONENT: Final = 128
+UNANNOUNCED: Final = 255
+"""in the place of the exponent of a chunk of the next operation: not posted yet. It is the largest, so one worker that
+says so is heard by all; a chunk that has it (abs(x) >= 2**127) is agreed on like one that was not announced."""
 INT32_MAX: Final = 2**31 - 1
 MAX_MEMBERS: Final = 65535
 """the ``count`` field has 16 bits"""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from p4reduce.native.memory import address_of
 from p4reduce.workers.kernels.chunks import chunk_exponents, chunk_poison
-from p4reduce.workers.numbers import NonFiniteError
+from p4reduce.workers.numbers import NonFiniteError, NumberMode
 from p4reduce.workers.records import Collective, Kind
 
 Floats = NDArray[np.float32]
@@ -72,6 +72,29 @@ class Post:
         """Chunks of ``lanes`` elements, the last one padded; 1 for a barrier."""
         return max(1, -(-self.length // lanes))
 
+    def has_exponents(self, mode: NumberMode) -> bool:
+        """Whether its chunks have exponents that all workers agree on."""
+        without = (Collective.PULL, Collective.BARRIER)
+        return mode == NumberMode.BLOCK and self.collective not in without and not self.words
+
+    def depends_on(self, before: "Post") -> bool:
+        """Whether its source is what the operation before writes to, so that it is not known until that is done."""
+        if self.source is None or before.target is None:
+            return False
+        return bool(np.may_share_memory(self.source, before.target))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An operation with what is known of its source: for each chunk, uint8, its exponent and whether it is not finite.
+
+    exponents is empty where nobody needs them; poison is None where all is finite.
+    """
+
+    operation: Post
+    exponents: NDArray[np.uint8]
+    poison: NDArray[np.uint8] | None = None
+
 
 def _check_array(name: str, array: Any, writeable: bool) -> None:
     if not isinstance(array, np.ndarray) or array.dtype != np.float32:
@@ -123,6 +146,15 @@ def exponents_of(source: Floats, lanes: int) -> NDArray[np.uint8]:
     if bad >= 0:
         raise NonFiniteError(bad, float(source[bad]))
     return exponents
+
+
+def prepare(operation: Post, mode: NumberMode, lanes: int) -> Prepared:
+    """Looks through the source. NonFiniteError names the first NaN or Inf that a sum cannot carry."""
+    if operation.source is None or operation.words or operation.collective is Collective.ALL_TO_ALL:
+        return Prepared(operation, np.zeros(0, np.uint8))
+    if operation.poison and mode != NumberMode.FIXED:
+        return Prepared(operation, *poison_of(operation.source, lanes))
+    return Prepared(operation, exponents_of(operation.source, lanes))
 
 
 def poison_of(source: Floats, lanes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:

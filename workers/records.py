@@ -100,6 +100,9 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("operation", "collective", "start", "end", "chunks", "lead", "max_lead", "length", "iteration"),
         # source, target: callers' float32 arrays; exponents: uint8 for each chunk.
         *_integers("source", "target", "exponents"),
+        # known: its first chunks, whose exponents the operation before has agreed on. tail: its last seqs, which may
+        # announce those of the next one. ahead: exponents of the next one, or 0; ahead_count: how many are announced.
+        *_integers("known", "tail", "ahead", "ahead_count"),
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
         *_integers("words", "poison"),
         ("step", "f4"),

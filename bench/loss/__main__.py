@@ -10,6 +10,9 @@ All-reduces with and without loss take turns, on networks that both have relays;
 clean one before it. Here "asks" are those of all workers for each chunk, where nothing is lost: without relays, with
 them. For a run without rights: setpriv --bounding-set=-sys_admin,-net_admin --inh-caps=-sys_admin,-net_admin before it.
 
+"row": collectives of 1 MiB without loss, each called when the one before is done, or while it is under way, so that it
+announces exponents for it.
+
 Exit code 1 where a bar does not hold.
 """
 
@@ -17,11 +20,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from p4reduce.bench.loss.back_to_back import in_a_row
 from p4reduce.bench.loss.real import LINKS, real
 from p4reduce.bench.loss.virtual import virtual
 from p4reduce.bench.report import Report
 
-PARTS = {"virtual": virtual, "real": real}
+PARTS = {"virtual": virtual, "real": real, "row": in_a_row}
 PLANS = ("steiner", "ring")
 
 

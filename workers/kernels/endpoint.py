@@ -23,8 +23,8 @@ from p4reduce.workers.kernels.recovery import stand_still as worker_stand_still
 from p4reduce.workers.kernels.ring import ring_posted, ring_receive, ring_transmit
 from p4reduce.workers.kernels.selective import poll_after
 from p4reduce.workers.kernels.sender import stand_still
-from p4reduce.workers.kernels.server import server_posted, server_receive, server_transmit
-from p4reduce.workers.kernels.worker import worker_receive, worker_transmit
+from p4reduce.workers.kernels.server import server_agreed_ahead, server_posted, server_receive, server_transmit
+from p4reduce.workers.kernels.worker import worker_agreed_ahead, worker_receive, worker_transmit
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
 
 _WORKER: Final = int(Kind.WORKER)
@@ -129,6 +129,14 @@ def posted(eps: Any, i: int) -> None:
         all_to_all_posted(eps[i])
     elif eps[i].kind == _SERVER:
         server_posted(eps[i])
+
+
+@entry(_EPS, int, int)
+def agreed_ahead(eps: Any, i: int, count: int) -> Any:
+    """Whether the last ``count`` chunks of the operation that is done have agreed on exponents of the next one."""
+    if eps[i].kind == _SERVER:
+        return server_agreed_ahead(eps[i], count)
+    return worker_agreed_ahead(eps[i], count)
 
 
 @entry(_EPS, int)

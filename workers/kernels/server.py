@@ -34,7 +34,7 @@ from p4reduce.workers.kernels.frames import (
 )
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.worker import carries_lanes, scale_down
-from p4reduce.workers.numbers import NumberMode
+from p4reduce.workers.numbers import UNANNOUNCED, NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
 
 _RAW: Final = int(NumberMode.RAW)
@@ -139,7 +139,7 @@ def _queue_reply(e: Any, seq: int, rank: int) -> None:
 
 @kernel
 def _open(e: Any, slot: Any, seq: int) -> None:
-    chunk = seq - e.start - e.lead
+    chunk = seq - e.start - e.lead + e.known
     slot.seq = seq
     slot.arrived = 0
     slot.count = 0
@@ -181,7 +181,7 @@ def _sum(e: Any, slot: Any, seq: int) -> None:
 def _apply(e: Any, slot: Any, seq: int) -> None:
     """What the operation does with a complete chunk that came with lanes."""
     _sum(e, slot, seq)
-    begin = (seq - e.start - e.lead) * e.lanes
+    begin = (seq - e.start - e.lead + e.known) * e.lanes
     count = min(e.lanes, e.length - begin)
     result = _result_at(e, seq)
     target = e.target + 4 * begin
@@ -254,6 +254,16 @@ def _asked(e: Any, seq: int, rank: int) -> Any:
     if seq < e.low or slot.seq > seq:
         return _WRONG_SEQ
     return _queue_question(e, seq, _KIND_ASK if seq < e.end and _may_open(e, seq) else _KIND_WAIT, rank)
+
+
+@kernel
+def server_agreed_ahead(e: Any, count: int) -> Any:
+    """The same as a worker reads off its RESULTs (``worker_agreed_ahead``)."""
+    for seq in range(e.end - count, e.end):
+        slot = _slot_at(e, seq)
+        if slot.seq != seq or slot.exponent == UNANNOUNCED:
+            return False
+    return True
 
 
 @kernel

@@ -1,9 +1,10 @@
 """The worker of an in-network job (and, with raw numbers, of the parameter-server baseline), compiled.
 
-A collective of C chunks takes seqs start .. start + D + C - 1, where D is the lead: min(lead, C) with block
-floating point, else 0. Seq start + j announces the exponent of data chunk j (0 beyond the last); the first D of
-them carry nothing else. Seq start + D + i carries the lanes of data chunk i, scaled by the exponent that the RESULT
-of start + i agreed on.
+A collective of C chunks takes seqs start .. start + D - K + C - 1, where D is the lead: min(lead, C) with block
+floating point, else 0, and K <= D says for how many chunks the operation before has agreed on exponents. Seq start + j
+announces the exponent of data chunk K + j; the first D - K of them carry nothing else. Seq start + D - K + i carries
+the lanes of data chunk i, scaled by the exponent that the RESULT of the seq D before it agreed on: for i < K that is
+one of the last K seqs of the operation before. They announce what their worker posts next, or ``UNANNOUNCED``.
 
 A chunk may leave when the RESULT a window before it is in, which shows that its slot has no readers left in any
 switch, and when it lies less than ``reach`` beyond the oldest missing one. Where that RESULT is late, the chunks behind
@@ -61,7 +62,7 @@ from p4reduce.workers.kernels.recovery import (
     wake,
 )
 from p4reduce.workers.kernels.sender import entry_at, payload_at
-from p4reduce.workers.numbers import EXPONENT_BIAS, NumberMode
+from p4reduce.workers.numbers import EXPONENT_BIAS, UNANNOUNCED, NumberMode
 from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
 
 _RAW: Final = int(NumberMode.RAW)
@@ -124,11 +125,22 @@ def carries_lanes(collective: int) -> Any:
 
 
 @kernel
+def _ahead(e: Any, seq: int) -> Any:
+    """What a seq announces that has none of its own operation's exponents to announce."""
+    left = e.end - seq
+    if left > e.tail:
+        return 0
+    if e.ahead == 0:
+        return UNANNOUNCED
+    return load_u8(e.ahead, e.ahead_count - left) if left <= e.ahead_count else 0
+
+
+@kernel
 def _open(e: Any, seq: int) -> None:
     """The entry of a seq that has never been sent: what it announces, carries and expects, and a copy of its input."""
     entry = entry_at(e, seq)
     position = seq - e.start
-    chunk = position - e.lead
+    chunk = position - e.lead + e.known
     entry.seq = seq
     entry.operation = e.operation
     entry.iteration = e.iteration
@@ -138,7 +150,8 @@ def _open(e: Any, seq: int) -> None:
     entry.lost = 0
     entry.carried = 0
     entry.agreed = 0
-    entry.announced = load_u8(e.exponents, position) if e.lead > 0 and position < e.chunks else 0
+    announces = position + e.known
+    entry.announced = load_u8(e.exponents, announces) if e.lead > 0 and announces < e.chunks else _ahead(e, seq)
     entry.type = _TYPE_PULL if e.collective == _PULL else _TYPE_PUSH
     entry.has_lanes = 0
     entry.answer = _NOTHING
@@ -164,7 +177,7 @@ def _has_lanes(e: Any, seq: int) -> Any:
     entry = entry_at(e, seq)
     if entry.seq == seq:
         return entry.has_lanes != 0 and entry.lead > 0
-    return e.lead > 0 and seq - e.start >= e.lead and carries_lanes(e.collective)
+    return e.lead > 0 and seq - e.start >= e.lead - e.known and carries_lanes(e.collective)
 
 
 @kernel
@@ -235,6 +248,16 @@ def _first(e: Any, seq: int, in_order: int, now: int, out: Any) -> Any:
     length = _push(e, entry, seq, out)
     mark_sent(e, entry, now, in_order)
     return length
+
+
+@kernel
+def worker_agreed_ahead(e: Any, count: int) -> Any:
+    """Whether every worker had announced its next operation in each of the last ``count`` chunks."""
+    for seq in range(e.end - count, e.end):
+        entry = entry_at(e, seq)
+        if entry.seq != seq or entry.carried == UNANNOUNCED:
+            return False
+    return True
 
 
 @kernel
@@ -334,7 +357,9 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
     settle(e, entry, now, 1 if flags & RESEND else 0)
     find_missing(e, now)
     _wake(e, seq + e.window)
-    if entry.lead > 0 and entry.lead != e.window:
+    if e.lead > 0 and e.lead != e.window:
+        _wake(e, seq + e.lead)  # what waits is of the operation that is under way, or never left in one before
+    if entry.lead > 0 and entry.lead not in (e.window, e.lead):
         _wake(e, seq + entry.lead)
     if e.low == e.end:
         e.lingering = 0

@@ -11,7 +11,7 @@ from tests.support.loopback.network import SWITCH_IP, Faults, Frame
 from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
-from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.numbers import UNANNOUNCED, BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective, State
 from p4reduce.workers.settings import Timing
@@ -40,7 +40,7 @@ def test_a_collective_takes_lead_and_chunks_and_announces_each_exponent_once() -
     pushes = tap.headers(to=SWITCH_IP)
     assert [int(header["seq"]) for header in pushes] == [(2**32 - 2 + k) % 2**32 for k in range(13)]
     assert [int(header["has_lanes"]) for header in pushes] == [0] * 3 + [1] * 10
-    assert [int(header["exponent"]) for header in pushes] == [127 + 4 * k + 4 for k in range(10)] + [0] * 3
+    assert [int(header["exponent"]) for header in pushes] == [127 + 4 * k + 4 for k in range(10)] + [UNANNOUNCED] * 3
     assert {int(header["iteration"]) for header in pushes} == {77}
     assert {int(header["count"]) for header in pushes} == {1}
     assert {(int(h["ipv4_ttl"]), int(h["ipv4_ecn"]), int(h["udp_checksum"])) for h in pushes} == {(64, 2, 0)}
