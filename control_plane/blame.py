@@ -9,8 +9,22 @@ def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
 
     A switch is named with what is missing below it: its link, or itself, may be to blame as well. Where a slot cannot
     be read, all below its switch are named. For plans in the network; of others, hosts know whom they wait for.
+
+    Where a switch has all contributions and no result, its first child is named too: it alone asks on for the others
+    (p4src/slot.p4), and if it has died, a result that was lost on the way down never comes.
     """
-    return frozenset(_missing(plan, plan.aggregators[0], seq, read))
+    silent = {_asks_for_all(plan, aggregator, seq, read) for aggregator in plan.aggregators}
+    return frozenset(_missing(plan, plan.aggregators[0], seq, read) | (silent - {""}))
+
+
+def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:
+    """The worker that has to ask a switch for a result that this waits for, too; "" where it does not."""
+    cell = read(aggregator.name, slot_index(aggregator, seq))
+    slot = None if cell is None else SlotState.unpack(cell)
+    first = min(aggregator.children, key=lambda child: child.bit)
+    if slot is None or slot.generation != plan.generation or slot.seq != seq or slot.done or not first.is_worker:
+        return ""
+    return first.name if all(slot.bitmap & child.mask for child in aggregator.children) else ""
 
 
 def _missing(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> set[str]:
