@@ -72,6 +72,7 @@ class SurvivingCarrier(Carrier):
         """When the last participant had called the collective that is under way."""
         self._epochs: dict[int, int] = {}
         self._paused: set[int] = set()
+        self._stopped = False
         self._deaths: list[tuple[int, int, str]] = []
         self._left: list[EndpointStatus] = []
         super().__init__(
@@ -168,16 +169,17 @@ class SurvivingCarrier(Carrier):
         for index in self._paused:  # another job's endpoint takes its place, of whoever comes back to the host
             self.network.fabric.resume(index)
         self._paused.clear()
+        self._stopped = True
 
     def forget_jobs(self) -> None:
         """Take every job that was stopped out of the switches: each is made anew when it is needed."""
         for job in self._jobs.values():
             self.uninstall(job.plan)
-        self._jobs = {}
+        self._jobs, self._stopped = {}, False
 
     def pause(self, host: str) -> None:
         """Nothing at a host is sent any more."""
-        for job in self._jobs.values():
+        for job in self._jobs.values() if not self._stopped else ():
             for index in job.endpoints:
                 if self.network.hosts[index] == host:
                     self.network.fabric.pause(index)
