@@ -156,6 +156,9 @@ class RealRun:
     """Frames that were lost by accident: no room in the kernel at a worker or an embedded switch."""
     workers: dict[str, dict[str, int]]
     """For each host: ``resends``, ``congested`` (frames with an ECN mark), ``window_ps`` … as its endpoint ended."""
+    changes: list[dict[str, int]] = field(default_factory=list)
+    """For each decision of ``network.membership``: ``noticed_ns``, when the coordinator knew of it, and ``resumed_ns``,
+    when it told the survivors to go on; of the machine's monotonic clock."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from p4reduce.jobs.specs import endpoint_specs
 from p4reduce.jobs.verify import exchanged, expect_sum
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.assignment import Assignment
+from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.group import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.relays import LinkRelays
 from p4reduce.runs.real.spec import ProcessSpec, asking, real_timing
@@ -102,7 +103,9 @@ class RealCluster:
         self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
         self.moved = Moved()
         self.decisions: Sequence[Decision] = ()
-        """What was decided of the group's members, in order."""
+        """What was decided of the group's members, in order …"""
+        self.resumed: Sequence[Resumed] = ()
+        """… and when that took effect."""
         self._deadline = 0.0
         self.folder = folder
         self.progress = progress

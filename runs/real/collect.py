@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from p4reduce.base.units import NS_PER_S
@@ -145,6 +145,7 @@ def _real_run(
         lost=sum(seen.lost for seen in links.values()),
         kernel_drops=cluster.target.kernel_drops() + sum(answer["port"]["dropped"] for answer in answers.values()),
         workers={host: _shown(answer) for host, answer in answers.items()},
+        changes=[asdict(one) for one in cluster.resumed],
     )
 
 

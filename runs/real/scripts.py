@@ -20,6 +20,7 @@ from p4reduce.base.units import PS_PER_NS
 from p4reduce.comm.communicator import STEP
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.launch import free_port, rank_environment, torch_environment
+from p4reduce.comm.membership import Journal
 from p4reduce.comm.remote import ADDRESS, SPEC
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.predict import Operation
@@ -30,6 +31,7 @@ from p4reduce.runs.experiment import ExperimentError
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.coordinator import Coordinator, Ended
 from p4reduce.runs.real.group import Message
+from p4reduce.runs.real.presence import Presence
 from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec
 from p4reduce.runs.real.trees import Trees
 from p4reduce.runs.real.wires import VethWires
@@ -56,13 +58,15 @@ class ScriptCluster(RealCluster):
             raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")
         self._say = say
         self._script = script
+        self._survivors: tuple[int, ...] = ()
         self._aside = Path(script["aside"])
         super().__init__(experiment, folder, name, lambda label, done, total: None, None)
 
     @property
     def hosts(self) -> list[str]:
         """Of those who have not died."""
-        return [self.assignment.workers[rank] for rank in self._coordinator.survivors]
+        everybody = self.assignment.workers
+        return [everybody[rank] for rank in self._survivors] if self._survivors else list(everybody)
 
     def _start_workers(self) -> "Scripts":  # type: ignore[override]
         plan = self.job.plan
@@ -71,8 +75,8 @@ class ScriptCluster(RealCluster):
         inside = isinstance(self.wires, VethWires)
         master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
         port = STORE_PORT if inside else free_port()
-        self._coordinator = self._parts.enter_context(Coordinator(self._aside, self.experiment.on_failure))
-        scripts = Scripts(hosts, self._say, self._coordinator)
+        presence = self._parts.enter_context(Presence(self._aside))
+        scripts = Scripts(hosts, self._say, presence)
         for rank, host in enumerate(hosts):
             spec = ProcessSpec(
                 host=host,
@@ -87,7 +91,7 @@ class ScriptCluster(RealCluster):
             told = ScriptSpec(
                 worker=spec,
                 folder=str(self.folder),
-                coordinator=self._coordinator.address,
+                coordinator=presence.address,
                 on_failure=self.experiment.on_failure,
             )
             path.write_text(told.model_dump_json())
@@ -114,12 +118,18 @@ class ScriptCluster(RealCluster):
             self.endpoints,
             registers=self.experiment.target == "embedded",
         )
-        failed = self._coordinator.wait(trees, time.monotonic() + self._script["timeout_s"], self._news)
+        deadline = time.monotonic() + self._script["timeout_s"]
+        journal = Journal(self.folder / "membership.jsonl")
+        coordinator = Coordinator(
+            self.group.presence, trees, journal, self.experiment.on_failure, watch=self._news, deadline=deadline
+        )
+        failed = coordinator.wait()
         if failed is None:
-            self.decisions = self._coordinator.journal.decisions
+            self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed
+            self._survivors = coordinator.survivors
             if trees.plan is not self.job.plan:
                 self.job = Job(trees.plan, self.job.numbers)
-            self._note_collectives(self.group.reports(self.folder, self._coordinator.survivors))
+            self._note_collectives(self.group.reports(self.folder, self._survivors))
         return failed
 
     def _news(self) -> Sequence[str]:
@@ -167,8 +177,8 @@ class ScriptCluster(RealCluster):
 class Scripts:
     """The processes of the scripts, in the place of a run's worker group."""
 
-    def __init__(self, hosts: Sequence[str], say: Say, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, hosts: Sequence[str], say: Say, presence: Presence) -> None:
+        self.presence = presence
         self._hosts = list(hosts)
         self._say = say
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -179,7 +189,7 @@ class Scripts:
         """A process that was started."""
         rank = len(self._processes)
         self._processes[host] = process
-        self._coordinator.add(process)
+        self.presence.add(process)
         for name in ("stdout", "stderr"):
             thread = threading.Thread(target=self._pass_on, args=(rank, name, getattr(process, name)), daemon=True)
             thread.start()
@@ -211,7 +221,7 @@ class Scripts:
 
     def close(self) -> None:
         """End every process."""
-        self._coordinator.close()
+        self.presence.close()
         stop(list(self._processes.values()), GRACE_S)
         for thread in self._threads:
             thread.join(GRACE_S)

@@ -1,0 +1,220 @@
+"""Who of a group is there: its processes, their connections to the coordinator, and their leases.
+
+Messages are those of runs/real/member.py. Nothing is decided here; what is heard of is news.
+"""
+
+import os
+import selectors
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.membership import REAL_LEASE, Leases
+from p4reduce.comm.processes import how_ended
+from p4reduce.runs.real.control import Control
+from p4reduce.runs.real.processor import Signs
+
+Message = dict[str, Any]
+LOOK_S: Final = 0.05
+"""between two looks at leases"""
+END_S: Final = 0.1
+"""between the end of a connection and that of its process"""
+QUIET: Final = 3
+"""beats without which a member's processor time is looked at: it may compute and have no turn to speak"""
+
+
+@dataclass
+class Seen:
+    """What the coordinator has of one rank."""
+
+    process: "subprocess.Popen[bytes]"
+    signs: Signs
+    control: Control | None = None
+    beat: Message = field(default_factory=dict)
+    answer: Message | None = None
+    left: int | None = None
+    """operations that it had finished when it left"""
+    code: int | None = None
+
+
+class Presence:
+    """Of the processes that are added, by rank. Use as a context manager; one thread calls it.
+
+    ``news``: what was heard of since somebody emptied it, and ``noticed_ns`` when the last of it was.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Listen in ``folder``, which nobody else may enter."""
+        self.address: Final = str(folder / "group")
+        self.seen: list[Seen] = []
+        self.leases = Leases(REAL_LEASE, (), 0)
+        self.news: list[str] = []
+        self.noticed_ns = 0
+        self.asked: set[int] = set()
+        """Who has still to answer in ``term``."""
+        self.term = 0
+        self.array: FloatArray | None = None
+        """That somebody was asked to give."""
+        self._closed = False
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(self.address)
+            self._listener.listen()
+        except OSError as error:
+            self._listener.close()
+            raise ClusterError(f"{self.address}: cannot listen there: {error.strerror or error}") from error
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def add(self, process: "subprocess.Popen[bytes]") -> None:
+        """The process of the next rank."""
+        rank = len(self.seen)
+        self.seen.append(Seen(process, Signs(process.pid)))
+        pidfd = os.pidfd_open(process.pid)
+        self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._process_ended(rank, pidfd))
+
+    def pump(self, blamed: Callable[[], Collection[int]]) -> None:
+        """What has happened since the last look. ``blamed``: whom the others wait for, asked when a lease runs out."""
+        for key, _ in self._selector.select(LOOK_S):
+            key.data()
+        now = time.monotonic_ns()
+        for member in self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat):
+            if self.seen[member].signs.seen():
+                self.leases.heard(member, now)
+        if self.leases.expired(now):
+            for member in self.leases.accuse(self.asked or blamed(), now):
+                self._tell_excluded(member)
+                self.note(self.leases.dead[member])
+
+    def note(self, cause: str) -> None:
+        """Something is news."""
+        self.news.append(cause)
+        self.noticed_ns = time.monotonic_ns()
+
+    def ask(self, members: Iterable[int]) -> None:
+        """Have members stop, and answer, in a term of its own; one that has not joined yet, when it does."""
+        self.term += 1
+        self.asked = set(members)
+        self.tell(members, {"prepare": self.term})
+
+    def tell(self, members: Iterable[int], message: Message) -> None:
+        """A message to each of them that has joined."""
+        for member in members:
+            if (control := self.seen[member].control) is not None:
+                control.send(message)
+
+    def exclude(self, rank: int, reason: str) -> None:
+        """One that lives cannot go on with the others."""
+        if self.leases.ended(rank, reason):
+            self._tell_excluded(rank)
+
+    def close(self) -> None:
+        """End all connections, and those processes that were excluded; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, int):
+                os.close(key.fileobj)
+        self._selector.close()
+        for rank, seen in enumerate(self.seen):
+            if seen.control is not None:
+                seen.control.close()
+            if rank in self.leases.dead:  # one that is stopped would not hear that it is to end
+                seen.process.kill()
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        control = Control(connection)
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._first(control))
+
+    def _first(self, control: Control) -> None:
+        """What a new connection says first."""
+        messages = self._messages(control, None)
+        if not messages:
+            return
+        rank = messages[0][0].get("join")
+        if not isinstance(rank, int) or not 0 <= rank < len(self.seen) or self.seen[rank].control is not None:
+            self._forget(control)
+            return
+        self.seen[rank].control = control
+        self._selector.modify(control.connection, selectors.EVENT_READ, lambda: self._hear(rank, control))
+        if rank in self.leases.dead:
+            self._tell_excluded(rank)
+            return
+        self.leases.join(rank, time.monotonic_ns())
+        if rank in self.asked:
+            control.send({"prepare": self.term})
+        self._handle(rank, messages[1:])
+
+    def _hear(self, rank: int, control: Control) -> None:
+        self._handle(rank, self._messages(control, rank))
+
+    def _handle(self, rank: int, messages: Sequence[tuple[Message, FloatArray | None]]) -> None:
+        seen = self.seen[rank]
+        for message, array in messages:
+            self.leases.heard(rank, time.monotonic_ns())
+            if "beat" in message:
+                seen.beat = message
+            elif message.get("stopped") == self.term:
+                seen.answer = message
+                self.asked.discard(rank)
+            elif message.get("array") == self.term:
+                self.array = array
+            elif "left" in message:
+                seen.left = int(message["left"])
+
+    def _messages(self, control: Control, rank: int | None) -> Sequence[tuple[Message, FloatArray | None]]:
+        """What a connection brought; its end is the end of its member."""
+        found = control.receive()
+        if found is not None:
+            return found
+        self._forget(control)
+        if rank is not None and self.seen[rank].left is None:
+            try:
+                self.seen[rank].process.wait(END_S)  # how, its process's end tells
+            except subprocess.TimeoutExpired:
+                self._lost(rank, "ended its connection")
+        return ()
+
+    def _forget(self, control: Control) -> None:
+        self._selector.unregister(control.connection)
+        control.close()
+
+    def _process_ended(self, rank: int, pidfd: int) -> None:
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        seen = self.seen[rank]
+        seen.code = seen.process.wait()
+        if seen.code != 0:
+            self._lost(rank, f"ended with {how_ended(seen.code)}")
+        elif seen.control is not None:
+            self._lost(rank, "ended without leaving the group")
+
+    def _lost(self, rank: int, reason: str) -> None:
+        """A process is gone; that is no news of one that had left, or that is dead already."""
+        if self.seen[rank].left is not None or rank in self.leases.dead:
+            return
+        if self.seen[rank].control is None:
+            self.leases.join(rank, time.monotonic_ns())
+        if self.leases.ended(rank, reason):
+            self.note(reason)
+
+    def _tell_excluded(self, rank: int) -> None:
+        self.tell([rank], {"excluded": self.leases.dead[rank]})
