@@ -11,7 +11,7 @@ from p4reduce.cli.commands.launch import default_topology
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.files import write_results
 from p4reduce.cli.settings import Settings
-from p4reduce.comm.communicator import Served
+from p4reduce.comm.backend import Served
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.listener import Listener
 from p4reduce.comm.remote import Membership

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p4reduce.comm.communicator import PLAIN, FloatArray, Options
+from p4reduce.comm.backend import PLAIN, FloatArray, Options
 from p4reduce.comm.errors import CollectiveError
 
 SERVED = frozenset({"push", "pull", "push_pull"})

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 
 MAX_HEADER: Final = 64 * 1024
 """bytes"""

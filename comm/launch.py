@@ -15,12 +15,12 @@ from typing import Final
 
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.comm import remote
-from p4reduce.comm.communicator import Served
+from p4reduce.comm.backend import Served
 from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.group import Group, Joined
 from p4reduce.comm.listener import Listener
 from p4reduce.comm.processes import Emit, RankProcess, how_ended
 from p4reduce.comm.remote import Membership
-from p4reduce.comm.rendezvous import Group, Joined
 from p4reduce.fabric.real.errors import RealError
 from p4reduce.fabric.real.net.state import RunFolder, remove_stale
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from p4reduce.comm import remote
-from p4reduce.comm.communicator import Served
+from p4reduce.comm.backend import Served
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.remote import Seats
 

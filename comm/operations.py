@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from p4reduce.comm.communicator import PLAIN, FloatArray, Options
+from p4reduce.comm.backend import PLAIN, FloatArray, Options
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from p4reduce.base.units import PS_PER_S
 from p4reduce.comm import framing, slurm_step
+from p4reduce.comm.backend import PLAIN, FloatArray, Options, Served
 from p4reduce.comm.clock import Clock
-from p4reduce.comm.communicator import PLAIN, Communicator, FloatArray, Options, Served
+from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError, GroupChanged
 
 ADDRESS: Final = "P4REDUCE_ADDRESS"
@@ -105,7 +106,7 @@ def _connected(address: str, rank: int) -> socket.socket:
 
 
 class RemoteBackend:
-    """Carries a process's calls to the coordinator; implements ``communicator.Backend``.
+    """Carries a process's calls to the coordinator; implements ``backend.Backend``.
 
     The clock is here, so that computation goes on while a collective has the connection; what computation it saw, and
     what figures were recorded, travel with the next request.

@@ -8,49 +8,17 @@ waits, leave, or end the group.
 """
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from p4reduce.base.units import PS_PER_S
+from p4reduce.comm.backend import PLAIN, FloatArray, Options
 from p4reduce.comm.calls import OPERATIONS, SERVED, Call, check_agreement, first_bad_value
 from p4reduce.comm.clock import Clock
-from p4reduce.comm.communicator import PLAIN, FloatArray, Options, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError
+from p4reduce.comm.group import Carry, CarryStale, Death, Joined, Subgroup
 from p4reduce.comm.membership import Decision, group_changed
 from p4reduce.comm.participant import COMPUTE, Figure, Participant, Span
 from p4reduce.comm.seat import Seat
-
-Carry = Callable[[list[Call], Callable[[], None]], Sequence[Decision] | None]
-"""``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
-alone; raises ``CollectiveError``. It calls ``check`` now and then, which raises once the group has ended: then nobody
-needs the result any more. Returns what was decided of the group's members meanwhile."""
-Joined = Callable[[tuple[int, ...], int, tuple[int, ...]], None]
-"""Told of participants that came in: their ranks, the group's view and members. Called under a lock: do not block."""
-Death = Callable[[int, int, str], None]
-"""Told of a participant that died: rank, where its clock stood (ps), and why."""
-CarryStale = Callable[[list[Call], Callable[[], None]], list[Call]]
-"""The same where workers do not wait for each other: takes the calls of all who are there, those that it has already
-too, and carries on until at least one of them is done; which ones are."""
-
-
-class Group(Protocol):
-    """A group as whoever starts its participants sees it."""
-
-    def backend(self, rank: int) -> Served:
-        """The end of a participant; ``ValueError`` for a rank that the group has not."""
-
-    def waiting(self) -> str:
-        """Who waits for whom, as one line; empty when nobody waits."""
-
-    def fail(self, error: ClusterError) -> None:
-        """End the group: everyone who waits, or calls later, gets ``error``."""
-
-    def die(self, rank: int, reason: str) -> bool:
-        """A participant's process has ended without leaving; False where the others cannot go on without it."""
-
-
-Subgroup = Callable[[int, tuple[int, ...], int], Seat]
-"""The seat of a rank in a group of some of the ranks: (rank, ranks, which of the groups of these ranks)."""
 
 
 class Rendezvous:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.comm.communicator import PLAIN, FloatArray, Options
+from p4reduce.comm.backend import PLAIN, FloatArray, Options
 from p4reduce.comm.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Seat:
-    """One participant's end of a ``Rendezvous``; implements ``communicator.Backend``."""
+    """One participant's end of a ``Rendezvous``; implements ``backend.Backend``."""
 
     def __init__(self, rendezvous: "Rendezvous", rank: int, size: int) -> None:
         self._rendezvous = rendezvous

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers, float32_rounding, headroom
 
 Doubles = npt.NDArray[np.float64]

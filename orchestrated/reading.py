@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.control_plane.orchestrator.executor import LAST_JOB, Read
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources

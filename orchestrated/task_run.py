@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.control_plane.orchestrator.executor import Order, Role
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork

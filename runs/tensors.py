@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 
 
 def tensor(seed: int, rank: int, turn: int, elements: int) -> FloatArray:

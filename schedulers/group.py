@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from p4reduce.comm.backend import FloatArray, Served
 from p4reduce.comm.calls import Call
-from p4reduce.comm.communicator import FloatArray, Served
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.listener import Listener
 from p4reduce.comm.remote import Membership

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.check import compare_counters
 from p4reduce.control_plane.errors import PlanError

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.scheduling.policy import Decision

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.predict import Operation

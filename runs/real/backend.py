@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from p4reduce.base.units import NS_PER_S, PS_PER_NS
-from p4reduce.comm.communicator import PLAIN, FloatArray, Options
+from p4reduce.comm.backend import PLAIN, FloatArray, Options
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.runs.real.spec import ProcessSpec
@@ -64,7 +64,7 @@ class Observer(Protocol):
 
 
 class RealBackend:
-    """The end of a participant in real time (``comm.communicator.Backend``); for one thread. ``close`` it."""
+    """The end of a participant in real time (``comm.backend.Backend``); for one thread. ``close`` it."""
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.rank = spec.rank

@@ -15,7 +15,7 @@ import numpy as np
 
 from p4reduce.base.progress import Progress
 from p4reduce.base.units import PS_PER_MS, PS_PER_NS
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.membership import Decision
 from p4reduce.comm.operations import as_carried

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.comm import framing
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 
 Message = dict[str, Any]
 _READ: Final = 1 << 20

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from p4reduce.base.units import NS_PER_S
 from p4reduce.comm import framing
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.errors import ClusterError, ExcludedError
 from p4reduce.comm.membership import REAL_LEASE, Decision, cannot_redo, group_changed
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.membership import REAL_LEASE, Leases
 from p4reduce.comm.processes import how_ended

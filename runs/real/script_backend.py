@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from p4reduce.comm.communicator import PLAIN, FloatArray, Options
+from p4reduce.comm.backend import PLAIN, FloatArray, Options
 from p4reduce.runs.real.backend import RealBackend, SaturatedError
 from p4reduce.runs.real.member import Calling, Member, Message, Turn
 from p4reduce.runs.real.spec import ScriptSpec

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from p4reduce.base.units import NS_PER_S
-from p4reduce.comm.communicator import FloatArray
+from p4reduce.comm.backend import FloatArray
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.group import Message
 from p4reduce.runs.result import TrainingPoint

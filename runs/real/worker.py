@@ -30,7 +30,8 @@ from typing import Any, Final
 import numpy as np
 from pydantic import ValidationError
 
-from p4reduce.comm.communicator import Communicator, FloatArray
+from p4reduce.comm.backend import FloatArray
+from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.operations import COLLECTIVES
 from p4reduce.runs.real.backend import RealBackend

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.calls import Call
-from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.membership import Decision
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part

@@ -12,9 +12,10 @@ from typing import Self, TypeVar
 from p4reduce.base.signals import SEEN_S
 from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError, ExcludedError
+from p4reduce.comm.group import Joined
 from p4reduce.comm.membership import Decision
 from p4reduce.comm.participant import Figure, Span
-from p4reduce.comm.rendezvous import Joined, Rendezvous
+from p4reduce.comm.rendezvous import Rendezvous
 from p4reduce.comm.seat import Seat
 from p4reduce.control_plane.program import P4Program
 from p4reduce.fabric import Faults

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.calls import Call
-from p4reduce.comm.communicator import FloatArray
 from p4reduce.comm.errors import CollectiveError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.jobs.asynchronous import AsynchronousJob, Staleness, install

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p4reduce.comm.backend import FloatArray, Options
 from p4reduce.comm.calls import SERVED, Call
-from p4reduce.comm.communicator import FloatArray, Options
 from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError
 from p4reduce.comm.membership import Answer, cannot_redo, decide
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
