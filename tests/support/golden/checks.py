@@ -26,6 +26,17 @@ def results(tasks: Iterable[Task]) -> None:
                 same = first == result or (task.aborted and first.epoch != result.epoch)
                 assert same, f"job {task.work.job}: workers differ on chunk {index}: {first} and {result}"
                 _result(task, index, result)
+        _decisions(task)
+
+
+def _decisions(task: Task) -> None:
+    """All workers take the exponents that were announced, or none does, in whatever epoch each of them decided."""
+    if task.deadline_us is not None or len(set(task.epochs.values())) > 1:
+        return  # another set of workers, another maximum: then nothing counts that was announced
+    decided = {worker.decided for worker in task.workers.values()} - {None}
+    assert len(decided) <= 1, (
+        f"job {task.work.job}: workers decided {decided} of what chunks {task.work.tail} announced"
+    )
 
 
 def holdings(tasks: Iterable[Task]) -> Holdings:
@@ -66,7 +77,7 @@ def _result(task: Task, index: int, result: Result) -> None:
     if task.deadline_us is not None and result.lanes is None and len(task.workers) < len(task.epochs[result.epoch]):
         return  # whoever has left may have been late
     assert result.count == len(ranks), f"{what}: {result.count} contributions instead of {len(ranks)}"
-    assert result.exponent == max(work.exponent(rank, index) for rank in ranks), f"{what}: exponent {result.exponent}"
+    assert result.exponent == max(work.said[rank, index] for rank in ranks), f"{what}: exponent {result.exponent}"
     if collective.lanes_up:
         assert total is not None
         _sum(what, total, saturated, work.exact_sum(ranks, index), ranks)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from tests.support.golden.frames import Kind, Packet
 from tests.support.golden.graph import Node
 from tests.support.golden.switch import Emission
-from tests.support.golden.work import Collective, Lanes, Work
+from tests.support.golden.work import UNANNOUNCED, Collective, Lanes, Work
 
 HOST_PORT = 1
 """A host has one link."""
@@ -50,6 +50,7 @@ class Worker:
         self.inputs: dict[int, Lanes | None] = {}  # kept while a new epoch may ask for them again
         self.sent: set[int] = set()  # in this epoch
         self.attachment: Attachment | None = None  # None: halted
+        self.decided: bool | None = None  # whether all had announced the next operation, when this one ended for it
 
     @property
     def finished(self) -> bool:
@@ -87,7 +88,8 @@ class Worker:
         self.sent.add(index)
         assert max(self.sent) - self.missing < self.window + self.reach
         collective = self.work.collectives[index]
-        return self._emission(index, collective.kind, self._input(index), self.work.exponent(self.rank, index), resend)
+        exponent = self.work.exponent(self.rank, index)
+        return self._emission(index, collective.kind, self._input(index), exponent, resend)
 
     def question(self, index: int) -> Emission:
         """Asks for the result of chunk ``index``, which has left."""
@@ -143,6 +145,8 @@ class Worker:
             self.results[index] = result
             while self.missing in self.results:
                 self.missing += 1
+            if self.decided is None and self.missing >= self.work.tail.stop:
+                self.decided = all(self.results[i].exponent != UNANNOUNCED for i in self.work.tail)
 
     def _input(self, index: int) -> Lanes | None:
         if index not in self.inputs:

@@ -138,6 +138,9 @@ class _Run:
     def _end(self) -> None:
         """All has arrived; what was held back comes now, and may change nothing."""
         checks.results(self.tasks)
+        for worker in (worker for task in self.tasks for worker in task.workers.values()):
+            self.network.events["took what was announced"] += worker.decided is True
+            self.network.events["took the whole lead"] += worker.decided is False
         held = checks.holdings(self.tasks)
         self.network.release(everything=True)
         self._drain()
@@ -250,7 +253,7 @@ def _task(shape: JobShape, window_factor: int) -> Task:
     members = shape.tree.members()
     window = shape.work.slots // (window_factor if shape.deadline_us is None else 4 * window_factor)
     return Task(
-        work=shape.work,
+        work=replace(shape.work, said={}),
         region=shape.region,
         ranks={node: rank for rank, node in enumerate(members)},
         udp_ports=shape.udp_ports,

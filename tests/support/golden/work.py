@@ -7,8 +7,9 @@ sum spells out every worker's multiplicity; the other lanes are pseudo-random an
 import hashlib
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
 from tests.support.golden.frames import SEQ_MODULUS, Kind
@@ -18,6 +19,8 @@ DIGITS_PER_LANE: Final = 7
 MAX_WORKERS: Final = 32
 DIGIT_LANES: Final = -(-MAX_WORKERS // DIGITS_PER_LANE)
 MIN_LANES: Final = DIGIT_LANES + 1
+
+UNANNOUNCED: Final = 255
 
 Lanes = tuple[int, ...]
 
@@ -52,11 +55,13 @@ AT_ROOT: Final = (Collective.ALL_REDUCE, Collective.ALL_REDUCE, Collective.OPEN,
 AT_SERVER: Final = tuple(Collective)[1:]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Work:
     """``len(collectives)`` chunks of a job, the first with sequence number ``first_seq``.
 
     Chunks are counted from 0 (``index``); the values of those in ``extreme`` fill all of int32, so their sums saturate.
+    The chunks in ``tail`` are the end of an operation: they announce exponents of the next one. ``said``: the exponents
+    that each worker has sent in one run.
     """
 
     job: int
@@ -65,6 +70,15 @@ class Work:
     lanes: int
     collectives: tuple[Collective, ...]
     extreme: frozenset[int]
+    said: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def tail(self) -> range:
+        """As long as a window at most; empty where the whole work is one operation."""
+        long, end = (abs(value) for value in noise(2, "tail", self.job, 0, self.first_seq))
+        length = min(1 + long % (self.slots // 2), self.chunks - 1)
+        stop = length + end % (self.chunks - length)
+        return range(stop - length, stop)
 
     @property
     def chunks(self) -> int:
@@ -88,8 +102,19 @@ class Work:
         return (*digits, *(value >> shift for value in values))
 
     def exponent(self, worker: int, index: int) -> int:
-        """The exponent that worker ``worker`` proposes, 0..255."""
-        return noise(1, "exponent", self.job, worker, self.seq(index))[0] & 0xFF
+        """The exponent that worker ``worker`` proposes now, 0..255; once it has, the same ever after.
+
+        In the tail it is that of the next operation, if the worker knows it: when it has sent so much.
+        """
+        if (worker, index) not in self.said:
+            own = noise(1, "exponent", self.job, worker, self.seq(index))[0] & 0xFF
+            if index in self.tail:
+                sent = sum(rank == worker for rank, _ in self.said)
+                late, by = (abs(value) for value in noise(2, "called", self.job, worker, self.first_seq))
+                called = sent >= self.tail.start + by % (len(self.tail) + 1) or late % 4 != 0
+                own = min(own, UNANNOUNCED - 1) if called else UNANNOUNCED
+            self.said[worker, index] = own
+        return self.said[worker, index]
 
     def exact_sum(self, workers: Iterable[int], index: int) -> Lanes:
         """The sum of the contributions of ``workers``, unbounded."""
