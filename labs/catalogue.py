@@ -20,6 +20,7 @@ NAMES: Final = {
     "06": "06-a-tree-by-program",
     "07": "07-two-jobs-and-a-forger",
     "08": "08-how-fast",
+    "09": "09-train",
 }
 """Folders by number; the grader of lab 01 is the package ``lab01``."""
 

@@ -65,17 +65,27 @@ class StudentCode:
 
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """What a function of the student's returns. Raises Wrong."""
-        if self._dead is not None:
-            raise self._dead
+        self.start()
         try:
-            if self._process is None:
-                self._start()
             self._write({"call": name, "arguments": list(arguments)})
             return self._answer(name, services or {})
         except Wrong as wrong:
-            if self._process is None or self._process.poll() is not None:
-                self._dead = wrong
+            self._note(wrong)
             raise
+
+    def start(self) -> None:
+        """Starts the process where it has not been started. Raises Wrong where it cannot be, or has ended.
+
+        On Linux it ends with the thread that starts it: where several threads call, start it in one that outlives them.
+        """
+        if self._dead is not None:
+            raise self._dead
+        if self._process is None:
+            try:
+                self._start()
+            except Wrong as wrong:
+                self._note(wrong)
+                raise
 
     def close(self) -> None:
         """Ends the process and removes its folder."""
@@ -89,6 +99,11 @@ class StudentCode:
             self._folder = None
 
     # --- the process
+
+    def _note(self, wrong: Wrong) -> None:
+        """Whatever is called from now on fails alike where the process has gone."""
+        if self._process is None or self._process.poll() is not None:
+            self._dead = wrong
 
     def _start(self) -> None:
         if not self.file.is_file():
