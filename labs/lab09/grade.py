@@ -270,7 +270,7 @@ class _Grader:
         small = (random.uniform(0.2, 0.4, 63) * random.choice((-1, 1), 63)).astype(np.float32) * unit
         gradient = np.concatenate([np.ones(1, np.float32), small])
         found, _ = self._means("int8", [[[gradient] for _ in range(self.net.workers)]] * _FEW)
-        total = np.sum([step[0][0] for step in found], axis=0, dtype=np.float64)
+        total = np.array([step[0][0] for step in found], np.float64).sum(axis=0)
         wanted = _FEW * gradient.astype(np.float64)
         off = np.abs(total - wanted)
         if off.max() <= 2 * unit:
