@@ -73,6 +73,7 @@ WORDS = st.text("abc-/. 1", max_size=60)
 @given(text=WORDS, indent=st.integers(0, 30), width=st.integers(20, 100))
 def test_wrapped_lines_fit_and_lose_no_word(text, indent, width):
     parts = [part.plain for part in wrapped(Text(" " * indent + text), width)]
+    indent += len(text) - len(text.lstrip(" "))
     assert all(len(part) <= max(width, indent + 12) for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
 
