@@ -154,7 +154,7 @@ bench-orchestrator: $(WARM)  ## 50 to 5,000 tasks that wait for each other: poli
 soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps
 	$(BIN)/python -m tests.support.orchestrated.soak --histories $(HISTORIES)
 
-soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switches, and joins, in virtual time, invariants checked
+soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switches, joins and restarts of switches, in virtual time
 	$(BIN)/python -m tests.support.kills --kills $(KILLS)
 
 labs-test: $(WARM)  ## every mistake of every lab gets its text (minutes)

@@ -111,6 +111,18 @@ class Connection:
         )
         return False
 
+    async def reopen(self) -> bool:
+        """Connect again where the stream has ended, else do nothing; as of :meth:`open`, with what the switch kept."""
+        if self._lost is None:
+            return True
+        await self.close()
+        self._client, self._lost = P4Client(self.target.address), None
+        try:
+            return await self.open(keep=True)
+        except BaseException as error:
+            self._lost = self._lost or f"no connection: {_reason(error) if isinstance(error, Exception) else error}"
+            raise
+
     async def _runs_program(self) -> bool:
         """Whether the switch runs our program already."""
         request = p4r.GetForwardingPipelineConfigRequest(

@@ -21,6 +21,7 @@ from p4reduce.control_plane.link_loads import DIGEST, LinkLoad, LoadThresholds
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.restarts import Found
 from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -157,6 +158,22 @@ class Controller:
                 raise ControllerError(f"job {plan.job} epoch {plan.epoch} is installed; uninstall it")
             release_plan(plan, self.resources)
 
+    def look(self, switches: Collection[str] | None = None) -> Found:
+        """Which switches began anew since they were installed, and which do not answer; all if none are named.
+
+        Each has a nonce among its entries, which goes where they go. A stream that has ended is opened again first.
+        Those that began anew are to be given to :meth:`restore`; plans on them must go on in a new epoch.
+        """
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            return loop.run(fleet.look(self.targets if switches is None else switches))
+
+    def restore(self, switch: str) -> None:
+        """Install again what a switch has without plans; `ControllerError` where it does not answer."""
+        with self._lock:
+            loop, fleet = self._run_fleet()
+            loop.run(fleet.restore(switch))
+
     def install(self, plan: Plan) -> None:
         """Program the switches with a plan. Only adds entries; after an error nothing of it is left.
 
@@ -208,19 +225,19 @@ class Controller:
         """Add entries to a switch that belong to no plan, in this order."""
         with self._lock:
             loop, fleet = self._run_fleet()
-            loop.run(fleet.insert(switch, entries))
+            loop.run(fleet.at(switch).insert(entries))
 
     def modify(self, switch: str, entries: Sequence[fy.P4TableEntry]) -> None:
         """Give entries of a switch that belong to no plan other actions."""
         with self._lock:
             loop, fleet = self._run_fleet()
-            loop.run(fleet.modify(switch, entries))
+            loop.run(fleet.at(switch).modify(entries))
 
     def delete(self, switch: str, entries: Sequence[Entity]) -> None:
         """Remove entries of a switch that belong to no plan, in this order."""
         with self._lock:
             loop, fleet = self._run_fleet()
-            loop.run(fleet.delete(switch, entries))
+            loop.run(fleet.at(switch).delete(entries))
 
     def uninstall(self, plan: Plan, lost: Collection[str] = ()) -> None:
         """Remove a plan and give back its resources. Only deletes entries; nothing is asked of ``lost`` switches."""

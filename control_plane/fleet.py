@@ -5,10 +5,9 @@ import contextlib
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-import finsy as fy
 from finsy.p4entity import P4Entity
 
-from p4reduce.control_plane import counters
+from p4reduce.control_plane import counters, restarts
 from p4reduce.control_plane.connection import Connection, PacketIn
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import (
@@ -47,6 +46,10 @@ class Fleet:
         self._connections = connections
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
         self._results: dict[tuple[str, int], int] = {}  # (switch, job): priority of RESULTs, where it is another
+        self._nonces: dict[str, int] = {}
+        self._watched: dict[str, list[Entity]] = {}
+        self._settings = SwitchSettings()
+        self._routes: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def read_bytes(self) -> int:
@@ -59,24 +62,59 @@ class Fleet:
         With ``keep`` a switch that runs the program already keeps its entries: those of plans all, base entries where
         they are right. It gets what it lacks.
         """
-        routes = next_hops(self._topology)
+        self._settings, self._routes = settings, next_hops(self._topology)
 
         async def start(switch: str) -> None:
-            connection = self._connections[switch]
-            kept = await connection.open(keep=keep)
-            await connection.modify([settings_entry(settings)])
-            classes = dscp_entries(settings)
-            entries = (*classes, *base_entries(self._topology, switch, routes[switch]))
-            tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # others' programs may not have it
-            found = await connection.read(wildcards(tables)) if kept else []
-            there = {fingerprint(entry) for entry in found}
-            wanted = {fingerprint(entry) for entry in entries}
-            # An entry that is wrong goes first: another one with the same key may have to take its place.
-            wrong = [entry for entry in found if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
-            await connection.delete(wrong)
-            await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
+            await self._furnish(switch, kept=await self._connections[switch].open(keep=keep))
 
         await self._each(self._connections, start)
+
+    async def _furnish(self, switch: str, *, kept: bool) -> None:
+        """Settings and base entries, the nonce last; ``kept``: it may have some of them."""
+        connection = self._connections[switch]
+        await connection.modify([settings_entry(self._settings)])
+        classes = dscp_entries(self._settings)
+        tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # others' programs may not have it
+        found = await connection.read(wildcards(tables)) if kept else []
+        nonce = restarts.nonce_of(found) or restarts.new_nonce()
+        entries = (*classes, *base_entries(self._topology, switch, self._routes[switch]), restarts.nonce_entry(nonce))
+        there = {fingerprint(entry) for entry in found}
+        wanted = {fingerprint(entry) for entry in entries}
+        # An entry that is wrong goes first: another one with the same key may have to take its place.
+        wrong = [entry for entry in found if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
+        await connection.delete(wrong)
+        await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
+        self._nonces[switch] = nonce
+
+    async def look(self, switches: Iterable[str]) -> restarts.Found:
+        """Read the nonces of switches, of those whose stream has ended by a new one."""
+        restarted, silent = list[str](), dict[str, str]()
+
+        async def look(switch: str) -> None:
+            connection = self._connections[switch]
+            try:
+                await connection.reopen()
+                if restarts.nonce_of(await connection.read([restarts.nonce_entry()])) != self._nonces[switch]:
+                    restarted.append(switch)
+            except ControllerError as error:
+                silent[switch] = str(error)
+
+        await self._each(switches, look)
+        return restarts.Found(tuple(sorted(restarted)), silent)
+
+    async def restore(self, switch: str) -> None:
+        """All that a switch has without plans, where it began anew; jobs' traffic classes, and what it watches, too."""
+        connection = self._connections[switch]
+        await self._furnish(switch, kept=True)
+        jobs = [(job, level) for (at, job), (level, _) in self._priorities.items() if at == switch]
+        wanted: list[Entity] = [priority_entry(job, level) for job, level in jobs]
+        wanted += [results_entry(job, level) for (at, job), level in self._results.items() if at == switch]
+        found = await connection.read(wildcards(["traffic_class"])) if wanted else []
+        there = {fingerprint(entry) for entry in found}
+        await connection.insert([entry for entry in wanted if fingerprint(entry) not in there])
+        if switch in self._watched:
+            await connection.subscribe(digest_entry())
+            await connection.insert(self._watched[switch])
 
     async def close(self) -> None:
         """Leave all."""
@@ -129,17 +167,9 @@ class Fleet:
 
         return dict(await self._each(self._connections, read))
 
-    async def insert(self, switch: str, entities: Sequence[Entity]) -> None:
-        """Add entries to a switch: all of them, or, after an error, none."""
-        await self._connections[switch].insert(entities)
-
-    async def modify(self, switch: str, entities: Sequence[fy.P4TableEntry]) -> None:
-        """Change entries of a switch."""
-        await self._connections[switch].modify(entities)
-
-    async def delete(self, switch: str, entities: Sequence[Entity]) -> None:
-        """Remove entries of a switch, those that do nothing alone last; what is gone already is not missed."""
-        await self._connections[switch].delete(entities)
+    def at(self, switch: str) -> Connection:
+        """The client of one switch, for entries of no plan."""
+        return self._connections[switch]
 
     async def uninstall(self, plan: Plan, lost: Collection[str] = ()) -> None:
         """Remove a plan: first table `job`, from the leaves up, then the rest; what is gone already is not missed.
@@ -250,6 +280,7 @@ class Fleet:
         async def begin(switch: str) -> None:
             await self._connections[switch].subscribe(digest_entry())
             await self._connections[switch].insert(entries[switch])
+            self._watched[switch] = list(entries[switch])
 
         await self._each(entries, begin)
 

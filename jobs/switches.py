@@ -46,6 +46,10 @@ class ServedSwitches:
         for device_id in self._ids.values():
             self.server.set_pipeline(device_id, config)
 
+    def restart(self, switch: str) -> None:
+        """A switch starts anew: it has its program, and nothing that was installed."""
+        self.server.restart(self._ids[switch])
+
     def devices(self) -> dict[str, Device]:
         """Every switch's device, by name."""
         found = {name: self.server.device(device_id) for name, device_id in self._ids.items()}

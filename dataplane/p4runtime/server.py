@@ -118,6 +118,15 @@ class P4RuntimeServer:
             slot.verify(request)
             slot.set_pipeline(request)
 
+    def restart(self, device_id: int) -> None:
+        """A switch that starts anew with its program: entries, groups, registers and counters are gone.
+
+        Controllers' streams stay. Raises KeyError: unknown device id.
+        """
+        slot = self._slots[device_id]
+        with self.lock, slot.gate:
+            slot.restart()
+
     def device(self, device_id: int) -> Device | None:
         """The device that runs under an id, None until a pipeline is committed. Raises KeyError."""
         active = self._slots[device_id].active

@@ -119,6 +119,15 @@ class DeviceSlot:
         self.active.digests.send = self.send_to_primaries
         return self.active
 
+    def restart(self) -> None:
+        """The program that runs begins anew, with nothing of what was installed and counted. Needs the lock."""
+        before = self.active
+        if before is not None:
+            before.device.reset()
+            fresh = Forwarding(before.config, before.program, before.schema, before.device, self._clock)
+            fresh.digests.send = self.send_to_primaries
+            self.active, self.saved = fresh, None
+
     def _commit_saved(self) -> None:
         saved = self.saved
         if saved is None:

@@ -3,22 +3,26 @@
 Members say that they live every ``VIRTUAL_LEASE.beat`` over a control network that takes ``CONTROL_LATENCY_PS`` and
 loses nothing; a switch's P4Runtime stream does the same. What ends with its connection open (a host) is known when the
 lease has run out and the slots name it; a process that ends closes its connection; switches report a link that is down.
+A switch that begins anew is known when the controller looks at it (``LOOK_PS``), and at once when its stream had ended.
 A host that joins tells the coordinator, which tells the members. Whoever was there before has ended with that.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.membership import VIRTUAL_LEASE, Leases
+from p4reduce.control_plane.restarts import LOOK_MS
 from p4reduce.fabric import Faults, VirtualNetwork
 from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS
 from p4reduce.topologies import Topology
 from p4reduce.topologies.damaged import Ends, is_down
 from p4reduce.topologies.model import Hop
 
-Kind = Literal["process", "host", "switch", "link", "join"]
+Kind = Literal["process", "host", "switch", "link", "join", "restart"]
+LOOK_PS: Final = VIRTUAL_LEASE.term * LOOK_MS // 1000
+"""between two looks of the controller at its switches: as in real time, in units of the lease, which is 1 s there"""
 _CUT = Faults(loss=1.0)
 _WHOLE = Faults()
 
@@ -27,12 +31,14 @@ _WHOLE = Faults()
 class Incident:
     """What ends at a moment of virtual time: a worker's process, or host, by its host; a switch; a link ``a-b``.
 
-    ``join``: a host begins, or begins anew, and wants to be a member.
+    ``join``: a host begins, or begins anew, and wants to be a member. ``restart``: a switch begins anew, without
+    entries and registers, after it was away for ``away_ps``.
     """
 
     at_ps: int
     kind: Kind
     what: str
+    away_ps: int = 0
 
     @property
     def ends(self) -> Ends:
@@ -41,15 +47,17 @@ class Incident:
 
     def check(self, topology: Topology, hosts: Sequence[str]) -> None:
         """`ClusterError` for one that cannot happen."""
+        switches = {node.name for node in topology.switches}
         known: Collection[object] = {
             "process": hosts,
             "host": hosts,
-            "switch": {node.name for node in topology.switches},
+            "switch": switches,
+            "restart": switches,
             "link": {frozenset((link.a, link.b)) for link in topology.links},
             "join": {node.name for node in topology.workers},
         }[self.kind]
         if (self.ends if self.kind == "link" else self.what) not in known:
-            kind = "host for workers" if self.kind == "join" else self.kind
+            kind = {"join": "host for workers", "restart": "switch"}.get(self.kind, self.kind)
             raise ClusterError(f"incident at {self.at_ps} ps: {self.what!r} is no {kind} of this run")
 
 
@@ -97,6 +105,7 @@ class Health:
         self._leases = Leases(VIRTUAL_LEASE, range(members), 0)
         self._dead: dict[int, _Death] = {}
         self._damage: list[tuple[int, Incident]] = []  # of links and switches: when it is known
+        self._looks: list[int] = []  # when the controller looks at switches, one of which began anew
         self.links: set[Ends] = set()
         """Links that are known to be down."""
         self.switches: set[str] = set()
@@ -112,7 +121,7 @@ class Health:
     @property
     def eventful(self) -> bool:
         """Whether anything happened, or is to happen."""
-        return bool(self._agenda or self._dead or self.links or self.switches or self._damage)
+        return bool(self._agenda or self._looks or self._dead or self.links or self.switches or self._damage)
 
     def unknown(self, members: Iterable[int]) -> tuple[int, ...]:
         """Members that have died, which the coordinator does not know."""
@@ -155,7 +164,7 @@ class Health:
 
     def next_ps(self, now: int) -> int | None:
         """When something happens next, or is to be looked at; None: never."""
-        times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage]
+        times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
         for member, death in self._dead.items():
             if member in self._leases.dead:
                 continue
@@ -167,13 +176,18 @@ class Health:
             times.append(self._accuse_at)
         return max(now, min(times)) if times else None
 
-    def happen(self, network: VirtualNetwork, silence: Callable[[int], None]) -> None:
-        """Let what is due by now happen to the network; ``silence``: stop a rank's endpoints."""
+    def happen(self, network: VirtualNetwork, silence: Callable[[int], None], restart: Callable[[str], None]) -> None:
+        """Let what is due by now happen to the network.
+
+        silence: stop a rank's endpoints. restart: a switch loses what was installed.
+        """
         while self._agenda and self._agenda[0].at_ps <= network.now:
             incident = self._agenda.pop(0)
             if incident.kind == "join":
                 self._begin(incident, silence)
                 self._mend(network, incident.what)
+                continue
+            if incident.kind == "restart" and self._starts(network, incident, restart):
                 continue
             if incident.kind in {"process", "host"}:
                 rank = self._at.get(incident.what)
@@ -187,14 +201,15 @@ class Health:
                 silence(rank)
             else:
                 known = incident.at_ps + CONTROL_LATENCY_PS
-                if incident.kind == "switch":
+                if incident.kind != "link":
                     known = _last_beat(0, incident.at_ps) + CONTROL_LATENCY_PS + VIRTUAL_LEASE.term
-                self._damage.append((known, incident))
+                if incident.kind != "restart" or known < incident.at_ps + incident.away_ps + CONTROL_LATENCY_PS:
+                    self._damage.append((known, incident))
                 links, switches = self._broken
-                if incident.kind == "switch":
-                    switches.add(incident.what)
-                else:
+                if incident.kind == "link":
                     links.add(incident.ends)
+                else:
+                    switches.add(incident.what)
             for link in self._topology.links:
                 ends = frozenset((link.a, link.b))
                 if incident.what in ends if incident.kind != "link" else incident.ends == ends:
@@ -213,17 +228,46 @@ class Health:
         self._came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
         self._newest += 1
 
-    def _mend(self, network: VirtualNetwork, host: str) -> None:
-        """A host's link is as it was, unless it or its switch is down."""
+    def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
+        """A switch begins anew; False: it is away from now on."""
+        switch, now = incident.what, incident.at_ps
+        _, down = self._broken
+        if incident.away_ps and switch not in down:
+            back = Incident(now + incident.away_ps, "restart", switch)
+            self._agenda = sorted([*self._agenda, back], key=lambda one: one.at_ps)
+            return False
+        restart(switch)
+        if switch in down:  # its stream has ended; the controller opens it again
+            down.discard(switch)
+            self._looks.append(now + CONTROL_LATENCY_PS)
+        else:
+            self._looks.append((now // LOOK_PS + 1) * LOOK_PS + CONTROL_LATENCY_PS)
+        self._mend(network, switch)
+        return True
+
+    def _mend(self, network: VirtualNetwork, node: str) -> None:
+        """A node's links are as they were, but for those that are down, or lead to what is."""
         down = is_down(*self._broken)
+        silent = {host for host, rank in self._at.items() if rank in self._dead}
         for link in self._topology.links:
-            if host in (link.a, link.b) and not down(link):
+            if silent & {link.a, link.b}:
+                continue
+            if node in (link.a, link.b) and not down(link):
                 for hop in ((link.a, link.port_a), (link.b, link.port_b)):
                     whole = self._faults if isinstance(self._faults, Faults) else self._faults.get(hop, _WHOLE)
                     network.set_faults(hop, whole)
 
-    def notice(self, now: int, blamed: Callable[[], Collection[int]], *, patient: bool) -> str | None:
+    def notice(
+        self,
+        now: int,
+        blamed: Callable[[], Collection[int]],
+        look: Callable[[], Collection[str]],
+        *,
+        patient: bool,
+    ) -> str | None:
         """What the coordinator learns by now: a cause to look at the group again, or None.
+
+        look: which switches the controller finds to have begun anew; they are restored.
 
         blamed: the members that an operation waits for, from switches' slots. Asked only when a lease has run out, and
         then again and again, less and less often where one is ``patient``.
@@ -237,6 +281,12 @@ class Health:
             else:
                 self.switches.add(incident.what)
                 news.append(f"switch {incident.what} has ended")
+        if any(at_ps <= now for at_ps in self._looks):
+            self._looks = [at_ps for at_ps in self._looks if at_ps > now]
+            for switch in look():
+                self.switches.discard(switch)
+                self._damage = [one for one in self._damage if one[1].what != switch or one[1].kind != "restart"]
+                news.append(f"switch {switch} began anew")
         for member, death in self._dead.items():
             if not death.silent and death.at_ps + CONTROL_LATENCY_PS <= now:
                 news += [death.reason] * self._leases.ended(member, death.reason)

@@ -107,7 +107,7 @@ class Survival:
             if until is None and not watched and whole:
                 raise CollectiveError(f"{self._first.operation}: nobody is left who could carry it on")
             reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
-            self._health.happen(self._network.fabric, self._silence)
+            self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
             self._post_due()
             self._collect()
             self._proceed()
@@ -158,7 +158,7 @@ class Survival:
         if not self._health.joins_by(begin):
             return False
         network.advance(begin, check=self._check)
-        self._health.happen(network.fabric, self._silence)
+        self._health.happen(network.fabric, self._silence, self._carrier.switches.restart)
         if not self._carrier.newcomers():
             return False
         self._carrier.stop_jobs()
@@ -288,8 +288,8 @@ class Survival:
     def _proceed(self) -> None:
         """What the coordinator does now."""
         now = self._network.now
-        cause = self._health.notice(now, self._blamed, patient=bool(self._unposted))
-        if cause is not None and self._concerned():
+        cause = self._health.notice(now, self._blamed, self._carrier.look, patient=bool(self._unposted))
+        if cause is not None and self._concerned(cause):
             self._ask_to_stop(cause)
         elif self._deadline is not None and now >= self._deadline:
             self._deadline = None
@@ -300,15 +300,15 @@ class Survival:
             elif self._phase is _Phase.COMMITTING:
                 self._commit()
 
-    def _concerned(self) -> bool:
+    def _concerned(self, cause: str) -> bool:
         """Whether the group has to change; `CollectiveError` where it must not."""
         lost = self._carrier.losses()
-        if not lost and not any(self._carrier.reach.damaged(job.plan) for job in self._carrier.jobs):
+        plans = [job.plan for job in self._carrier.jobs] if self._phase is _Phase.RUN else []  # else they go anyway
+        plans += [] if self._new is None else [self._new[1]]
+        if not lost and not any(self._carrier.damaged(plan) for plan in plans):
             return False
         if self._carrier.on_failure == "abort":
-            said = (
-                "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or "its tree has lost a link or a switch"
-            )
+            said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
             raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
         return True
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from p4reduce.comm.calls import SERVED, Call
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.membership import Decision, Journal, OnFailure, Reach
+from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.program import P4Program
@@ -71,6 +72,7 @@ class SurvivingCarrier(Carrier):
         self.waiting_since_ps = 0
         """When the last participant had called the collective that is under way."""
         self._epochs: dict[int, int] = {}
+        self._lapsed: set[tuple[int, int]] = set()
         self._paused: set[int] = set()
         self._stopped = False
         self._deaths: list[tuple[int, int, str]] = []
@@ -138,6 +140,21 @@ class SurvivingCarrier(Carrier):
         for member in cut:
             self.health.exclude(member, lost[member])
         return lost
+
+    def look(self) -> tuple[str, ...]:
+        """Switches that began anew: restored, but for the plans that were on them, which cannot go on."""
+        found = self.switches.controller.look().restarted
+        for switch in found:
+            self.switches.controller.restore(switch)
+        gone = {*found}
+        for plan in self.switches.controller.installed:
+            if gone & {*switches_on_paths(plan)}:
+                self._lapsed.add((plan.job, plan.epoch))
+        return found
+
+    def damaged(self, plan: Plan) -> bool:
+        """Whether a plan cannot go on: a link or a switch of it is down, or began anew."""
+        return (plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan)
 
     def newcomers(self) -> tuple[int, ...]:
         """Who could be a member from now on: known to the members, and within their reach."""

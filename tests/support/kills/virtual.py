@@ -1,4 +1,4 @@
-"""One group in virtual time in which members, links and switches end, and hosts join, drawn from a seed."""
+"""One group in virtual time in which members, links and switches end, hosts join and switches begin anew, by a seed."""
 
 import random
 from collections import Counter
@@ -71,7 +71,19 @@ def draw(seed: int) -> tuple[Experiment, list[Incident]]:
         at += rng.choice((rng.randrange(1, 17 * MS), rng.randrange(1, 2 * MS)))
     if seed % 3 == 0:
         experiment, incidents = _with_joins(experiment, incidents, hosts, random.Random(f"joins of {seed}"))
+    if seed % 5 == 3:
+        incidents = _with_restarts(network, incidents, random.Random(f"restarts of {seed}"))
     return experiment, incidents
+
+
+def _with_restarts(network: str, incidents: list[Incident], rng: random.Random) -> list[Incident]:
+    """One or two switches begin anew: at once, or after they were away for less or more than a lease."""
+    found = [*incidents]
+    for _ in range(rng.choice((1, 1, 2))):
+        switch = "s1" if network.startswith("star") else rng.choice(("spine1", "spine2", "leaf1", "leaf2"))
+        away = rng.choice((0, 0, rng.randrange(1, 9 * MS), rng.randrange(1, 30 * MS)))
+        found.append(Incident(rng.randrange(MS, 30 * MS), "restart", switch, away))
+    return sorted(found, key=lambda one: one.at_ps)
 
 
 def _with_joins(

@@ -138,4 +138,4 @@ def test_opening_programs_every_switch(recorded):
         own = [entry[::2] for entry in log if entry[1] == name]
         assert own[0] == ("modify", "settings")
         assert own.count(("insert", "local_address")) == 1
-        assert own.count(("insert", "route")) == 6  # all nodes but itself
+        assert own.count(("insert", "route")) == 6 + 1  # all nodes but itself, and the nonce
