@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -106,6 +106,8 @@ class RealCluster:
         """What was decided of the group's members, in order …"""
         self.resumed: Sequence[Resumed] = ()
         """… and when that took effect."""
+        self.lost_switches: Collection[str] = ()
+        """Those that ended on the way."""
         self._deadline = 0.0
         self.folder = folder
         self.progress = progress

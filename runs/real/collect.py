@@ -28,7 +28,8 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     Of a training, the accuracy of one process is still missing: it is for who started the session.
     """
     answers = cluster.settle()
-    counters = cluster.target.controller.read_counters()
+    switches = [node.name for node in cluster.topology.switches if node.name not in cluster.lost_switches]
+    counters = cluster.target.controller.read_counters(switches)
     links = _links(cluster, answers, counters)
     observed = Observed(
         topology=cluster.topology,

@@ -20,7 +20,7 @@ from p4reduce.base.units import PS_PER_NS
 from p4reduce.comm.communicator import STEP
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.launch import free_port, rank_environment, torch_environment
-from p4reduce.comm.membership import Journal
+from p4reduce.comm.membership import Journal, Reach
 from p4reduce.comm.remote import ADDRESS, SPEC
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.predict import Operation
@@ -121,10 +121,16 @@ class ScriptCluster(RealCluster):
         deadline = time.monotonic() + self._script["timeout_s"]
         journal = Journal(self.folder / "membership.jsonl")
         coordinator = Coordinator(
-            self.group.presence, trees, journal, self.experiment.on_failure, watch=self._news, deadline=deadline
+            self.group.presence,
+            trees,
+            journal,
+            self.experiment.on_failure,
+            watch=lambda: self._news(trees.reach),
+            deadline=deadline,
         )
         failed = coordinator.wait()
         if failed is None:
+            self.lost_switches = trees.reach.switches
             self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed
             self._survivors = coordinator.survivors
             if trees.plan is not self.job.plan:
@@ -132,10 +138,18 @@ class ScriptCluster(RealCluster):
             self._note_collectives(self.group.reports(self.folder, self._survivors))
         return failed
 
-    def _news(self) -> Sequence[str]:
-        """What has ended since the last look."""
-        self._watch()
-        return ()
+    def _news(self, reach: Reach) -> list[str]:
+        """What of the network has ended since the last look."""
+        if self.experiment.on_failure == "abort":
+            self._watch()
+            return []
+        self.relays.check()
+        switches = [name for name in self.target.ended() if name not in reach.switches]
+        links = [ends for ends in self.wires.cut() if ends not in reach.links]
+        reach.switches.update(switches)
+        reach.links.update(links)
+        said = [f"switch {name} has ended" for name in switches]
+        return said + [f"link {'-'.join(sorted(ends))} is down" for ends in links if not ends & reach.switches]
 
     def _note_collectives(self, reports: Mapping[str, Message]) -> None:
         """What the scripts' participants say that they carried, held against each other."""

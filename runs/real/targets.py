@@ -1,6 +1,6 @@
 """Who executes the P4 program in real time, and what they count: the embedded switch, or BMv2."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
@@ -32,11 +32,16 @@ class RealTarget(Protocol):
     """Switches that run, with a controller. Use as a context manager."""
 
     controller: Controller
-    processes: list[int]
-    """Those that only execute switches; none where the session does."""
+
+    @property
+    def processes(self) -> list[int]:
+        """Those that only execute switches; none where the session does."""
 
     def check(self) -> None:
         """Raise when a switch has ended."""
+
+    def ended(self) -> Collection[str]:
+        """Switches that have ended by themselves; raises when all have, as one."""
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """What was sent on the links that leave switches; ``counters`` are the P4 program's."""
@@ -65,7 +70,6 @@ class EmbeddedTarget:
     ) -> None:
         self._parts = ExitStack()
         self._topology = topology
-        self.processes: list[int] = []
         ports = wires.ports()
         own = {(switch, port) for switch, numbers in ports.items() for port in numbers}
         self.host = host = SwitchHost(
@@ -89,9 +93,19 @@ class EmbeddedTarget:
             self._parts.close()
             raise
 
+    @property
+    def processes(self) -> list[int]:
+        """None: switches are threads of this one."""
+        return []
+
     def check(self) -> None:
         """Raise ``FabricError`` when a data path has ended."""
         self._switches.check()
+
+    def ended(self) -> Collection[str]:
+        """None alone: they are threads of one process."""
+        self.check()
+        return ()
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """As the ports counted."""
@@ -127,15 +141,24 @@ class Bmv2Target:
         interfaces = wires.network.switch_interfaces
         try:
             self._switches = self._parts.enter_context(Bmv2Switches(topology, interfaces, folder, log_level=BMV2_LOG))
-            self.processes = list(self._switches.pids.values())
             self.controller = self._parts.enter_context(_controller(topology, self._switches.targets, program))
         except BaseException:
             self._parts.close()
             raise
 
+    @property
+    def processes(self) -> list[int]:
+        """Of the switches that have not ended."""
+        gone = self._switches.ended()
+        return [pid for name, pid in self._switches.pids.items() if name not in gone]
+
     def check(self) -> None:
         """Raise ``RealError`` when a switch has ended, with its last lines."""
         self._switches.check()
+
+    def ended(self) -> Collection[str]:
+        """Those whose process is gone."""
+        return self._switches.ended()
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """As the P4 program counted: bytes are those that packets had when they came in, which is as long here."""

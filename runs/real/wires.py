@@ -3,7 +3,7 @@
 import secrets
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,9 +11,11 @@ from typing import Any, Final, Protocol, Self
 
 from p4reduce.fabric.real.io.ports import PortSpec, Udp, Veth
 from p4reduce.fabric.real.net import RealNetwork, here_command
+from p4reduce.fabric.real.net.carriers import Carriers
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.spec import SocketSpec
 from p4reduce.topologies import Link, Topology
+from p4reduce.topologies.damaged import Ends
 from p4reduce.workers.wire import INC_UDP_PORT
 
 UNSHAPED_FROM_BPS: Final = 10**10
@@ -52,6 +54,9 @@ class Wires(Protocol):
 
     def socket(self, host: str) -> SocketSpec:
         """How a worker reaches its switch."""
+
+    def cut(self) -> Collection[Ends]:
+        """Links that have gone down, as far as anybody can tell."""
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start a program at a host; it dies with us."""
@@ -93,6 +98,8 @@ class VethWires:
             relayed=needs_relays(experiment, topology),
             queue_frames=experiment.queue_frames,
         )
+        self._ends: dict[str, Ends] = {}
+        self._carriers: Carriers | None = None
         self.shaping = "none"
         if shape:
             own = experiment.target == "embedded"
@@ -111,17 +118,33 @@ class VethWires:
         """The kernel's own IP stack."""
         return SocketSpec(local=(self.network.topology.node(host).ip_text, INC_UDP_PORT))
 
+    def cut(self) -> Collection[Ends]:
+        """Those of which a switch's interface has lost its carrier."""
+        down = self._carriers.down() if self._carriers else ()
+        return {self._ends[name] for name in down}
+
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start it in the host's namespace."""
         return self.network.popen(host, argv, **options)
 
     def __enter__(self) -> Self:
         self.network.__enter__()
+        topology = self.network.topology
+        for switch, own in self.network.switch_interfaces.items():
+            for port, name in own.items():
+                self._ends[name] = frozenset((switch, topology.neighbour(switch, port)))
+        try:
+            self._carriers = Carriers(self._ends)
+        except BaseException:
+            self.network.close()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._carriers:
+            self._carriers.close()
         self.network.__exit__(kind, error, trace)
 
 
@@ -167,6 +190,10 @@ class UdpWires:
         """Whole frames in datagrams."""
         local, remote = self._pairs[host, 1]
         return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
+
+    def cut(self) -> Collection[Ends]:
+        """Datagrams have no carrier."""
+        return ()
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start it beside us."""

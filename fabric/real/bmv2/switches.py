@@ -112,6 +112,10 @@ class Bmv2Switches:
             if one.process.poll() is not None:
                 raise RealError(f"switch {one.name} ended during the run{_last_words(one)}")
 
+    def ended(self) -> list[str]:
+        """Those that have ended, killed or by themselves."""
+        return [one.name for one in self._running.values() if one.process.poll() is not None]
+
     def __enter__(self) -> "Bmv2Switches":
         try:
             for node in self._topology.switches:

@@ -47,6 +47,12 @@ def lines(folder: Path, rank: int) -> list[list]:
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
+def results(folder: Path, rank: int) -> int:
+    """How many results it has; -1 before it has joined."""
+    path = folder / f"got-{rank}"
+    return path.read_text().count('\n["results"') if path.exists() else -1
+
+
 def read(folder: Path, ranks: int) -> dict[int, Got]:
     """What all ranks saw, the dead as far as they came."""
     found = {}
