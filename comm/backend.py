@@ -9,9 +9,18 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float32]
 
 
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """What a participant starts next: a sum of float32, whose exponents may travel with the collective before."""
+
+    array: FloatArray
+    start_ps: int
+    poison: bool = False
+
+
 @dataclass(frozen=True)
 class Options:
-    """How an all-reduce is carried; the same at all participants but for ``patience_s``."""
+    """How an all-reduce is carried; the same at all participants but for ``patience_s`` and ``ahead``."""
 
     words: bool = False
     """The arrays hold int32 in the place of float32, which are added as they are."""
@@ -25,6 +34,8 @@ class Options:
     """Of a push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
     view: int = 0
     """Changes of the group that the caller had heard of when it called (``GroupChanged.view``)."""
+    ahead: Ahead | None = None
+    """What this participant calls next, where it is known; in real time it is not used."""
 
     @property
     def stale(self) -> bool:
@@ -42,6 +53,8 @@ class Backend(Protocol):
     """Its rank at the start: it never changes."""
     size: int
     is_server: bool
+    looks_ahead: bool
+    """Whether it has a use for ``Options.ahead``."""
 
     @property
     def contributors(self) -> tuple[int, ...]:

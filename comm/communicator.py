@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.comm.backend import Backend, FloatArray, Options
+from p4reduce.comm.backend import Ahead, Backend, FloatArray, Options
 from p4reduce.comm.errors import ClusterError, GroupChanged
 from p4reduce.comm.handles import Handle, Queue
 
@@ -44,7 +44,7 @@ class Communicator:
         """``members``: who is in the group when this one comes in, if not all; ``view``: changes of it before."""
         self._backend = backend
         self._patience_s = patience_s
-        self._queue: Queue | None = None
+        self._queue: Queue[Ahead] | None = None
         self._left = False
         self._groups: Counter[tuple[int, ...]] = Counter()
         self._view = view
@@ -108,21 +108,32 @@ class Communicator:
     def all_reduce(self, array: A, *, not_finite: Literal["error", "nan"] = ...) -> A: ...
 
     @overload
-    def all_reduce(self, array: A, *, start: float, not_finite: Literal["error", "nan"] = ...) -> Handle[A]: ...
+    def all_reduce(
+        self, array: A, *, start: float, not_finite: Literal["error", "nan"] = ..., followed: bool = ...
+    ) -> Handle[A]: ...
 
     def all_reduce(
-        self, array: A, *, start: float | None = None, not_finite: Literal["error", "nan"] = "error"
+        self,
+        array: A,
+        *,
+        start: float | None = None,
+        not_finite: Literal["error", "nan"] = "error",
+        followed: bool = False,
     ) -> A | Handle[A]:
         """Replace ``array`` by the sum over all workers.
 
         float32; float16, which is added as float32 and rounded once; int32, exactly (a sum beyond int32 is an error).
         NaN and infinity raise ``ValueError`` with their index, or with ``not_finite="nan"`` come through: in the
         network, a chunk (``lanes`` elements) that holds one becomes NaN. ``CollectiveError`` when the network gives up.
+
+        followed: another all-reduce is started before anything is waited for. This one is carried when that is known,
+        and announces exponents of it, which saves it a round trip where all ranks say so in time; in virtual time.
         """
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
             _check("all_reduce", array, {np.dtype(np.int32)})
             chosen = Options(words=True, patience_s=self._patience_s)
-            return self._carry("all_reduce", array.reshape(-1).view(np.float32), lambda: array, start, options=chosen)
+            flat = array.reshape(-1).view(np.float32)
+            return self._carry("all_reduce", flat, lambda: array, start, options=chosen, followed=followed)
         chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s)
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
             _check("all_reduce", array, {np.dtype(np.float16)})
@@ -133,9 +144,9 @@ class Communicator:
                     array[...] = wide.reshape(array.shape)
                 return array
 
-            return self._carry("all_reduce", wide, narrowed, start, options=chosen)
+            return self._carry("all_reduce", wide, narrowed, start, options=chosen, followed=followed)
         _check("all_reduce", array, {np.dtype(np.float32)})
-        return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen)
+        return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen, followed=followed)
 
     @overload
     def reduce_scatter(self, array: A) -> A: ...
@@ -321,6 +332,7 @@ class Communicator:
         learning_rate: float = 0.0,
         *,
         options: Options,
+        followed: bool = False,
     ) -> T | Handle[T]:
         """The result that ``finish`` makes; with ``start`` a handle of it."""
         if self._left:
@@ -340,14 +352,16 @@ class Communicator:
         if start is not None and not 0 <= start < math.inf:
             raise ValueError(f"{operation}: start must be >= 0 and finite, got {start}")
         begin = self._backend.now_ps() if start is None else round(start * PS_PER_S)
+        about = Ahead(flat, begin, options.poison) if operation == "all_reduce" and not options.words else None
 
-        def task() -> tuple[T, int]:
-            done = self._backend.collective(operation, flat, root, learning_rate, options, begin)
+        def task(ahead: Ahead | None) -> tuple[T, int]:
+            done = self._backend.collective(operation, flat, root, learning_rate, replace(options, ahead=ahead), begin)
             return finish(), done
 
         if self._queue is None:
             self._queue = Queue(f"collectives-{self.rank}")
-        handle = self._queue.submit(task, self._backend.reach)
+        followed = followed and start is not None and self._backend.looks_ahead
+        handle = self._queue.submit(task, self._backend.reach, about, followed=followed)
         handle.told = self._told
         return handle.wait() if start is None else handle
 

@@ -10,9 +10,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from p4reduce.base.units import PS_PER_S
 from p4reduce.comm import framing, slurm_step
-from p4reduce.comm.backend import PLAIN, FloatArray, Options, Served
+from p4reduce.comm.backend import PLAIN, Ahead, FloatArray, Options, Served
 from p4reduce.comm.clock import Clock
 from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError, GroupChanged
@@ -112,6 +114,8 @@ class RemoteBackend:
     what figures were recorded, travel with the next request.
     """
 
+    looks_ahead = True
+
     def __init__(self, connection: socket.socket, rank: int, size: int, clock: Clock | None = None) -> None:
         self.rank = rank
         self.size = size
@@ -169,7 +173,12 @@ class RemoteBackend:
         """Take part in one collective, in place."""
         begin = self._clock.now_ps if start_ps is None else start_ps
         request = {"do": "collective", "operation": operation, "root": root, "learning_rate": learning_rate}
-        answer = self.ask({**request, "options": dataclasses.asdict(options), "start_ps": begin}, array, into=array)
+        request |= {"options": dataclasses.asdict(dataclasses.replace(options, ahead=None)), "start_ps": begin}
+        ahead, sent = options.ahead, array
+        if ahead is not None and array.size + ahead.array.size <= framing.MAX_FLOATS:
+            request["ahead"] = {"elements": ahead.array.size, "start_ps": ahead.start_ps, "poison": ahead.poison}
+            sent = np.concatenate((array, ahead.array))
+        answer = self.ask(request, sent, into=array)
         self.contributors = tuple(answer["contributors"])
         done = int(answer["done_ps"])
         if start_ps is None:
@@ -299,7 +308,8 @@ def serve(connection: socket.socket, seats: Seats) -> Served | None:
         while (message := framing.receive(connection)) is not None:
             header, array = message
             try:
-                answer = _perform(backend, header, array)
+                array, ahead = _apart(header, array)
+                answer = _perform(backend, header, array, ahead)
             except (ClusterError, ValueError, TypeError) as error:
                 framing.send(connection, _failure(error))
             else:
@@ -324,13 +334,29 @@ def _membership(hello: dict[str, Any]) -> Membership | None:
     return tuple(ranks), int(str(serial))
 
 
-def _perform(backend: Served, request: dict[str, Any], array: FloatArray | None) -> dict[str, Any]:
+def _apart(request: dict[str, Any], array: FloatArray | None) -> tuple[FloatArray | None, Ahead | None]:
+    """A collective's own array, and what its caller starts next."""
+    told = request.get("ahead")
+    if told is None or array is None:
+        return array, None
+    try:
+        own = array.size - int(told["elements"])
+        if not 0 < own < array.size:
+            raise ValueError(f"ahead: {told['elements']} of {array.size} elements")
+        return array[:own], Ahead(array[own:], int(told["start_ps"]), bool(told["poison"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"ahead: {error}") from None
+
+
+def _perform(
+    backend: Served, request: dict[str, Any], array: FloatArray | None, ahead: Ahead | None = None
+) -> dict[str, Any]:
     """Carry a request out; the answer's header. A collective writes its result to ``array``."""
     what = request.get("do")
     try:
         if what == "collective" and array is not None:
             operation, root, rate = request["operation"], request["root"], request["learning_rate"]
-            options = Options(**request["options"])
+            options = Options(**{**request["options"], "ahead": ahead})
             start = int(request["start_ps"])
             done = backend.collective(str(operation), array, int(root), float(rate), options, start)
             return {"done_ps": done, "contributors": list(backend.contributors)}

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class Seat:
     """One participant's end of a ``Rendezvous``; implements ``backend.Backend``."""
 
+    looks_ahead = True
+
     def __init__(self, rendezvous: "Rendezvous", rank: int, size: int) -> None:
         self._rendezvous = rendezvous
         self.rank = rank

@@ -32,7 +32,8 @@ def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tens
     world = the_world()
     buffer = bucket.buffer().div_(world.size)
     array = array_of(buffer)
-    handle = world.communicator.all_reduce(array, start=world.time.now, not_finite="nan")
+    next_comes = not bucket.is_last()  # before anybody waits for this one
+    handle = world.communicator.all_reduce(array, start=world.time.now, not_finite="nan", followed=next_comes)
     return _future(world, handle, buffer, lambda: put(buffer, array))
 
 

@@ -131,9 +131,12 @@ class Endpoints:
             raise ValueError(
                 "collective: in the network ALL_REDUCE is turned round by the root switch, not by a server"
             )
-        prepared = self._ahead.get(index) or prepare(operation, NumberMode(int(record["mode"])), int(record["lanes"]))
-        if prepared.operation is not operation:
-            raise ValueError(f"endpoint {index}: another operation was announced to come next; post that one")
+        prepared = self._ahead.get(index)
+        if prepared is None or prepared.operation is not operation:
+            announced = prepared
+            prepared = prepare(operation, NumberMode(int(record["mode"])), int(record["lanes"]))
+            if announced is not None and not np.array_equal(announced.exponents, prepared.exponents):
+                raise ValueError(f"endpoint {index}: other numbers were announced to come next; post those")
         if kind is Kind.ALL_TO_ALL:
             post_streams(record, self._streams[index], operation)
         self._ahead.pop(index, None)
@@ -144,7 +147,7 @@ class Endpoints:
         endpoint.posted(self._records, index)
 
     def announce(self, index: int, operation: Post) -> bool:
-        """A worker's next operation is known while the one before is under way; it must be posted next.
+        """A worker's next operation is known while the one before is under way; it, or its like, must be posted next.
 
         Its first exponents are then agreed on by the last chunks of the one before, where all workers know it in time.
         From now on its source must stay as it is. Returns whether there was anything to announce; False too where the

@@ -3,11 +3,12 @@
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from p4reduce.comm.backend import FloatArray
+from p4reduce.comm.backend import FloatArray, Options
 from p4reduce.comm.calls import Call
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.membership import Decision
@@ -27,7 +28,7 @@ from p4reduce.runs.result import CollectiveRecord
 from p4reduce.runs.virtual.stale import StaleCalls
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.numbers import BlockFloat, FixedScale, NonFiniteError
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.settings import Congestion
@@ -126,6 +127,7 @@ class Carrier:
             call.start_ps = max(call.start_ps, self.network.now)
         resends, saturated = self._totals(job)
         self._post(job, operation, calls, check)
+        self._announce(job, calls, check)
         self._run(job, first.operation, check)
         job.note(operation, elements, words=first.options.words)
         for call in calls:
@@ -261,6 +263,19 @@ class Carrier:
                 collective, call.array, call.iteration, call.learning_rate, call.options, serves=index == job.server
             )
             self.network.post(index, given)
+
+    def _announce(self, job: Job, calls: list[Call], check: Callable[[], None]) -> None:
+        """Who starts a sum on the same job next announces it: now, or when its time has come and this is not done."""
+        if calls[0].operation not in {"all_reduce", "barrier"}:
+            return
+        later = [(call.options.ahead, call) for call in calls if call.options.ahead is not None]
+        for ahead, call in sorted(later, key=lambda one: one[0].start_ps):
+            waits = ahead.start_ps > self.network.now
+            if waits and self.network.advance(ahead.start_ps, job.endpoints, check=check) is Stop.DONE:
+                return
+            given = part(Collective.ALL_REDUCE, ahead.array, 0, 0.0, Options(poison=ahead.poison), serves=False)
+            with suppress(NonFiniteError):  # it is told when it is called
+                self.network.announce(self._endpoint(job, call), given)
 
     def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
         """The server of a host-side all-reduce or barrier is nobody's call: it serves when the first comes."""

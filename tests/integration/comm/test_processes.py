@@ -98,6 +98,24 @@ def test_sums_arrive_in_the_callers_array(tmp_path, folder):
     ]
 
 
+def test_what_a_rank_starts_next_comes_with_the_collective_before(tmp_path, folder):
+    told = []
+
+    def note(calls, check):
+        aheads = [call.options.ahead for call in calls]
+        told.append([one and (one.array.tolist(), one.start_ps, one.poison) for one in aheads])
+        sum_in_memory(calls, check)
+
+    done = Run(tmp_path, 2, carrier=note)("""
+        first = comm.all_reduce(np.ones(3, np.float32), start=0.0, followed=True)
+        second = comm.all_reduce(np.full(2, comm.rank, np.float32), start=2e-6, not_finite="nan")
+        assert (first.wait() == 2).all() and (second.wait() == 1).all()
+    """)
+    assert done.exit_code == 0
+    assert sorted(told[0]) == [([0.0, 0.0], 2_000_000, True), ([1.0, 1.0], 2_000_000, True)]
+    assert told[1:] == [[None, None]]
+
+
 @pytest.mark.parametrize("start", ["None", "0.0"])
 def test_a_process_that_is_forked_does_not_speak_for_its_parent(tmp_path, folder, start):
     run = Run(tmp_path, 2)

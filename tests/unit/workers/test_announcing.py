@@ -123,7 +123,7 @@ def test_nan_is_named_when_it_is_announced_and_nothing_has_changed() -> None:
     same_bytes([post.target for post in posts if post.target is not None], total)
 
 
-def test_another_operation_than_was_announced_is_refused() -> None:
+def test_other_numbers_than_were_announced_are_refused() -> None:
     job = Job(1, LANES, SLOTS)
     (first,), _ = posts_of(job, 5, 1)
     (second,), _ = posts_of(job, 5, 2)
@@ -131,9 +131,9 @@ def test_another_operation_than_was_announced_is_refused() -> None:
     assert job.endpoints.announce(job.workers[0], second)
     assert not job.endpoints.announce(job.workers[0], first), "only one can be next"
     job.network.run()
-    with pytest.raises(ValueError, match="another operation was announced"):
-        job.post([Post(Collective.ALL_REDUCE, second.source, second.target)])
-    job.run([second])
+    with pytest.raises(ValueError, match="other numbers were announced"):
+        job.post([first])
+    job.run([Post(Collective.ALL_REDUCE, second.source, second.target)])
 
 
 def test_nothing_is_announced_between_operations() -> None:
