@@ -160,6 +160,13 @@ soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switche
 labs-test: $(WARM)  ## every mistake of every lab gets its text (minutes)
 	SOAK=1 $(BIN)/pytest -n $(JOBS) tests/unit/labs tests/integration/labs
 
+live-test: $(WARM)  ## the live page in a headless Chromium: widths, light and dark, keys (needs Debian's chromium, chromium-driver)
+	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
+	LIVE_TESTS=1 $(BIN)/pytest -rs tests/unit/cli/live tests/integration/cli/live
+
+bench-live: $(WARM)  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
+	@$(BIN)/python -m p4reduce.cli.live.bench $(BENCH)
+
 labs-class: $(WARM)  ## 100 submissions beside each other, mistakes and attacks among them: no false verdict: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
 

@@ -50,7 +50,7 @@ def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
     hosts = {node["name"] for node in plain["nodes"] if node["kind"] == "host"}
     taking = {name for path in paths for name in (path[0], path[-1]) if name in hosts}
     svg = None
-    if len(plain["nodes"]) <= MAX_DRAWN:
+    if 0 < len(plain["nodes"]) <= MAX_DRAWN:
         drawing = Drawing.of_result(
             {"nodes": plain["nodes"], "links": [{"a": one["from"], "b": one["to"]} for one in plain["links"][::2]]},
             title=f"Network {plain['topology']}",

@@ -23,7 +23,7 @@ from p4reduce.cli.report.style import DRAWINGS, PALETTE
 from p4reduce.topologies.model import Hop
 
 TOKEN: Final = "x-live-token"  # noqa: S105  (the name of a header)
-TICK_S: Final = 0.15
+TICK_S: Final = 0.2
 QUIET_TICKS: Final = 100
 """after which a comment is sent, so that a page that went away is noticed"""
 JOIN_S: Final = 5.0
@@ -65,7 +65,7 @@ class LiveServer:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.token = secrets.token_urlsafe(16)
+        self.token = secrets.token_hex(16)
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
@@ -282,7 +282,8 @@ def _read(name: str) -> bytes:
 
 
 async def _not_offered(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 409)
+    """An answer, not an error: a run may end while its page asks for something."""
+    return JSONResponse({"refused": str(error)})
 
 
 async def _bad(request: Request, error: Exception) -> Response:

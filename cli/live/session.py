@@ -45,6 +45,7 @@ def live_page(
     from p4reduce.cli.live.server import LiveServer  # noqa: PLC0415
     from p4reduce.cli.live.source import VirtualSource  # noqa: PLC0415
     from p4reduce.jobs.observers import observing  # noqa: PLC0415
+    from p4reduce.runs.virtual import cluster  # noqa: F401, PLC0415  (what a run needs is there before its page is)
 
     player = Player(paused=hold)
     source = VirtualSource(title, player)

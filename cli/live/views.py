@@ -1,6 +1,6 @@
 """What a moment says, as the page gets it: loads, queues, losses, windows, slots and who is missing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from p4reduce.fabric.counters import LinkView
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.records import Kind, State
-from p4reduce.workers.status import read_status
+from p4reduce.workers.status import EndpointStatus, read_status
 
 LINK_FIELDS: Final = ("bytes", "load", "queue", "queue_max", "lost", "dropped", "resent")
 """Columns of a view's ``links``. load: share of the time in which the link was busy; queue: frames that wait now;
@@ -34,14 +34,15 @@ class Views:
 
     def view(self, moment: Moment, before: Moment, *, switch: str | None, job: str | None) -> dict[str, Any]:
         """All of a moment, loads as since ``before``; slots of one switch, for one of its jobs."""
+        statuses = _statuses(moment)
         return {
             "key": str(moment.time_ps),
             "time_ps": moment.time_ps,
             "since_ps": before.time_ps,
             "events": moment.events,
             "links": self.links(moment, before),
-            "workers": [row for one in moment.jobs for row in _workers(one, moment)],
-            "waits": _waits(moment)[:MOST_LINES],
+            "workers": [row for one in moment.jobs for row in _workers(one, moment, statuses)],
+            "waits": _waits(moment, statuses)[:MOST_LINES],
             "slots": slots(moment, switch, job),
         }
 
@@ -74,12 +75,18 @@ def window_ps(moment: Moment) -> int:
     return 4 * max((job.plan.rtt_ps for job in moment.jobs), default=2_500_000)
 
 
-def _workers(job: JobMoment, moment: Moment) -> list[dict[str, Any]]:
+def _statuses(moment: Moment) -> dict[int, EndpointStatus]:
+    """Of all jobs' endpoints, but those that came after the records were copied."""
+    places = {index for job in moment.jobs for _, index in job.members if index < len(moment.endpoints)}
+    return {index: read_status(moment.endpoints[index]) for index in places}
+
+
+def _workers(job: JobMoment, moment: Moment, statuses: Mapping[int, EndpointStatus]) -> list[dict[str, Any]]:
     rows = []
     for host, index in job.members:
-        if index >= len(moment.endpoints):
-            continue  # it came after the records were copied
-        status = read_status(moment.endpoints[index])
+        status = statuses.get(index)
+        if status is None:
+            continue
         record = moment.endpoints[index]
         total = int(record["end"] - record["start"])
         done = min(max(int(record["low"] - record["start"]), 0), total)
@@ -102,22 +109,21 @@ def _workers(job: JobMoment, moment: Moment) -> list[dict[str, Any]]:
     return rows
 
 
-def _waits(moment: Moment) -> list[str]:
+def _waits(moment: Moment, statuses: Mapping[int, EndpointStatus]) -> list[str]:
     """Why the oldest chunk of each job that is under way is not done yet, and what switches told who asked."""
     lines: list[str] = []
     for job in moment.jobs:
-        records = {host: moment.endpoints[index] for host, index in job.members if index < len(moment.endpoints)}
-        workers = {host: record for host, record in records.items() if host != job.plan.server}
-        busy = [record for record in workers.values() if record["status"] == State.ACTIVE]
+        workers = {host: index for host, index in job.members if index in statuses and host != job.plan.server}
+        busy = [index for index in workers.values() if statuses[index].state is State.ACTIVE]
         if not busy or not job.plan.in_network:
             continue
-        oldest = min(int(record["low"]) for record in busy) & SEQ_MASK
+        oldest = min(int(moment.endpoints[index]["low"]) for index in busy) & SEQ_MASK
         read = _reader(job)
         if blamed(job.plan, oldest, read):
             lines += who_is_missing(job.plan, oldest, read).splitlines()
         else:
             lines.append(f"job {job.plan.job}: chunk {oldest} is added up, its sum is on its way to workers")
-        told = {host: read_status(record).waiting for host, record in workers.items()}
+        told = {host: statuses[index].waiting for host, index in workers.items()}
         waits = {host: wait if wait is not None and wait.seq == oldest else None for host, wait in told.items()}
         lines += [f"switches told: {line}" for line in explain_waits(job.plan, waits)]
     return lines

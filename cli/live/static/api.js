@@ -6,7 +6,7 @@ export class Refused extends Error {}
 async function answer(response) {
   const type = response.headers.get("content-type") ?? "";
   const found = type.includes("json") ? await response.json() : { error: await response.text() };
-  if (!response.ok) throw new Refused(found.error ?? response.statusText);
+  if (!response.ok || found?.refused) throw new Refused(found.refused ?? found.error ?? response.statusText);
   return found;
 }
 

@@ -17,7 +17,7 @@ export class Network {
     this.nodes = new Map();
     if (!scene.svg) {
       const says = document.createElement("p");
-      says.textContent = `${scene.nodes.length} nodes are too many to draw.`;
+      says.textContent = scene.nodes.length ? `${scene.nodes.length} nodes are too many to draw.` : "No network is there yet.";
       this.place.append(says);
       return;
     }

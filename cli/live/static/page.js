@@ -94,7 +94,7 @@ function show(found) {
   before = view;
   view = { ...found, links: found.links.map((row) => Object.fromEntries(FIELDS.map((name, at) => [name, row[at]]))) };
   if (view.links.length !== scene.links.length) return; // of another network; its scene is on its way
-  key = view.key;
+  key = document.body.dataset.key = view.key;
   timeline.arrived(view);
   network.colour(view, $("mode").value, losing());
   showTotals($("totals"), view);

@@ -1,0 +1,93 @@
+"""``--live`` from the outside: what it prints, what it leaves alone, how it ends."""
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+LONG_S = 60
+SMALL = ("--topology", "star:hosts=3,servers=1", "--elements", "20000", "--lanes", "64")
+
+
+def started(*arguments):
+    """A command in a process of its own, and the address of its page."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p4reduce.cli.entry", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", line):
+            return process, int(found[1]), found[2]
+    raise AssertionError("".join(said))
+
+
+def ask(port, token, path, body=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
+    text = None if body is None else json.dumps(body)
+    connection.request("GET" if body is None else "POST", path, text, {"X-Live-Token": token})
+    return json.loads(connection.getresponse().read())
+
+
+def stands(port, token):
+    """Wait until the run is held, between two events."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
+    connection.request("GET", f"/api/stream?token={token}")
+    answer = connection.getresponse()
+    while not (line := answer.readline()).startswith(b"data:") or not json.loads(line[5:])["frames"]:
+        pass
+
+
+def ended(process, number):
+    process.send_signal(number)
+    out, error = process.communicate(timeout=LONG_S)
+    return process.returncode, out, error
+
+
+def test_the_run_is_the_same_and_its_page_stays_until_ctrl_c(tmp_path):
+    process, port, token = started("run", *SMALL, "--live", "--json", "--out", str(tmp_path / "live"))
+    for line in process.stderr:
+        if "stays until Ctrl-C" in line:
+            break
+    assert ask(port, token, "/api/view?time=now")["time_ps"] > 0
+    assert ask(port, token, "/api/scene")["jobs"]
+    code, out, error = ended(process, signal.SIGINT)
+    assert (code, error.strip()) == (0, "the page is closed")
+    plain = subprocess.run(
+        [sys.executable, "-m", "p4reduce.cli.entry", "run", *SMALL, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out == plain.stdout == (tmp_path / "live" / "result.json").read_text()
+    with pytest.raises(ConnectionRefusedError):
+        http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S).connect()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_held_run_ends_at_once(number, code):
+    process, port, token = started("run", *SMALL, "--live", "--hold")
+    stands(port, token)
+    found, out, error = ended(process, number)
+    assert found == code, error
+    assert "Traceback" not in error
+    assert out == ""
+
+
+def test_what_belongs_together():
+    for arguments in (("--hold",), ("--open",), ("--live", "--time", "real")):
+        done = subprocess.run(
+            [sys.executable, "-m", "p4reduce.cli.entry", "run", *SMALL, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert "--live" in done.stderr
