@@ -87,6 +87,8 @@ FLAGS: Final = (
         None,
         "abort|raise|shrink",
     ),
+    Flag("deadline", str, FAULTS, "All-reduces are closed without stragglers after this time, e.g. 5ms."),
+    Flag("quorum", int, FAULTS, "With a deadline: contributions without which an all-reduce is carried again."),
     Flag("p4", Path, PROGRAM, "Your own program as P4 source; it is compiled here."),
     Flag("p4_json", Path, PROGRAM, "Your own program (p4c's JSON) in place of the bundled one."),
     Flag("p4_info", Path, PROGRAM, "P4Info of your own program."),

@@ -60,6 +60,13 @@ class Backend(Protocol):
     def contributors(self) -> tuple[int, ...]:
         """Of its last collective: whose arrays are in the result, as ranks of the start."""
 
+    @property
+    def summed(self) -> tuple[tuple[int, int], ...]:
+        """Of its last collective: (elements, contributions) of one stretch of the result after the other.
+
+        Empty where every element has those of all contributors.
+        """
+
     def collective(
         self,
         operation: str,

@@ -32,6 +32,8 @@ class Call:
     """It was not carried out, as members died: the caller hears of the new group, and calls again."""
     contributors: tuple[int, ...] = ()
     """Whose arrays are in the result; empty for those of all members."""
+    summed: tuple[tuple[int, int], ...] = ()
+    """(elements, contributions) of one stretch of the result after the other; empty: as many as contributors."""
 
 
 def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:

@@ -51,6 +51,7 @@ class Communicator:
         self._members = tuple(range(backend.size) if members is None else members)
         self.joined = view > 0
         """Whether this participant came in later than others: they have a state, which it has not."""
+        self._elements = 0
         self._changed = threading.Lock()
 
     @property
@@ -76,6 +77,17 @@ class Communicator:
         survivors, unless one of them had its result already.
         """
         return self._backend.contributors
+
+    @property
+    def counts(self) -> npt.NDArray[np.uint16]:
+        """How many arrays are in each element of the last all-reduce's result: uint16, shape (elements,).
+
+        ``size`` everywhere, but where a run has a deadline and some came too late, or members died: the mean is
+        ``array.reshape(-1) / np.maximum(comm.counts, 1)``. Of a collective that was started (``start=``): after its
+        ``wait``, before the next one.
+        """
+        stretches = self._backend.summed or ((self._elements, len(self.contributors)),)
+        return np.concatenate([np.full(elements, count, np.uint16) for elements, count in stretches])
 
     @property
     def is_server(self) -> bool:
@@ -337,6 +349,8 @@ class Communicator:
         """The result that ``finish`` makes; with ``start`` a handle of it."""
         if self._left:
             raise ClusterError("this participant has left the group")
+        if operation == "all_reduce":
+            self._elements = flat.size
         options = replace(options, view=self._view)
         if operation == "broadcast":
             if not 0 <= root < self.size:

@@ -46,6 +46,8 @@ class Participant:
     """why it takes no part any more, though it did not leave"""
     contributors: tuple[int, ...] = ()
     """of its last collective"""
+    summed: tuple[tuple[int, int], ...] = ()
+    """the same: how many contributions each stretch of its result has"""
     iteration: int = 0
     figures: list[Figure] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)

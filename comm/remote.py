@@ -122,6 +122,8 @@ class RemoteBackend:
         self.is_server = rank == size
         self.contributors = tuple(range(size))
         """Of its last collective: whose arrays are in the result."""
+        self.summed: tuple[tuple[int, int], ...] = ()
+        """The same: (elements, contributions) of each stretch of the result."""
         self._connection = connection
         self._clock = Clock() if clock is None else clock
         self._home = ("", rank)
@@ -180,6 +182,7 @@ class RemoteBackend:
             sent = np.concatenate((array, ahead.array))
         answer = self.ask(request, sent, into=array)
         self.contributors = tuple(answer["contributors"])
+        self.summed = tuple((int(elements), int(count)) for elements, count in answer.get("summed", ()))
         done = int(answer["done_ps"])
         if start_ps is None:
             self._clock.reach(done)
@@ -359,7 +362,8 @@ def _perform(
             options = Options(**{**request["options"], "ahead": ahead})
             start = int(request["start_ps"])
             done = backend.collective(str(operation), array, int(root), float(rate), options, start)
-            return {"done_ps": done, "contributors": list(backend.contributors)}
+            said = {"done_ps": done, "contributors": list(backend.contributors)}
+            return {**said, "summed": backend.summed} if backend.summed else said
         if what == "note":
             for note in request["notes"]:
                 if "name" in note:

@@ -227,6 +227,10 @@ class Rendezvous:
         """Whose arrays are in the result of ``rank``'s last collective."""
         return self._seats[rank].contributors or self._members
 
+    def summed(self, rank: int) -> tuple[tuple[int, int], ...]:
+        """(elements, contributions) of each stretch of ``rank``'s last result; empty: as many as contributors."""
+        return self._seats[rank].summed
+
     def clock(self, rank: int) -> Clock:
         """Virtual time of ``rank``."""
         return self._seats[rank].clock
@@ -316,6 +320,7 @@ class Rendezvous:
         for call in calls:
             seat = self._seats[call.rank]
             seat.contributors = call.contributors or self._members
+            seat.summed = call.summed
             if isinstance(call.error, ExcludedError):
                 seat.died = seat.died or "has died"
         for decision in decisions:

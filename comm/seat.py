@@ -38,6 +38,11 @@ class Seat:
         """Of its last collective: whose arrays are in the result."""
         return self._rendezvous.contributors(self.rank)
 
+    @property
+    def summed(self) -> tuple[tuple[int, int], ...]:
+        """Of its last collective: (elements, contributions) of each stretch of the result."""
+        return self._rendezvous.summed(self.rank)
+
     def compute(self, seconds: float) -> None:
         """Advance this participant's clock."""
         self._rendezvous.compute(self.rank, seconds)

@@ -126,8 +126,9 @@ def plan_entries(plan: Plan) -> dict[str, SwitchEntries]:
     for aggregator in plan.aggregators:
         own = prepare.setdefault(aggregator.name, [])
         own.append(_group_entry(aggregator))
-        own.extend(_replica_entries(aggregator))
+        own.extend(_replica_entries(plan, aggregator))
         own.extend(_peer_entries(plan, aggregator))
+        own.extend(_deadline_entries(plan, aggregator))
         activate[aggregator.name] = [_job_entry(plan, aggregator)]
     return {
         switch: SwitchEntries(tuple(own), tuple(activate.get(switch, ())))
@@ -238,15 +239,24 @@ def _group_entry(aggregator: Aggregator) -> fy.P4MulticastGroupEntry:
     return fy.P4MulticastGroupEntry(aggregator.group, replicas=replicas)
 
 
-def _replica_entries(aggregator: Aggregator) -> list[Entity]:
-    return [
-        fy.P4TableEntry(
-            "replica",
-            match=fy.P4TableMatch({"std.egress_rid": child.rid}),
-            action=fy.P4TableAction("address", mac=child.address.mac, ip=child.address.ip, udp=child.address.udp),
-        )
-        for child in aggregator.children
-    ]
+def _replica_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
+    """The address of each child; with a deadline its bit too, so that it is told what it has missed."""
+    entries: list[Entity] = []
+    for child in aggregator.children:
+        address = {"mac": child.address.mac, "ip": child.address.ip, "udp": child.address.udp}
+        action = fy.P4TableAction("address", **address)
+        if plan.deadline_ps is not None:
+            action = fy.P4TableAction("address_or_late", **address, bit_=child.mask)
+        entries.append(fy.P4TableEntry("replica", match=fy.P4TableMatch({"std.egress_rid": child.rid}), action=action))
+    return entries
+
+
+def _deadline_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
+    after_us = plan.deadline_us(aggregator)
+    if after_us is None:
+        return []
+    action = fy.P4TableAction("allow", after=after_us)
+    return [fy.P4TableEntry("deadline", match=fy.P4TableMatch(_job_match(plan)), action=action)]
 
 
 def _peer_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:

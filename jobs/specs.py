@@ -101,6 +101,7 @@ def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, cong
                 host_address(plan.up(host)),
                 slots=slots,
                 window=plan.window,
+                closes=plan.deadline_ps is not None,
                 members=members,
                 numbers=numbers,
                 lead=lead,

@@ -14,8 +14,8 @@
 //  ASK, same seq                child not in                      -                            ASK
 //  ASK, same seq                done                              load                         REPLAY
 //  ASK, same seq, lowest child  full, not done                    -                            ASK_UP
-//  ASK, same seq, any child     closed, not done                  -                            ASK_UP
-//  ASK, same seq                overdue                           close                        as if complete
+//  ASK, lowest child that is in closed, not done                  -                            ASK_UP
+//  ASK marked late, same seq    overdue                           close                        as if complete
 //  ASK, same seq                otherwise                         -                            WAIT
 //  any other seq                -                                 refused                      -
 //
@@ -289,10 +289,11 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
                 if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
             } else if (meta.slot.bitmap == meta.full) {
                 recall();
-                if (meta.lowest == 1 || meta.absent != 0) { tell(REPLY_ASK_UP, 0, 0); }
+                if ((meta.absent == 0 && meta.lowest == 1) || (meta.absent != 0 && meta.child
+                    == (meta.full & ~meta.absent & (~(meta.full & ~meta.absent) + 1)))) { tell(REPLY_ASK_UP, 0, 0); }
                 else { tell(REPLY_ASK, 1, 0); }
             } else {
-                deadline.apply();
+                if (hdr.inc.late == 1) { deadline.apply(); }
                 if (meta.overdue == 0) { tell(REPLY_ASK, 1, meta.full & ~meta.slot.bitmap); }
                 else if (meta.slot.has_lanes == 1) { close_lanes(); }
                 else { close(); }

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.fabric.faults import Faults
 
 PlanName = str
@@ -72,6 +73,10 @@ class Experiment(BaseModel):
     faults: FaultOptions = FaultOptions()
     on_failure: Literal["abort", "raise", "shrink"] = "abort"
     """What the others do when a member of a script's group dies: end, hear of it, or go on with the collective."""
+    deadline: str | None = None
+    """All-reduces are closed without stragglers after this time, e.g. ``5ms``; they wait for all if absent."""
+    quorum: int | None = Field(None, ge=1)
+    """With a deadline: an all-reduce in which some chunk has fewer contributions is carried again; 1 if absent."""
     seed: int = Field(0, ge=0, lt=2**63)
     p4: Path | None = None
     """The user's own program as P4 source, compiled for ``lanes``."""
@@ -105,7 +110,7 @@ class Experiment(BaseModel):
 
         return parse_count(value) if isinstance(value, str) else value
 
-    @field_validator("rate", "delay")
+    @field_validator("rate", "delay", "deadline")
     @classmethod
     def _known_unit(cls, text: str | None, info: ValidationInfo) -> str | None:
         from p4reduce.topologies import parse_delay, parse_rate  # noqa: PLC0415  (slow to import)
@@ -131,7 +136,35 @@ class Experiment(BaseModel):
                 found.pop(field, None)
         if self.on_failure == "abort":
             found.pop("on_failure")
+        for field in ("deadline", "quorum"):
+            if found[field] is None:
+                found.pop(field)
         return found
+
+    @property
+    def deadline_ps(self) -> int | None:
+        """``deadline`` in picoseconds."""
+        from p4reduce.topologies import parse_delay  # noqa: PLC0415  (slow to import)
+
+        return None if self.deadline is None else parse_delay(self.deadline)
+
+    @model_validator(mode="after")
+    def _of_stragglers(self) -> Self:
+        if self.deadline is None:
+            if self.quorum is not None:
+                raise ValueError("quorum: says what is enough when a deadline has passed; give a deadline, too")
+            return self
+        if self.deadline_ps is not None and self.deadline_ps < PS_PER_US:
+            raise ValueError(f"deadline: {self.deadline}, switches count microseconds: give 1us or more")
+        if self.plan in {"ring", "ps", "all-to-all"} or self.collective != "all_reduce":
+            raise ValueError("deadline: for all_reduce with a plan in the network: steiner, mst or spt")
+        if self.on_failure != "abort":
+            raise ValueError(
+                "deadline: a group that outlives members waits for its stragglers; on_failure: choose abort"
+            )
+        if self.quorum is not None and self.workers is not None and self.quorum > self.workers:
+            raise ValueError(f"quorum: {self.quorum} of {self.workers} workers cannot be")
+        return self
 
     @model_validator(mode="after")
     def _together(self) -> Self:

@@ -104,6 +104,10 @@ class NetworkResult:
     membership: list[dict[str, Any]] = field(default_factory=list)
     """What was decided of the group's members when some died (``Decision``), in order. Then frames are held against no
     prediction: nobody predicts what was under way."""
+    closed: list[dict[str, Any]] = field(default_factory=list)
+    """All-reduces that a deadline closed without some: ``iteration``, ``attempts``, its ``chunks``, the ``least``
+    contributions of one, and how many of each rank's chunks came too ``late``. Then frames are held against no
+    prediction, either: nobody predicts who comes too late."""
 
 
 @dataclass(frozen=True)
@@ -176,12 +180,16 @@ class RunResult:
     """Only of a run in real time."""
 
     def plain(self) -> dict[str, Any]:
-        """As plain data. A run in virtual time has no key ``real``, one without deaths no ``membership``."""
+        """As plain data. In virtual time there is no key ``real``; ``membership`` and ``closed`` only where they hold
+        something.
+        """
         data = dataclasses.asdict(self)
         if self.real is None:
             del data["real"]
         if not self.network.membership:
             del data["network"]["membership"]
+        if not self.network.closed:
+            del data["network"]["closed"]
         return data
 
     def to_json(self) -> str:

@@ -49,10 +49,16 @@ def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResul
     counters = carrier.switches.controller.read_counters()
     journal = carrier.journal.decisions if isinstance(carrier, SurvivingCarrier) else []
     observed = Observed(
-        carrier.topology, carrier.jobs, network.links, network.incidents(), counters, interrupted=bool(journal)
+        carrier.topology,
+        carrier.jobs,
+        network.links,
+        network.incidents(),
+        counters,
+        interrupted=bool(journal or carrier.closings.happened),
     )
     found = result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
-    return replace(found, membership=[decision.plain() for decision in journal])
+    decided = [decision.plain() for decision in journal]
+    return replace(found, membership=decided, closed=list(carrier.closings.happened))
 
 
 def result_of(

@@ -91,10 +91,10 @@ class Endpoints:
         keep = partial(self._keep, index)
         match spec:
             case WorkerSpec():
-                self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
-                half = spec.slots // 2
-                room = half if spec.window is None else spec.window
-                set_worker(self._records[index], keep, half, REACH * half, room, spec.timing, spec.congestion)
+                most, reach = spec.most, (1 if spec.closes else REACH) * spec.most
+                self._set_numbers(index, spec.numbers, spec.members, most, spec.lead)
+                room = most if spec.window is None else spec.window
+                set_worker(self._records[index], keep, most, reach, room, spec.timing, spec.congestion)
                 self._records[index]["repeats"] = spec.repeats
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
@@ -348,11 +348,16 @@ class Endpoints:
         record["lead"] = lead if operation.has_exponents(mode) else 0
         known = min(int(record["tail"]), int(record["lead"])) if record["status"] == State.DONE else 0
         record["known"] = known if known and endpoint.agreed_ahead(self._records, index, known) else 0
-        record["tail"] = lead if mode == NumberMode.BLOCK else 0
+        # What may be closed without some announces nothing ahead: not all would have been heard.
+        record["tail"] = lead if mode == NumberMode.BLOCK and operation.partial is None else 0
         record["ahead"] = record["ahead_count"] = 0
         # Hosts add what is not finite as float32 does; only lanes of integers cannot hold it.
         marked = prepared.poison is not None and mode == NumberMode.BLOCK
         record["poison"] = address_of(prepared.poison) if marked and prepared.poison is not None else 0
+        partial = operation.partial
+        record["counts"] = 0 if partial is None else address_of(partial.counts)
+        record["lates"] = 0 if partial is None else address_of(partial.late)
+        record["kept"] = 0 if partial is None else address_of(partial.kept)
         record["collective"], record["chunks"] = operation.collective, chunks
         record["length"], record["iteration"] = operation.length, operation.iteration
         record["source"] = 0 if operation.source is None else address_of(operation.source)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from p4reduce.native.memory import address_of
 from p4reduce.workers.kernels.chunks import chunk_exponents, chunk_poison
 from p4reduce.workers.numbers import NonFiniteError, NumberMode
+from p4reduce.workers.partial import Partial
 from p4reduce.workers.records import Collective, Kind
 
 Floats = NDArray[np.float32]
@@ -49,7 +50,8 @@ class Post:
     iteration: the training iteration, 0..2**32-1, in every frame: switches choose priorities by it. words: the
     arrays hold int32 (``array.view(np.float32)``), which are added as they are, or passed on (PULL). poison: NaN and
     infinity do not make the operation an error; the sum of a chunk in which any worker has one is NaN everywhere
-    (block floating point; hosts that add float32 add them as float32).
+    (block floating point; hosts that add float32 add them as float32). partial: an ALL_REDUCE of floats in the network
+    that may be closed without some (a worker of a job with a deadline).
     """
 
     collective: Collective
@@ -59,6 +61,7 @@ class Post:
     learning_rate: float = 0.0
     words: bool = False
     poison: bool = False
+    partial: Partial | None = None
 
     @property
     def length(self) -> int:
@@ -116,6 +119,13 @@ def check(kind: Kind, operation: Post) -> None:
     passes = (Collective.ALL_REDUCE, Collective.PULL, Collective.ALL_TO_ALL)
     if operation.words and operation.collective not in passes:
         raise ValueError(f"words: {name} takes float32; ALL_REDUCE adds words, PULL passes them on")
+    if operation.partial is not None:
+        if (kind, operation.collective) != (Kind.WORKER, Collective.ALL_REDUCE) or operation.words or operation.poison:
+            raise ValueError(
+                f"partial: {name} waits for all; an ALL_REDUCE of finite floats may be closed without some"
+            )
+        if len(operation.partial.kept) != operation.length:
+            raise ValueError(f"partial: is for {len(operation.partial.kept)} elements, not for {operation.length}")
     if not 0 <= operation.iteration < 1 << 32:
         raise ValueError(f"iteration: {operation.iteration}, must be 0..2**32-1")
     for what, array, needs in (

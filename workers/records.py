@@ -105,6 +105,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("known", "tail", "ahead", "ahead_count"),
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
         *_integers("words", "poison"),
+        # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk, float32; 0: none.
+        *_integers("counts", "lates", "kept"),
         ("step", "f4"),
         # The sender's window: entries from low (oldest unanswered) to next; fresh: the first seq never sent in any
         # epoch; epoch_base: the seq that the epoch began with. entries, payloads: rings of ENTRY_DTYPE and of lanes.
@@ -178,6 +180,10 @@ ENTRY_DTYPE: Final = np.dtype(
         ("announced", "u1"),
         ("agreed", "u1"),
         ("carried", "u1"),
+        # exponent: this worker's own of its lanes; withheld: they went as zeros, since it is beyond the agreed one.
+        ("exponent", "u1"),
+        ("withheld", "u1"),
+        ("closes", "u1"),
         # Sent again because the timer ran out, to ask whether anybody answers.
         ("probe", "u1"),
         ("contributions", "u2"),

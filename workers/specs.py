@@ -11,6 +11,8 @@ from p4reduce.workers.settings import FIXED, Congestion, HostAddress, Timing
 
 MAX_RING_WINDOW: Final = 32768
 """a gap report has 16 bits for its count"""
+CLOSED: Final = 8
+"""windows in the slots of a job with a deadline: room for whoever is late (docs/protocol.md)"""
 
 
 @dataclass(frozen=True)
@@ -54,16 +56,28 @@ class _InNetwork(_Spec):
 class WorkerSpec(_InNetwork):
     """A worker of an in-network job.
 
-    window: chunks on their way at once, 1..P/2 (default P/2). repeats: it asks by sending its contribution again, where
-    a switch cannot make a packet longer by its lanes.
+    closes: the job has a deadline, so its window is P/8. window: chunks on their way at once, 1 to ``most`` (the
+    default), which is that window, else P/2. repeats: it asks by sending its contribution again, where a switch cannot
+    make a packet longer by its lanes.
     """
 
     _: KW_ONLY
     window: int | None = None
+    closes: bool = False
     repeats: bool = False
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     congestion: Congestion = FIXED
     kind: Literal["worker"] = "worker"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.closes and self.slots < CLOSED:
+            raise ValueError(f"slots: {self.slots}, but a job with a deadline needs {CLOSED} at least")
+
+    @property
+    def most(self) -> int:
+        """The window: how far before it the RESULT lies that a chunk waits for."""
+        return self.slots // (CLOSED if self.closes else 2)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import DEFAULT_LANES
 from p4reduce.control_plane.plans.paths import Cost
@@ -24,6 +25,7 @@ from p4reduce.control_plane.plans.window import (
 )
 from p4reduce.control_plane.resources import Grant, Resources, Share
 from p4reduce.topologies import Topology
+from p4reduce.workers.specs import CLOSED
 
 HOST_WINDOW = 65_536
 """chunks in flight of a plan of hosts, at most: what an endpoint keeps in memory"""
@@ -57,6 +59,10 @@ class PlanRequest:
         What is already used of directed links, bit/s by (node, port).
     udp_ports : mapping
         UDP ports of hosts that do not use INC's own.
+    deadline_ps : int or None
+        Chunks are closed without those who are missing when they have been open for so long (picoseconds, a microsecond
+        at least); None: never. In the network, without a server. Then a window is an eighth of the slots, of which the
+        plan takes half of the largest free range where no window is asked for.
     layout : Layout or None
         A layout that was made elsewhere (by a scheduling policy); then ``plan`` is only its name.
     """
@@ -73,6 +79,7 @@ class PlanRequest:
     priority: int | None = None
     load: Mapping[tuple[str, int], int] = field(default_factory=dict)
     udp_ports: Mapping[str, int] = field(default_factory=dict)
+    deadline_ps: int | None = None
     layout: Layout | None = None
 
     def __post_init__(self) -> None:
@@ -82,6 +89,7 @@ class PlanRequest:
             ("priority", self.priority, 0, 7),
             ("window", self.window, 1, 2**30),
             ("max_slots", self.max_slots, 2, 2**31),
+            ("deadline_ps", self.deadline_ps, PS_PER_US, 2**62),
         ):
             if value is not None and not low <= value <= high:
                 raise PlanError(f"{name}: {value} is outside {low}..{high}")
@@ -100,12 +108,19 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
     """
     problem = _problem(topology, request)
     layout = planner(request.plan)(problem) if request.layout is None else request.layout
+    if request.deadline_ps is not None and (not isinstance(layout, TreeLayout) or problem.server is not None):
+        raise PlanError(
+            f"deadline_ps: plan {request.plan!r}{' with a server' if problem.server else ''} cannot have one: the root "
+            "switch of a tree closes chunks; choose steiner, mst or spt, without a server"
+        )
     check_layout(problem, layout)
     problem = problem.of(layout)
     paths = all_paths(problem, layout)
     check_forwarding(paths)
     times = timing(problem, layout, paths)
     wanted = _wanted(request, layout, times)
+    if request.deadline_ps is not None and isinstance(layout, TreeLayout) and _levels(layout) > CLOSED - 2:
+        raise PlanError(f"deadline_ps: a tree of {_levels(layout)} levels of switches has none; at most {CLOSED - 2}")
     slots, grant = _take(request, layout, wanted, late_slots(times.window), resources)
     return Plan(
         name=request.plan,
@@ -116,13 +131,14 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         workers=problem.workers,
         server=problem.server,
         lanes=problem.lanes,
-        aggregators=_aggregators(problem, layout, paths, grant, request.udp_ports),
+        aggregators=_aggregators(problem, layout, paths, grant, request),
         paths=paths,
         ring=layout.order if isinstance(layout, RingLayout) else (),
         udp_ports=dict(request.udp_ports),
         priority=request.priority,
-        window=min(wanted, slots // 2) if slots else wanted,
+        window=_window(request, wanted, slots),
         slots=slots,
+        deadline_ps=request.deadline_ps,
         rtt_ps=times.rtt_ps,
         chunk_ps=times.chunk_ps,
         window_needed=times.window,
@@ -172,6 +188,28 @@ def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
     return min(choose(times.window), HOST_WINDOW)
 
 
+def _levels(layout: TreeLayout) -> int:
+    """Of switches that aggregate."""
+
+    def level(name: str) -> int:
+        return 1 if name == layout.root else 1 + level(layout.parent[name])
+
+    return max(map(level, layout.children))
+
+
+def _window(request: PlanRequest, wanted: int, slots: int) -> int:
+    """Chunks in flight. With a deadline as many as slots allow: all that wait for somebody are to be open at once."""
+    if not slots:
+        return wanted
+    most = slots // _parts(request)
+    return most if request.deadline_ps is not None and request.window is None else min(wanted, most)
+
+
+def _parts(request: PlanRequest) -> int:
+    """Windows in a plan's slots."""
+    return 2 if request.deadline_ps is None else CLOSED
+
+
 def _take(request: PlanRequest, layout: Layout, wanted: int, plenty: int, resources: Resources) -> tuple[int, Grant]:
     """Slots and the grant; of the fullest switch there may be fewer slots than the window wants.
 
@@ -180,30 +218,34 @@ def _take(request: PlanRequest, layout: Layout, wanted: int, plenty: int, resour
     if not isinstance(layout, TreeLayout):
         return 0, resources.grant((), 1)
     fullest = min(layout.aggregators, key=resources.largest)
-    slots = min(power_of_two(2 * wanted), resources.largest(fullest))
-    if request.window is None:
+    parts = _parts(request)
+    slots = min(power_of_two(parts * wanted), resources.largest(fullest))
+    if request.window is None and request.deadline_ps is None:
         slots = max(slots, min(plenty, resources.largest(fullest) // SHARE))
+    elif request.window is None:
+        slots = max(slots, resources.largest(fullest) // 2)
     if request.max_slots is not None:
         slots = min(slots, 1 << (request.max_slots.bit_length() - 1))
-    if request.window is not None and request.max_slots is None and slots < 2 * request.window:
+    if request.window is not None and request.max_slots is None and slots < parts * request.window:
         raise PlanError(
-            f"window: {request.window} chunks in flight need {power_of_two(2 * request.window)} slots, "
-            f"but switch {fullest} has at most {slots} in one range; ask for a window of {slots // 2} or less"
+            f"window: {request.window} chunks in flight need {power_of_two(parts * request.window)} slots, "
+            f"but switch {fullest} has at most {slots} in one range; ask for a window of {slots // parts} or less"
         )
-    if slots < 2:
+    if slots < parts:
         raise PlanError(
-            f"switch {fullest}: no 2 slots in one range are left ({resources.free(fullest)} free); end some jobs"
+            f"switch {fullest}: no {parts} slots in one range are left ({resources.free(fullest)} free); end some jobs"
         )
     fan_in = [(name, len(below)) for name, below in layout.children.items()]
     return slots, resources.grant(fan_in, slots)
 
 
 def _aggregators(
-    problem: Problem, layout: Layout, paths: Mapping[Pair, Path], grant: Grant, udp_ports: Mapping[str, int]
+    problem: Problem, layout: Layout, paths: Mapping[Pair, Path], grant: Grant, request: PlanRequest
 ) -> tuple[Aggregator, ...]:
     """Root first, level by level; children are workers in rank order, then switches."""
     if not isinstance(layout, TreeLayout):
         return ()
+    udp_ports = request.udp_ports
     shares = {share.switch: share for share in grant.shares}
     order = {worker: position for position, worker in enumerate(problem.workers)}
     found = []

@@ -7,12 +7,13 @@ from itertools import permutations
 from typing import Any
 
 from p4reduce.base.html import table
-from p4reduce.base.units import PS_PER_S
+from p4reduce.base.units import PS_PER_S, PS_PER_US
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_bytes
 from p4reduce.control_plane.plans.paths import hops
 from p4reduce.control_plane.resources import Grant
 from p4reduce.topologies import Topology
+from p4reduce.workers.specs import CLOSED
 from p4reduce.workers.wire import INC_UDP_PORT
 
 """UDP port of the INC protocol at switches (p4src/sizes.p4), and of hosts unless a plan says otherwise"""
@@ -97,7 +98,9 @@ class Plan:
     mesh : bool
         Whether it is an all-to-all: every worker sends to every other one.
     window, slots : int
-        Chunks in flight, and slots in each aggregator; window <= slots / 2.
+        Chunks in flight, and slots in each aggregator; window <= slots / 2, with a deadline slots / 8.
+    deadline_ps : int or None
+        Chunks are closed without those who are missing after so long.
     rtt_ps : int
         From sending a full frame to the full answer, all links idle but for this chunk.
     chunk_ps : int
@@ -132,6 +135,7 @@ class Plan:
     window_wanted: int
     grant: Grant = field(repr=False)
     mesh: bool = False
+    deadline_ps: int | None = None
 
     @property
     def in_network(self) -> bool:
@@ -148,7 +152,14 @@ class Plan:
     @property
     def lead(self) -> int:
         """How many chunks ahead exponents are agreed on: as far as a chunk may wait for the one before in its slot."""
-        return self.slots // 2
+        return self.slots // (2 if self.deadline_ps is None else CLOSED)
+
+    def deadline_us(self, aggregator: Aggregator) -> int | None:
+        """After how many microseconds a switch closes a chunk without the missing: each level has its share."""
+        if self.deadline_ps is None:
+            return None
+        levels = self.aggregators[-1].level + 1
+        return max(1, self.deadline_ps * (levels - aggregator.level) // (levels * PS_PER_US))
 
     @property
     def slots_limited(self) -> bool:
@@ -257,6 +268,7 @@ class Plan:
             "slots_rate_bps": self.slots_rate_bps,
             "ring": list(self.ring),
             "mesh": self.mesh,
+            **({} if self.deadline_ps is None else {"deadline_ps": self.deadline_ps}),
             "aggregators": [
                 {
                     "switch": aggregator.name,

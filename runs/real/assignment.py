@@ -47,7 +47,15 @@ class Assignment:
                 raise ExperimentError("workers: 1, but a broadcast in real time needs somebody to send to")
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
         window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if experiment.target == "bmv2" else WINDOW)
-        request = PlanRequest(plan=plan, job=job, workers=members, server=server, lanes=experiment.lanes, window=window)
+        request = PlanRequest(
+            plan=plan,
+            job=job,
+            workers=members,
+            server=server,
+            lanes=experiment.lanes,
+            window=window,
+            deadline_ps=experiment.deadline_ps,
+        )
         return Assignment(workers, servers[0] if servers else None, request)
 
     def participants(self, job: Job) -> list[str]:

@@ -13,8 +13,10 @@ from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.runs.real.spec import ProcessSpec
 from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.operation import Post
+from p4reduce.workers.partial import Partial, Residuals
 from p4reduce.workers.records import State
-from p4reduce.workers.specs import EndpointSpec, PsServerSpec, RingSpec, ServerSpec
+from p4reduce.workers.specs import EndpointSpec, PsServerSpec, RingSpec, ServerSpec, WorkerSpec
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.udp.driver import Driver, SilenceError
 from p4reduce.workers.udp.port import Port, PortCounts
@@ -22,6 +24,19 @@ from p4reduce.workers.udp.port import Port, PortCounts
 REST_US: Final = 100
 """for which frames gather, at workers and embedded switches: several processes share few processors here, and a round
 trip a little longer costs nothing as long as the window covers it"""
+
+
+@dataclass(frozen=True)
+class Closing:
+    """An all-reduce of a job with a deadline, as one participant knows it.
+
+    Attempts, chunks, the ``least`` contributions of one, and how many chunks are without this participant's.
+    """
+
+    attempts: int
+    chunks: int
+    least: int
+    late: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,8 @@ class Carried:
     """Of this participant's array when it was done."""
     words: bool = False
     """Its lanes were added as they are."""
+    closing: Closing | None = None
+    """What became of it, where it might be closed without some."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,8 @@ class RealBackend:
         """Ranks of the start: who takes part now, and whose arrays are in the last result."""
         self.carried: list[Carried] = []
         self.figures: list[RealFigure] = []
+        self.summed: tuple[tuple[int, int], ...] = ()
+        self._residuals = Residuals()
         self.observer: Observer | None = None
         self._spec = spec
         self._endpoints = Endpoints()
@@ -130,20 +149,24 @@ class RealBackend:
         iteration = len(self.carried)
         serves = isinstance(endpoint, ServerSpec | PsServerSpec)
         given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=serves)
+        closes = isinstance(endpoint, WorkerSpec) and endpoint.closes and operation == "all_reduce"
+        closes = closes and not (options.words or options.poison)
+        if closes:
+            self._residuals.add_to(array)
         if self.observer is not None:
             self.observer.given(array)
         saturated = self._endpoints.status(index).saturated
         start = time.monotonic_ns()
-        try:
-            self._driver.carry_out(given, index, patience_s=options.patience_s or self._spec.patience_s)
-        except SilenceError as error:
-            raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {error}") from error
+        closing = None
+        if closes:
+            closing = self._close(given, index, array, options)
+        else:
+            self._carry_out(given, index, options)
+        self.summed = self.summed if closes else ()
         status = self._endpoints.status(index)
-        if status.state is State.FAILED or status.error is not None:
-            raise CollectiveError(f"{operation} #{iteration}: {self._spec.host}: {status.error}")
         if options.words and status.saturated > saturated:
             raise SaturatedError(f"{asked} #{iteration}: a sum of int32 lies beyond int32")
-        self._note(asked, array, start, words=options.words)
+        self._note(asked, array, start, words=options.words, closing=closing)
         if self.observer is not None:
             self.observer.got(array)
         return array
@@ -193,6 +216,32 @@ class RealBackend:
         """Of the port."""
         return self.port.counts()
 
+    def _carry_out(self, given: Post, index: int, options: Options) -> None:
+        """``CollectiveError`` when the network gives up."""
+        name = f"{given.collective.name.lower()} #{given.iteration}: {self._spec.host}"
+        try:
+            self._driver.carry_out(given, index, patience_s=options.patience_s or self._spec.patience_s)
+        except SilenceError as error:
+            raise CollectiveError(f"{name}: {error}") from error
+        status = self._endpoints.status(index)
+        if status.state is State.FAILED or status.error is not None:
+            raise CollectiveError(f"{name}: {status.error}")
+
+    def _close(self, given: Post, index: int, array: FloatArray, options: Options) -> Closing:
+        """An all-reduce until enough are in each chunk: all know the same counts, and decide alike."""
+        inputs = array.copy()
+        attempts = 0
+        while True:
+            attempts += 1
+            partial = Partial.of(array.size, self._spec.lanes)
+            self._carry_out(replace(given, partial=partial), index, options)
+            if partial.counts.min() >= min(self._spec.quorum, self.size):
+                break
+            array[:] = inputs
+        self._residuals.keep(partial)
+        self.summed = partial.runs(self._spec.lanes)
+        return Closing(attempts, len(partial.counts), int(partial.counts.min()), int(partial.late.sum()))
+
     def _exchange(self, array: FloatArray, options: Options) -> FloatArray:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
         every = np.zeros((len(self.members), array.size), np.float32)
@@ -206,10 +255,12 @@ class RealBackend:
         count = len(members)
         array[:] = every.reshape(count, count, -1)[:, members.index(self.rank)].reshape(-1)
 
-    def _note(self, operation: str, array: FloatArray, start_ns: int, *, words: bool) -> FloatArray:
+    def _note(
+        self, operation: str, array: FloatArray, start_ns: int, *, words: bool, closing: Closing | None = None
+    ) -> FloatArray:
         """A collective is done; its array."""
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
-        self.carried.append(Carried(operation, len(self.carried), array.size, start_ns, end, digest, words))
+        self.carried.append(Carried(operation, len(self.carried), array.size, start_ns, end, digest, words, closing))
         return array
 
     def _place(self, operation: str, root: int) -> tuple[int, EndpointSpec]:

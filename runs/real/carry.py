@@ -70,6 +70,20 @@ class Moved:
     """Of a training: what rank 0 recorded, and the parameters with which every worker ended."""
     done_ns: int = 0
     """When the last participant had its result."""
+    closed: list[dict[str, Any]] = field(default_factory=list)
+    """As ``NetworkResult`` has it."""
+
+    def note_closing(self, turn: int, every: Sequence[Message | None]) -> int:
+        """What the workers, by rank, know of an all-reduce that a deadline might close; how often it was carried."""
+        known = [one for one in every if one is not None]
+        if not known:
+            return 1
+        first = known[0]
+        if any(one["late"] for one in known) or first["attempts"] > 1:
+            late = {str(rank): one["late"] for rank, one in enumerate(known) if one["late"]}
+            said = {name: first[name] for name in ("attempts", "chunks", "least")}
+            self.closed.append({"iteration": turn, **said, "late": late})
+        return int(first["attempts"])
 
     def go_on(self) -> None:
         """The run's clock goes on, or begins: now the participants are told to."""
@@ -169,10 +183,13 @@ class RealCluster:
         self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
         elements = carried[keeper]["elements"]
         done_as = as_carried(operation, ring=bool(self.job.plan.ring))
-        self.job.note(done_as, elements)
         after = self._totals()
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
-        largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
+        for _ in range(self.moved.note_closing(turn, [one["closing"] for one in members])):
+            self.job.note(done_as, elements)
+        largest, bound = None, None
+        if not self.moved.closed:  # from then on sums lack something, or have what was left out of others
+            largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
         start = min(one["start_ns"] for one in members)
         done = self.moved.done_ns = max(one["end_ns"] for one in members)
         self.moved.busy_ns += done - start
@@ -255,6 +272,7 @@ class RealCluster:
                 socket=self.wires.socket(host),
                 endpoints=[endpoints[host]],
                 jobs=jobs,
+                quorum=self.experiment.quorum or 1,
             )
             path = self.folder / f"{host}.json"
             path.write_text(spec.model_dump_json())

@@ -39,13 +39,14 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
         counters=counters,
         unseen_losses=_unseen_losses(cluster, answers, counters, links),
         uncounted_queues=cluster.experiment.target == "bmv2",
-        interrupted=bool(cluster.decisions),
+        interrupted=bool(cluster.decisions or cluster.moved.closed),
     )
     moved, given = cluster.moved, cluster.experiment
     digest = moved.digest.hexdigest()
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
     found = result_of(observed, moved.records, digest, moved.steps)
-    network = replace(found, plan=given.plan, membership=[decision.plain() for decision in cluster.decisions])
+    decided = [decision.plain() for decision in cluster.decisions]
+    network = replace(found, plan=given.plan, membership=decided, closed=cluster.moved.closed)
     training = None
     if given.model == "digits" or moved.points:
         training = training_result(

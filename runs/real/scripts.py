@@ -86,6 +86,7 @@ class ScriptCluster(RealCluster):
                 socket=self.wires.socket(host),
                 endpoints=[endpoints[host]],
                 jobs=dict.fromkeys(("all_reduce", "barrier"), plan.job),
+                quorum=self.experiment.quorum or 1,
             )
             path = self.folder / f"{host}.json"
             told = ScriptSpec(
@@ -160,7 +161,8 @@ class ScriptCluster(RealCluster):
             self._same_bytes({host: one["sha256"] for host, one in zip(hosts, every, strict=True)}, turn)
             self.moved.digest.update(bytes.fromhex(first["sha256"]))
             carried = "barrier" if first["operation"] == "barrier" and not self.job.plan.ring else "all_reduce"
-            self.job.note(carried, first["elements"], words=first["words"])
+            for _ in range(self.moved.note_closing(turn, [one["closing"] for one in every])):
+                self.job.note(carried, first["elements"], words=first["words"])
             start, done = min(one["start_ns"] for one in every), max(one["end_ns"] for one in every)
             self.moved.busy_ns += done - start
             self.moved.records.append(

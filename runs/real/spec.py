@@ -46,6 +46,8 @@ class ProcessSpec(BaseModel):
     jobs: dict[str, int]
     """The job that carries an operation: ``all_reduce``, ``push`` …, and ``broadcast/0`` from rank 0."""
     patience_s: float = Field(PATIENCE_S, gt=0)
+    quorum: int = Field(1, ge=1)
+    """Contributions that are enough, where endpoints are of a job with a deadline."""
 
     @property
     def lanes(self) -> int:

@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
+from p4reduce.runs.virtual.closing import Closing, Closings
 from p4reduce.runs.virtual.stale import StaleCalls
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -77,6 +79,7 @@ class Carrier:
         self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
         self._host_of = workers
         self._stale: StaleCalls | None = None
+        self.closings = Closings(experiment.quorum)
         self.switches = EmbeddedSwitches(topology, program)
         try:
             self.network = JobNetwork(
@@ -120,16 +123,24 @@ class Carrier:
             return
         job = self._job_for(first.operation, first.root, workers)
         operation = as_carried(first.operation, ring=bool(job.plan.ring))
-        expected = self._expect(job, calls, workers)
+        closing = self.closings.begin(job, calls)
+        expected = self._expect(job, calls, workers) if closing is None else None
         blocks = exchanged([call.array for call in calls]) if operation == "all_to_all" else []
         self._host_of = (*workers, *([] if self.server is None else [self.server]))
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
         resends, saturated = self._totals(job)
-        self._post(job, operation, calls, check)
-        self._announce(job, calls, check)
-        self._run(job, first.operation, check)
-        job.note(operation, elements, words=first.options.words)
+        while True:
+            self._post(job, operation, calls, check, closing)
+            if job.plan.deadline_ps is None:  # what may be closed without some is announced by nobody
+                self._announce(job, calls, check)
+            self._run(job, first.operation, check)
+            job.note(operation, elements, words=first.options.words)
+            if closing is None or closing.is_enough():
+                break
+        if closing is not None:
+            closing.finish()
+            expected = closing.expected()
         for call in calls:
             call.done_ps = self.network.status(self._endpoint(job, call)).done_at_ps
         for call, wanted in zip(calls if blocks else [], blocks, strict=True):
@@ -237,6 +248,7 @@ class Carrier:
             workers=workers,
             server=server,
             window=self.experiment.window,
+            deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
         )
         job = self._jobs[number] = self.network.add(self.switches.controller.start_job(request), self.numbers)
         return job
@@ -250,8 +262,12 @@ class Carrier:
         assert job.server is not None  # noqa: S101
         return job.server
 
-    def _post(self, job: Job, operation: str, calls: list[Call], check: Callable[[], None]) -> None:
+    def _post(
+        self, job: Job, operation: str, calls: list[Call], check: Callable[[], None], closing: Closing | None = None
+    ) -> None:
         """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
+        if closing is not None:
+            closing.attempt()
         collective = COLLECTIVES[operation]
         for call in sorted(calls, key=lambda one: one.start_ps):
             if call.start_ps > self.network.now:
@@ -262,6 +278,8 @@ class Carrier:
             given = part(
                 collective, call.array, call.iteration, call.learning_rate, call.options, serves=index == job.server
             )
+            if closing is not None:
+                given = replace(given, partial=closing.partials[call.rank])
             self.network.post(index, given)
 
     def _announce(self, job: Job, calls: list[Call], check: Callable[[], None]) -> None:

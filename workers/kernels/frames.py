@@ -52,6 +52,7 @@ _WRONG_JOB: Final = int(Refusal.JOB)
 _WRONG_TYPE: Final = int(Refusal.TYPE)
 _WRONG_EPOCH: Final = int(Refusal.EPOCH)
 
+LATE: Final = 1 << wire.bit_shift(wire.INC, "late")
 RESEND: Final = 1 << wire.bit_shift(wire.INC, "resend")
 SATURATED: Final = 1 << wire.bit_shift(wire.INC, "saturated")
 ECN_ECHO: Final = 1 << wire.bit_shift(wire.INC, "ecn_echo")

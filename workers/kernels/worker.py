@@ -18,12 +18,15 @@ to every worker, because every RESULT below it is.
 
 from typing import Any, Final
 
-from p4reduce.native.memory import as_double, copy_bytes, load_u8
+import numpy as np
+
+from p4reduce.native.memory import as_double, carray, copy_bytes, load_u8, pointer, store_u8
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.chunks import clear_lanes, clear_tail, dequantize, fill_nan, quantize, send_raw, take_raw
 from p4reduce.workers.kernels.congestion import cut
 from p4reduce.workers.kernels.frames import (
     HAS_LANES,
+    LATE,
     RESEND,
     SATURATED,
     congestion_of,
@@ -158,6 +161,8 @@ def _open(e: Any, seq: int) -> None:
     entry.count = 0
     entry.words = e.mode == _RAW or e.words
     entry.poisoned = 0
+    entry.withheld = 0
+    entry.closes = e.counts != 0
     if chunk < 0:
         return
     begin = chunk * e.lanes
@@ -166,6 +171,7 @@ def _open(e: Any, seq: int) -> None:
     entry.target = e.target + 4 * begin
     if carries_lanes(e.collective):
         entry.has_lanes = 1
+        entry.exponent = load_u8(e.exponents, chunk) if e.lead > 0 else 0
         entry.poisoned = load_u8(e.poison, chunk) if e.poison != 0 else 0
         copy_bytes(payload_at(e, seq), e.source + 4 * begin, 4 * entry.count)
         clear_tail(payload_at(e, seq), entry.count, e.lanes)
@@ -222,10 +228,16 @@ def _agree(e: Any, entry: Any, seq: int) -> None:
 @kernel
 def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
     flags = RESEND if entry.attempts > 0 else 0
+    count = 1
     if entry.has_lanes:
         flags |= HAS_LANES
         lanes = lanes_of(out)
-        if entry.poisoned:
+        if entry.closes and entry.lead > 0 and entry.exponent > entry.agreed:
+            # The exponent was agreed on without this worker: its numbers do not fit.
+            entry.withheld = 1
+            count = 0
+            clear_lanes(lanes, e.lanes)
+        elif entry.poisoned:
             clear_lanes(lanes, e.lanes)
             flags |= SATURATED
         elif entry.words:
@@ -233,7 +245,7 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
         elif quantize(payload_at(e, seq), e.lanes, scale_up(e, entry.agreed), e.limit, lanes) > 0:
             flags |= SATURATED
             e.saturated += 1
-    return write_frame(e, out, 0, entry.type, flags, 1, seq, entry.iteration, entry.announced)
+    return write_frame(e, out, 0, entry.type, flags, count, seq, entry.iteration, entry.announced)
 
 
 @kernel
@@ -273,7 +285,8 @@ def worker_transmit(e: Any, now: int, out: Any) -> Any:
         if e.repeats and entry.has_lanes:
             mark_sent_again(e, entry)
             return _push(e, entry, seq, out)
-        return write_frame(e, out, 0, _TYPE_ASK, RESEND, 0, seq, entry.iteration, 0)
+        flags = RESEND | LATE if entry.closes else RESEND
+        return write_frame(e, out, 0, _TYPE_ASK, flags, 0, seq, entry.iteration, 0)
     seq = next_again(e)
     if seq != NOTHING:
         entry = entry_at(e, seq)
@@ -317,6 +330,16 @@ def _asked(e: Any, frame: Any, seq: int, now: int) -> Any:
 
 
 @kernel
+def _note_partial(e: Any, entry: Any, frame: Any, seq: int, flags: int) -> None:
+    """How many are in a chunk's sum; what it lacks of this worker is kept."""
+    chunk = seq - e.start - e.lead + e.known
+    carray(pointer(e.counts), (e.chunks,), np.uint16)[chunk] = count_of(frame)
+    if flags & LATE or entry.withheld:
+        store_u8(e.lates, chunk, 1)
+        copy_bytes(e.kept + 4 * chunk * e.lanes, payload_at(e, seq), 4 * entry.count)
+
+
+@kernel
 def worker_receive(e: Any, frame: Any, now: int) -> Any:
     """A sound RESULT or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     if sender_of(frame) != peer_key(e, 0):
@@ -345,6 +368,8 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
     entry.carried = exponent_of(frame)
     # A chunk of an earlier operation, repeated in a new epoch: its result is the caller's by now.
     if entry.answer != _NOTHING and e.status == _ACTIVE and entry.operation == e.operation:
+        if entry.closes:
+            _note_partial(e, entry, frame, seq, flags)
         if poisoned and entry.answer == _SUM:
             fill_nan(entry.target, entry.count)
         elif entry.answer == _SUM and not entry.words:

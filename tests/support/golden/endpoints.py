@@ -45,6 +45,7 @@ class Worker:
     ) -> None:
         self.node, self.rank, self.work, self.udp_port, self.window = node, rank, work, udp_port, window
         self.reach, self.memory = reach, window + reach if memory is None else memory
+        self.closes = memory is not None  # it asks for chunks that may be closed without some
         self.results: dict[int, Result] = {}
         self.missing = 0  # the oldest chunk without a result
         self.inputs: dict[int, Lanes | None] = {}  # kept while a new epoch may ask for them again
@@ -94,7 +95,9 @@ class Worker:
     def question(self, index: int) -> Emission:
         """Asks for the result of chunk ``index``, which has left."""
         assert index in self.sent
-        return self._emission(index, Kind.ASK, None, 0, True)
+        port, asked = self._emission(index, Kind.ASK, None, 0, True)
+        assert isinstance(asked, Packet)
+        return port, replace(asked, late=self.closes)
 
     def _emission(self, index: int, kind: Kind, lanes: Lanes | None, exponent: int, resend: bool) -> Emission:
         assert self.attachment is not None

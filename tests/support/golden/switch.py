@@ -197,9 +197,10 @@ class GoldenSwitch:
             return _Answer(slot, to="sender", question=_Question(0, awaited))
         if slot.done:
             return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
-        if not awaited and (child.lowest or slot.absent):
+        present = job.full & ~slot.absent
+        if not awaited and (child.bit == present & -present if slot.absent else child.lowest):
             return _Answer(slot, to="parent", question=_Question(0, 0))
-        if awaited and self._overdue(job, slot):
+        if awaited and packet.late and self._overdue(job, slot):
             return self._closed(job, slot)
         return _Answer(slot, to="sender", question=_Question(1, awaited))
 
