@@ -17,7 +17,7 @@ from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 
-AT_ROOT = ("sum", "sum", "in place", "chained", "words", "barrier", "huge")
+AT_ROOT = ("sum", "sum", "in place", "chained", "words", "barrier", "huge", "poison")
 AT_SERVER = ("push", "pull", "step", "barrier")
 MOST_STEPS = 5_000
 few = settings(max_examples=examples(6, 150), deadline=None)
@@ -75,7 +75,10 @@ class Operation:
             posts = [Post(Collective.PUSH_PULL, a, b) for a, b in zip(sources, targets, strict=True)]
             served = Post(Collective.PUSH_PULL, target=weights, learning_rate=0.5)
             return cls(posts, served, [(target, moved) for target in [weights, *targets]])
-        posts = [Post(Collective.ALL_REDUCE, a, b) for a, b in zip(sources, targets, strict=True)]
+        if kind == "poison":  # a chunk that is not finite announces exponent 0
+            sources[-1][0], total[: job.lanes] = np.inf, np.nan
+        poison = kind == "poison"
+        posts = [Post(Collective.ALL_REDUCE, a, b, poison=poison) for a, b in zip(sources, targets, strict=True)]
         return cls(posts, wanted=[(target, total) for target in targets])
 
 
