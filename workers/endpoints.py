@@ -159,7 +159,7 @@ class Endpoints:
         before = self._posted[index]
         if kind is not Kind.WORKER or record["status"] != State.ACTIVE or before is None or index in self._ahead:
             return False
-        if not operation.has_exponents(mode) or operation.depends_on(before.operation):
+        if not (record["tail"] and operation.has_exponents(mode)) or operation.depends_on(before.operation):
             return False
         prepared = prepare(operation, mode, int(record["lanes"]))
         self._ahead[index] = prepared
