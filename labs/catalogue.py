@@ -21,6 +21,7 @@ NAMES: Final = {
     "07": "07-two-jobs-and-a-forger",
     "08": "08-how-fast",
     "09": "09-train",
+    "10": "10-failures",
 }
 """Folders by number; the grader of lab 01 is the package ``lab01``."""
 

@@ -26,12 +26,12 @@ class Book:
 
     Attributes:
         early: (switch, job, epoch, group) of entries of table job that came before their group.
-        ever: (switch, job, epoch) -> generations of all entries of table job that ever were.
+        ever: (switch, job, epoch) -> the parameters of its entry of table job, as it was last.
     """
 
     held: dict[str, dict[tuple[object, ...], Entity]] = field(default_factory=dict)
     early: list[tuple[str, int, int, int]] = field(default_factory=list)
-    ever: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
+    ever: dict[tuple[str, int, int], dict[str, int]] = field(default_factory=dict)
 
     def add(self, switch: str, entities: Iterable[Entity]) -> None:
         """Entries that a switch took, in this order."""
@@ -41,7 +41,7 @@ class Book:
             row = _row(entity, "job")
             if row is not None:
                 named = switch, row.match["job"], row.match["epoch"]
-                self.ever.setdefault(named, []).append(row.params["generation"])
+                self.ever[named] = row.params
                 if self.group(switch, row.params["group"]) is None:
                     self.early.append((*named, row.params["group"]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.plan import Aggregator
@@ -11,10 +11,11 @@ from p4reduce.labs.controllers.book import Book, Row
 from p4reduce.labs.frame.report import Wrong
 
 
-def check_entries(book: Book, plan: Plan, where: str) -> None:
+def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
     """Raises Wrong with the first thing that keeps a plan's job from being summed up as its tree says.
 
-    Numbers of bits, groups and replication ids are the student's; generation, base and slots are looked at elsewhere.
+    Nothing is asked of ``dead`` switches. Numbers of bits, groups and replication ids are the student's; generation,
+    base and slots are looked at elsewhere.
     """
     for early, number, epoch, group in book.early:
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
@@ -26,7 +27,7 @@ def check_entries(book: Book, plan: Plan, where: str) -> None:
         _group(book, plan, aggregator, job, where)
         _parent(book, plan, aggregator, job, where)
     for switch in plan.topology.switches:
-        if switch.name not in plan.by_switch and (plan.job, plan.epoch) in book.jobs(switch.name):
+        if switch.name not in (*plan.by_switch, *dead) and (plan.job, plan.epoch) in book.jobs(switch.name):
             said = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
             raise Wrong(f"{said}, and no worker below it: it waits for contributions that nobody sends", where)
 
@@ -185,3 +186,25 @@ def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
                 if stats == cells:
                     raise Wrong(f"{switch.name}: jobs {job} and {plan.job} count into the same stats {stats}", where)
             taken.append((plan.job, base, slots, stats))
+
+
+def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
+    """Raises Wrong where a job's slots of an earlier epoch are its slots again, and would not count as empty."""
+    for name in new.by_switch:
+        now = book.ever.get((name, new.job, new.epoch))
+        then = book.ever.get((name, old.job, old.epoch))
+        if now is None or then is None or now["generation"] > then["generation"]:
+            continue
+        if now["base"] < then["base"] + then["slots"] and then["base"] < now["base"] + now["slots"]:
+            said = f"{name}: slots not cleared. Job {new.job} has generation {now['generation']} in epoch {new.epoch}, "
+            said += f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
+            raise Wrong(f"{said}count as new. A larger generation each time clears them", where)
+
+
+def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
+    """Raises Wrong where a living switch has entries of table job for another epoch of a plan's job."""
+    for switch in plan.topology.switches:
+        for job, epoch in book.jobs(switch.name):
+            if job == plan.job and epoch != plan.epoch and switch.name not in dead:
+                said = f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
+                raise Wrong(f"{said} {plan.epoch}: late packets would be taken in. Delete it", where)

@@ -18,6 +18,7 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import REASONS
 from p4reduce.control_plane.entries import Entity, wildcards
 from p4reduce.control_plane.predict import Traffic, add
+from p4reduce.fabric import Faults, Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.programs import bundled
@@ -33,6 +34,7 @@ from p4reduce.workers.records import Collective, State
 
 LONG_PS: Final = 50 * PS_PER_MS
 """virtual time that a sum may take; a right one takes less than 1 ms"""
+_CUT: Final = Faults(loss=1.0)
 Words = NDArray[np.int32]
 
 
@@ -50,6 +52,9 @@ class Room:
 
     The older controller has installed addresses and routes. ``edges``: whether it has also said which host stands
     behind which port.
+
+    Attributes:
+        deaths: (virtual time in picoseconds, switch), in order: switches that are still to die.
     """
 
     def __init__(self, topology: Topology, held: Held, *, edges: bool = True) -> None:
@@ -65,6 +70,7 @@ class Room:
                     found = older.read(wildcards(["edge"]))[switch.name]
                     older.delete(switch.name, [entry for entry in found if isinstance(entry, Entity)])
             self._switches = switches
+            self.deaths: list[tuple[int, str]] = []
             self.network = opened.enter_context(JobNetwork(switches))
             self.sessions = Sessions(switches.targets(), program, self._pass)
             opened.callback(self.sessions.close)
@@ -78,7 +84,25 @@ class Room:
 
     def _pass(self, microseconds: int) -> None:
         """A call of the controller takes time, in which packets go on."""
-        self.network.advance(self.network.now + microseconds * PS_PER_US)
+        self.advance(self.network.now + microseconds * PS_PER_US)
+
+    def advance(self, until_ps: int, watch: Sequence[int] = ()) -> None:
+        """Lets virtual time pass, while an endpoint of ``watch`` works; switches die when their time has come."""
+        while self.deaths and self.deaths[0][0] <= until_ps:
+            at_ps, switch = self.deaths[0]
+            if self.network.advance(max(at_ps, self.network.now), watch) is Stop.DONE:
+                return
+            del self.deaths[0]
+            self.die(switch)
+        self.network.advance(until_ps, watch)
+
+    def die(self, switch: str) -> None:
+        """Nothing passes a switch any more, and it answers no controller."""
+        self.sessions.dead.add(switch)
+        for link in self.topology.links:
+            if switch in (link.a, link.b):
+                for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                    self.network.fabric.set_faults(hop, _CUT)
 
     # --- sums
 
@@ -92,7 +116,7 @@ class Room:
     def run(self, jobs: Sequence[Job], until_ps: int = LONG_PS) -> None:
         """Until all sums are there, or that much time is up."""
         watch = [index for job in jobs for index in job.endpoints]
-        self.network.advance(self.network.now + until_ps, watch)
+        self.advance(self.network.now + until_ps, watch)
 
     def waiting(self, job: Job) -> list[str]:
         """Workers of a job that wait, with the chunk that they lack, as texts."""
@@ -101,6 +125,15 @@ class Room:
             if self.network.status(index).state is not State.DONE:
                 found.append(f"{worker} for chunk {self.network.endpoints.oldest_missing(index)}")
         return found
+
+    def why(self) -> str:
+        """What switches have refused, as a text; empty where they have refused nothing."""
+        found = [
+            f"{switch} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}"
+            for switch, counts in self.refused().items()
+            for reason, count in counts.items()
+        ]
+        return "; ".join(found[:3])
 
     def refused(self) -> dict[str, dict[int, int]]:
         """How many packets every switch has refused, by reason."""
@@ -115,13 +148,8 @@ class Room:
         if waiting := self.waiting(job):
             said = f"job {job.plan.job}: no sum after {LONG_PS // PS_PER_MS} ms of virtual time: "
             said += ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
-            why = [
-                f"{switch} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}"
-                for switch, counts in self.refused().items()
-                for reason, count in counts.items()
-            ]
-            if why:
-                said += ". " + "; ".join(why[:3])
+            if why := self.why():
+                said += f". {why}"
             raise Wrong(said, where)
         for worker, words in zip(job.members, inputs, strict=True):
             if not np.array_equal(words, wanted):

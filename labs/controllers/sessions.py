@@ -23,6 +23,8 @@ from p4reduce.labs.sandbox.process import Untold
 
 CALLS: Final = 2_000
 """calls of one controller; a right one takes hundreds"""
+PATIENCE: Final = 60
+"""calls to dead switches, of 1 ms each, after which a controller is waiting for ever"""
 _ENTRIES: Final = 4096
 """of one call"""
 _DEADLINE_S: Final = 60.0
@@ -39,6 +41,7 @@ class Sessions:
         highest: election ids that it became primary with, by switch.
         dead: switches that answer nothing any more.
         asked_dead: calls that met one of them.
+        writing: is told of a switch that is about to be written to.
     """
 
     def __init__(self, targets: Iterable[Target], program: P4Program, passing: Callable[[int], None]) -> None:
@@ -47,6 +50,7 @@ class Sessions:
         self.highest: dict[str, int] = {}
         self.dead: set[str] = set()
         self.asked_dead = 0
+        self.writing: Callable[[str], None] = lambda _: None
         self._targets = {target.name: target for target in targets}
         self._schema = fy.P4Schema(program.info, program.json)
         self._loop = EventLoopThread("p4reduce-lab-controller")
@@ -98,6 +102,7 @@ class Sessions:
 
     def _insert(self, switch: str, entries: Any) -> None:
         entities = self._entities(entries, whole=True)
+        self.writing(switch if isinstance(switch, str) else "")
         target, connection = self._connected(switch)
         try:
             self._loop.run(connection.insert(entities))
@@ -154,6 +159,9 @@ class Sessions:
         self._passing(1000 if switch in self.dead else 50)
         if switch in self.dead:
             self.asked_dead += 1
+            if self.asked_dead > PATIENCE:
+                said = f"the controller has asked switches that are dead {PATIENCE} times, {switch} the last time"
+                raise Wrong(f"{said}: waiting for ever. Who does not answer is left out, and not asked again")
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
     def _entities(self, entries: Any, *, whole: bool) -> list[Entity]:

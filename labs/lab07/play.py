@@ -10,7 +10,7 @@ import numpy as np
 from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.plans import Plan
 from p4reduce.jobs.job import Job
-from p4reduce.labs.controllers.diagnose import check_apart, check_entries
+from p4reduce.labs.controllers.diagnose import check_apart, check_cleared, check_entries
 from p4reduce.labs.controllers.forge import Forgery, check_refused, packet
 from p4reduce.labs.controllers.networks import plan_of
 from p4reduce.labs.controllers.room import Room, drawn
@@ -164,23 +164,12 @@ class Play:
         self._plans[0] = plan
         check_apart(room.sessions.book, self._plans, self._where)
         check_entries(room.sessions.book, plan, self._where)
-        self._generations(old.plan, plan)
+        check_cleared(room.sessions.book, old.plan, plan, self._where)
         room.network.retire(old)
         self._jobs[0] = room.network.add(plan)
         self._known.append(self._jobs[0])
         self._sum_all()
         room.check_links(self._known, self._where)
-
-    def _generations(self, old: Plan, new: Plan) -> None:
-        """A generation that slots have seen says that what is left in them is current."""
-        ever = self.room.sessions.book.ever
-        for name in new.by_switch:
-            now = ever.get((name, new.job, new.epoch), [0])[-1]
-            then = ever.get((name, old.job, old.epoch), [0])[-1]
-            if name in old.by_switch and now <= then:
-                said = f"{name}: job {new.job} has generation {now} in epoch {new.epoch}, and had {then} in epoch "
-                said += f"{old.epoch}. What is left in its slots would count as new"
-                raise Wrong(f"{said}: a larger generation each time clears them", self._where)
 
     def late(self) -> None:
         """Packets of the epoch that is over."""

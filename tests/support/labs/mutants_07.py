@@ -60,8 +60,14 @@ MUTANTS = [
         F,
         '"generation": fresh("generation", 1)',
         '"generation": job["job"] + 1',
-        ("What is left in its slots would count as new", "clears them"),
+        ("slots not cleared", "clears them"),
         "epochs",
+        (
+            (
+                '"base": fresh("slots", 0, job["slots"])',
+                '"base": 64 * [one["job"] for one in network["jobs"]].index(job["job"])',
+            ),
+        ),
     ),
     Mutant(
         "one group for two jobs",

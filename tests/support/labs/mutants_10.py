@@ -1,0 +1,112 @@
+"""Mistakes of lab 10."""
+
+from tests.support.labs import Mutant
+
+F = "controller.py"
+MUTANTS = [
+    Mutant(
+        "same epoch re-used",
+        F,
+        '"epoch": fresh("epoch", FIRST_EPOCH)',
+        '"epoch": FIRST_EPOCH',
+        ("epoch 33 again", "Use another epoch"),
+        "replace",
+    ),
+    Mutant(
+        "slots not cleared",
+        F,
+        '"generation": fresh("generation", 1)',
+        '"generation": 1',
+        ("slots not cleared", "A larger generation"),
+        "replace",
+    ),
+    Mutant(
+        "waiting for ever",
+        F,
+        "            except RuntimeError:\n                dead.add(switch)\n\n\ndef clear",
+        "            except RuntimeError:\n                pass\n\n\ndef clear",
+        ("is dead, and tick has not put another tree", "waiting for ever"),
+        "replace",
+    ),
+    Mutant(
+        "waiting for ever for an answer",
+        F,
+        "            try:\n                p4rt.slot(switch, 0)\n            except RuntimeError:\n                dead.add(switch)\n",
+        "            while True:\n                try:\n                    p4rt.slot(switch, 0)\n                    break\n"
+        "                except RuntimeError:\n                    continue\n",
+        ("has asked switches that are dead 60 times", "waiting for ever"),
+        "replace",
+    ),
+    Mutant(
+        "nobody looks",
+        F,
+        "    look(network, p4rt)\n    if not",
+        "    if not",
+        ("waiting for ever",),
+        "replace",
+    ),
+    Mutant(
+        "one failure is enough",
+        F,
+        "        except RuntimeError:\n            look(network, p4rt)\n            clear(p4rt)\n",
+        "        except ZeroDivisionError:\n            pass\n",
+        ("RuntimeError", "UNAVAILABLE"),
+        "again",
+    ),
+    Mutant(
+        "old entries stay",
+        F,
+        "        return None\n    clear(p4rt)\n",
+        "        return None\n",
+        ("late packets would be taken in. Delete it",),
+        "replace",
+    ),
+    Mutant(
+        "a new tree in every tick",
+        F,
+        "    if not dead & set(written):\n        return None\n",
+        "",
+        ("nothing has died, and tick changed the tree",),
+        "start",
+    ),
+    Mutant(
+        "the workers are not told",
+        F,
+        "    clear(p4rt)\n    return build(network, p4rt)\n",
+        "    clear(p4rt)\n    build(network, p4rt)\n",
+        ("waiting for ever",),
+        "replace",
+    ),
+    Mutant(
+        "workers of a dead leaf stay",
+        F,
+        'workers = [name for name in network["workers"] if name not in lost]',
+        'workers = network["workers"]',
+        ("asked switches that are dead",),
+        "leaf",
+    ),
+    Mutant(
+        "leaves do not die",
+        F,
+        "    if not dead & set(written):",
+        '    if given["tree"]["root"] not in dead:',
+        ("waiting for ever",),
+        "leaf",
+    ),
+    Mutant(
+        "no root",
+        F,
+        'return {"epoch": numbers["epoch"], "root": root}',
+        'return numbers["epoch"]',
+        ("return {'epoch': number, 'root': name of a switch}",),
+        "start",
+    ),
+    Mutant(
+        "a leaf as root",
+        F,
+        "if not hosts & set(neighbours(network, name).values())]",
+        "if hosts & set(neighbours(network, name).values())]",
+        ("take a switch without workers",),
+        "start",
+    ),
+]
