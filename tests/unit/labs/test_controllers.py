@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from tests.support.labs import mutants, spoilt
 
 from p4reduce.labs.controllers.networks import layout, told, wired
 from p4reduce.labs.controllers.room import Held, Room
 from p4reduce.labs.frame.draws import hidden
+from p4reduce.labs.frame.grading import grade
 from p4reduce.labs.frame.report import Wrong
 from p4reduce.labs.lab06.networks import KINDS, draw
 from p4reduce.labs.sandbox.messages import Remote
@@ -128,3 +130,13 @@ def test_an_asker_that_asks_for_no_service_is_told(tmp_path):
     (tmp_path / "a.py").write_text(f"import os\ndef f():\n    os.write(4, {message!r})\n    return 1\n")
     with StudentCode(tmp_path / "a.py") as code:
         assert code.call("f", services={"p4rt": lambda *_: None}) == 1
+
+
+def test_slots_that_are_not_cleared_show_on_packets(tmp_path, monkeypatch):
+    """What the check of entries says is so: where members change, old contributions keep new ones out."""
+    monkeypatch.setattr("p4reduce.labs.lab10.play.check_cleared", lambda *_: None)
+    mutant = next(mutant for mutant in mutants("10") if mutant.name == "slots not cleared")
+    report = grade(spoilt("10", mutant, tmp_path / "mine"), only=["leaf"])
+    said = [check.finding.said for check in report.checks if check.finding]
+    assert len(said) == 2
+    assert all("reason 11: wrong seq" in text for text in said), said
