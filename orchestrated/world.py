@@ -24,6 +24,7 @@ from p4reduce.fabric.background import Background
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.orchestrated.damage import Damage
 from p4reduce.orchestrated.open_swap import OpenSwap
 from p4reduce.orchestrated.reading import MOST_READS, read_keys
 from p4reduce.orchestrated.rounds import Rounds
@@ -31,7 +32,6 @@ from p4reduce.orchestrated.task_run import TaskRun
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
-_CUT: Final = Faults(loss=1.0)
 _WHOLE: Final = Faults()
 _EVENTS: Final = 1_000_000
 """of the network, after which it is asked whether somebody waits: about a second"""
@@ -77,7 +77,6 @@ class World:
         self.topology = topology
         self.program = program
         self.instance: str = secrets.token_hex(8)
-        self._faults = faults
         self.background = background
         self._most_bytes = _half_of_memory() if most_bytes is None else most_bytes
         self.term = 0
@@ -92,14 +91,13 @@ class World:
         self._forgotten = 0
         self.news = 0
         """number of the last report that is not of a round or window"""
-        self._down: set[Hop] = set()
-        self._changes: list[tuple[int, str, int, bool]] = []  # of links: when, node, port, up
         self.switches = ServedSwitches(topology)
         try:
             self.switches.load(program)
             self.network = JobNetwork(
                 self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
             )
+            self.damage = Damage(topology, self.network.fabric, self.switches, faults, self._tell)
             self._rounds = Rounds(self.network, self._change_turn, self._tell)
         except BaseException:
             self.switches.close()
@@ -240,17 +238,13 @@ class World:
 
     def links_down(self) -> set[Hop]:
         """Links that were cut, both directions."""
-        return set(self._down)
+        return self.damage.down()
 
     # --- what tests and trials do to it
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
-        """Cut the link of two neighbours, or mend it, now or at a time; frames that are on it arrive."""
-        at_ps = self.now() if at_ps is None else at_ps
-        if at_ps < self.now():
-            raise ClusterError(f"link {a} - {b}: {at_ps} ps is past: it is {self.now()} ps")
-        self._changes.append((at_ps, a, self.topology.port(a, b), up))
-        self._changes.sort()
+        """As of :meth:`Damage.change_link`."""
+        self.damage.change_link(a, b, up=up, at_ps=at_ps)
 
     # --- inside
 
@@ -295,7 +289,9 @@ class World:
 
     def _next_ps(self, until_ps: int) -> int:
         """When Python is needed at the latest."""
-        times = [until_ps, *(change[0] for change in self._changes[:1])]
+        times = [until_ps]
+        if (at_ps := self.damage.next_ps()) is not None:
+            times.append(at_ps)
         times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
         if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
             times.append(at_ps)
@@ -305,8 +301,7 @@ class World:
 
     def _follow(self) -> None:
         """Do what is due now."""
-        while self._changes and self._changes[0][0] <= self.now():
-            self._apply(*self._changes.pop(0)[1:])
+        self.damage.happen()
         while True:
             for run in list(self._runs.values()):
                 self._step(run)
@@ -321,13 +316,6 @@ class World:
                 self._leaving.remove(jobs)
                 for job in jobs:
                     self.network.retire(job)
-
-    def _apply(self, node: str, port: int, up: bool) -> None:
-        other = self.topology.neighbour(node, port)
-        for end in ((node, port), (other, self.topology.port(other, node))):
-            self.network.fabric.set_faults(end, self._faults if up else _CUT)
-            (self._down.discard if up else self._down.add)(end)
-        self._report("link", None, {"node": node, "port": port, "up": up})
 
     def _step(self, run: TaskRun) -> None:
         try:

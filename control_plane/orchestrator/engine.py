@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
@@ -196,6 +197,9 @@ class Orchestrator:
         now = self.executor.now()
         self._measure_at = now - now % self.options.measure_every_ps + self.options.measure_every_ps
         try:
+            if self._look():  # of what a switch has lost it has no counters either: the next time
+                self._consider = self._room = True
+                return
             self.monitor.measure()
         except ControllerError as error:
             if str(error) != self._unmeasured:
@@ -205,6 +209,24 @@ class Orchestrator:
         self._unmeasured = ""
         self._consider = self._room = True
         self._checkpoint("measured")
+
+    def _look(self) -> bool:
+        """Switches that began anew are restored; tasks of which they had entries must leave their trees.
+
+        Whether there were any. Killed after any of its steps, the next orchestrator finds entries of these tasks
+        missing (`Recovery`).
+        """
+        controller = self.installer.controller
+        restarted = controller.look().restarted
+        for switch in restarted:
+            self._checkpoint("found restarted")
+            plans = self.store.plans((Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE))
+            tasks = {row.task for row in plans if switch in switches_on_paths(self.installer.plan_of(row))}
+            self.rescheduler.lost |= tasks
+            controller.restore(switch)
+            self._decided(None, "switch began anew", {"switch": switch, "tasks": sorted(tasks)})
+            self._checkpoint("restored switch")
+        return bool(restarted)
 
     def _decided(self, task: str | None, what: str, why: dict[str, Any]) -> None:
         with self.store.transaction():

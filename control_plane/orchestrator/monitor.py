@@ -56,7 +56,8 @@ class Monitor:
         for hop, total in totals.items():
             ours = inc.get(hop, 0)
             before = self._before.get(hop, LinkSample(hop, 0, 0, 0.0))
-            sent, sent_inc = total - before.bytes, ours - before.inc_bytes
+            sent = total - before.bytes
+            sent_inc = ours - before.inc_bytes if ours >= before.inc_bytes else ours  # the switch began anew
             rate = self._topology.link_at(*hop).rate_bps
             samples.append(LinkSample(hop, total, ours, sent * 8 * PS_PER_S / (elapsed * rate)))
             if sent > sent_inc:

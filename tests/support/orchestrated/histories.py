@@ -195,6 +195,13 @@ class Histories(RuleBasedStateMachine):
     def refuse(self, name, refuses):
         self.switches[name].refuses = refuses
 
+    @rule(name=st.sampled_from(sorted(switch.name for switch in TOPOLOGY.switches)))
+    def restart_a_switch(self, name):
+        """Whether an orchestrator is there or not."""
+        if name in self.switches:
+            self.switches[name].entries.clear()
+            STATISTICS["switches began anew"] += 1
+
     @rule(place=st.integers(0, 100))
     def lose_an_entry(self, place):
         """While nobody is there to see it: what a switch loses is found when an orchestrator comes."""

@@ -99,6 +99,9 @@ class _Connection:
     async def open(self, *, keep=False):
         return keep and bool(self.switch.entries)
 
+    async def reopen(self):
+        return True
+
     async def close(self):
         pass
 
