@@ -10,6 +10,7 @@ import typer
 from p4reduce.cli.commands.run import Json, Out, Pcap
 from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.files import claim
+from p4reduce.cli.live.session import Hold, Live, Open, live_page, record
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish
 from p4reduce.cli.settings import Settings, experiment_options
@@ -56,6 +57,7 @@ EXAMPLES: Final = (
     "p4reduce launch -n 8 --plan ring scripts/train_digits.py --epochs 5",
     "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
     "p4reduce launch -n 4 scripts/train_ddp.py           # PyTorch: init_process_group('p4reduce'), docs/torch.md",
+    "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network as the script goes on",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
 )
@@ -75,6 +77,9 @@ def launch(
     compute: Compute = "declared",
     max_restarts: MaxRestarts = 0,
     join: Join = None,
+    live: Live = False,
+    hold: Hold = False,
+    open_page: Open = False,
     as_json: Json = False,
 ) -> None:
     """Start a script of yours once for each rank; its collectives go through the switches.
@@ -96,51 +101,56 @@ def launch(
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
     claim(out=out, pcap=pcap)
     if experiment.time == "real":
-        if server or pcap is not None or join:
-            flag = "--server" if server else "--pcap" if pcap is not None else "--join"
+        if server or pcap is not None or join or live:
+            flag = "--server" if server else "--pcap" if pcap is not None else "--join" if join else "--live"
             raise BadInput(f"{flag}: not for scripts in real time")
         _launch_real(experiment, command, timeout, out, output, compute, max_restarts)
         return
     emitter = _Emitter(to_stderr=as_json)
     joins = joining_hosts(experiment, join or [])
-    for restart in range(max_restarts + 1):
-        with Cluster(experiment, capture=pcap, incidents=joins) as cluster:
-            if cluster.server is None and server:
-                raise BadInput(f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it")
-            if cluster.server is not None and not server:
-                # so that push and pull fail at once instead of waiting for it
-                cluster.backend(cluster.server_rank).close()
-            launched = start(
-                command,
-                cluster,
-                workers=workers,
-                server=server,
-                emit=emitter,
-                timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
-                extra={COMPUTE: compute, RESTART: str(restart)},
-                joining=Joining(len(joins), cluster.when_joined) if joins else None,
-            )
-            emitter.check()
-            if launched.failure is None:
-                if launched.connected == 0:
-                    raise Failed(
-                        f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script "
-                        "calls p4reduce.connect() and then its communicator's collectives"
+    title = f"{Path(command[0]).name}, {experiment.plan} on {experiment.topology}"
+    with live_page(output, title, live=live, hold=hold, browser=open_page) as page:
+        for restart in range(max_restarts + 1):
+            with Cluster(experiment, capture=pcap, incidents=joins) as cluster:
+                if cluster.server is None and server:
+                    raise BadInput(
+                        f"--server: topology {experiment.topology!r} has no host for one; add 'servers=1' to it"
                     )
-                for decision in cluster.decisions:
-                    output.note(decision.describe())
-                for rank, why in cluster.outside.items():
-                    output.note(f"rank {rank}, at {joins[rank - workers].what}, did not join: {why}")
-                result, spans = result_of_script(cluster), cluster.spans()
-                break
-        shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
-        output.note(f"{launched.failure}{shown}")
-        _start_again(restart, max_restarts, launched.exit_code, output)
-    if as_json:
-        print(result.to_json(), end="")
-    if result.network.collectives:
-        output.note(about_steps(result.network.steps or 0, result.network.steps_by or "", spans))
-        finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}", spans=spans)
+                if cluster.server is not None and not server:
+                    # so that push and pull fail at once instead of waiting for it
+                    cluster.backend(cluster.server_rank).close()
+                launched = start(
+                    command,
+                    cluster,
+                    workers=workers,
+                    server=server,
+                    emit=emitter,
+                    timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+                    extra={COMPUTE: compute, RESTART: str(restart)},
+                    joining=Joining(len(joins), cluster.when_joined) if joins else None,
+                )
+                emitter.check()
+                if launched.failure is None:
+                    if launched.connected == 0:
+                        raise Failed(
+                            f"{command[0]} ended well, but no rank joined the group, so no packet was sent: the script "
+                            "calls p4reduce.connect() and then its communicator's collectives"
+                        )
+                    for decision in cluster.decisions:
+                        output.note(decision.describe())
+                    for rank, why in cluster.outside.items():
+                        output.note(f"rank {rank}, at {joins[rank - workers].what}, did not join: {why}")
+                    result, spans = result_of_script(cluster), cluster.spans()
+                    break
+            shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
+            output.note(f"{launched.failure}{shown}")
+            _start_again(restart, max_restarts, launched.exit_code, output)
+        if as_json:
+            print(result.to_json(), end="", flush=True)
+        record(output, page, out)
+        if result.network.collectives:
+            output.note(about_steps(result.network.steps or 0, result.network.steps_by or "", spans))
+            finish(output, [result], out=out, title=f"{Path(command[0]).name}, {result.network.topology}", spans=spans)
 
 
 def joining_hosts(experiment: "Experiment", texts: "Sequence[str]") -> "list[Incident]":

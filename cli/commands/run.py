@@ -7,7 +7,7 @@ import typer
 
 from p4reduce.cli.failures import BadInput, guarded
 from p4reduce.cli.files import claim
-from p4reduce.cli.live.session import Hold, Live, Open, live_page
+from p4reduce.cli.live.session import Hold, Live, Open, live_page, record
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish, run_all
 from p4reduce.cli.settings import Settings, experiment_options
@@ -51,8 +51,9 @@ def run(
     if live and experiment.time == "real":
         raise BadInput("--live: shows runs in virtual time; leave --time real away, or --live")
     title = f"{experiment.model}, {experiment.plan} on {experiment.topology}"
-    with live_page(output, title, live=live, hold=hold, browser=open_page):
+    with live_page(output, title, live=live, hold=hold, browser=open_page) as page:
         (result,) = run_all([experiment], output, capture=pcap)
         if as_json:
             print(result.to_json(), end="", flush=True)
+        record(output, page, out)
         finish(output, [result], out=out, title=f"{experiment.model}, {result.network.topology}")

@@ -33,13 +33,19 @@ BARS: Final = {UNSEEN: 1.01, SEEN: 1.10}
 
 @dataclass(frozen=True)
 class Cost:
-    """Medians over the rounds. Ratios are to the run without a page of the same round."""
+    """Medians over the rounds. Ratios are to the run without a page of the same round.
+
+    least_ratio: of the least processor times of all rounds, which others on the machine disturb least; own: share of
+    the run's processor time that taking moments down says it took.
+    """
 
     what: str
     cpu_s: float
     clock_s: float
     cpu_ratio: float
     clock_ratio: float
+    least_ratio: float
+    own: float
     moments: float
     views: float
 
@@ -47,7 +53,7 @@ class Cost:
 def measure(experiment: Experiment, rounds: int) -> list[Cost]:
     """Every case ``rounds`` times, after one round that does not count."""
     names = (PLAIN, UNSEEN, SEEN)
-    found: dict[str, list[tuple[float, float, int, int]]] = {name: [] for name in names}
+    found: dict[str, list[tuple[float, float, int, int, float]]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         for place in range(len(names)):
             name = names[(turn + place) % len(names)]
@@ -64,6 +70,8 @@ def measure(experiment: Experiment, rounds: int) -> list[Cost]:
                 round(statistics.median(own[1] for own in found[name]), 4),
                 round(statistics.median(own[0] / plain[0] for own, plain in pairs), 4),
                 round(statistics.median(own[1] / plain[1] for own, plain in pairs), 4),
+                round(min(own[0] for own in found[name]) / min(plain[0] for plain in found[PLAIN]), 4),
+                round(statistics.median(own[4] / own[0] for own in found[name]), 4),
                 statistics.median(own[2] for own in found[name]),
                 statistics.median(own[3] for own in found[name]),
             )
@@ -71,19 +79,19 @@ def measure(experiment: Experiment, rounds: int) -> list[Cost]:
     return costs
 
 
-def _once(name: str, experiment: Experiment) -> tuple[float, float, int, int]:
+def _once(name: str, experiment: Experiment) -> tuple[float, float, int, int, float]:
     """Seconds of processor and clock, moments that were taken down, views that somebody got."""
     if name == PLAIN:
-        return (*_timed(experiment), 0, 0)
+        return (*_timed(experiment), 0, 0, 0.0)
     player = Player()
     with LiveServer(VirtualSource("bench", player)) as server, observing(player.attach):
         if name == UNSEEN:
             _get(http.client.HTTPConnection("127.0.0.1", server.port), server.token, "scene")  # it has begun to serve
-            return (*_timed(experiment), len(player.history), 0)
+            return (*_timed(experiment), len(player.history), 0, player.cost_s)
         with _looking(server) as views:
             spent = _timed(experiment)
             moments = len(player.history)
-        return (*spent, moments, views[0])
+        return (*spent, moments, views[0], player.cost_s)
 
 
 def _timed(experiment: Experiment) -> tuple[float, float]:
@@ -157,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     costs = measure(Experiment(topology=given.topology, elements=given.elements), given.pairs)
     output.data([asdict(cost) for cost in costs])
     output.table(
-        ["case", "CPU s", "clock s", "CPU ratio", "clock ratio", "bar", "moments", "views"],
+        ["case", "CPU s", "clock s", "CPU ratio", "clock ratio", "least CPU ratio", "own", "bar", "moments", "views"],
         [
             [
                 cost.what,
@@ -165,6 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{cost.clock_s:.3f}",
                 f"{cost.cpu_ratio:.3f}",
                 f"{cost.clock_ratio:.3f}",
+                f"{cost.least_ratio:.3f}",
+                f"{100 * cost.own:.2f} %",
                 f"{BARS[cost.what]:.2f}" if cost.what in BARS else "-",
                 f"{cost.moments:g}",
                 f"{cost.views:g}",

@@ -62,8 +62,8 @@ class Player:
         self._moving = threading.Lock()
         self._asking = 0
         self._step: _Step | None = None
-        self._began = self._last = time.perf_counter()
-        self._held_s = 0.0
+        self._worked_s = 0.0  # CPU time of the latest slice
+        self._spent_s = 0.0  # the same of all since the latest moment
         self._moment_s = 50e-6  # what one costs, smoothed
         self._before = (0, 0)  # events and time of the slice before
         self._density = 1e-6  # events a picosecond, smoothed
@@ -133,7 +133,10 @@ class Player:
     def moving(self) -> Iterator[None]:
         """While this is held events happen."""
         with self._moving:
+            began = time.thread_time()
             yield
+            self._worked_s = time.thread_time() - began
+            self._spent_s += self._worked_s
 
     def passed(self, check: Callable[[], None]) -> None:
         """A slice is over: take down what there is to see, wait if somebody wants that, choose the next slice."""
@@ -143,12 +146,11 @@ class Player:
         if self._asking:
             with self._condition:
                 self._condition.wait_for(lambda: not self._asking, TICK_S)
-        began = time.perf_counter()
         free = not self.paused and self.speed is None
         share = SEEN if self.viewers else UNSEEN
-        spent = began - self._last
         self._measure(network)
-        if not free or spent * share >= self._moment_s or self.cost_s < CREDIT_S:
+        if not free or self._spent_s * share >= self._moment_s or self.cost_s < CREDIT_S:
+            self._spent_s = 0.0
             cpu = time.thread_time()
             first = not len(self.history)
             self.history.add(take(network))
@@ -158,9 +160,8 @@ class Player:
             if not first:  # which finds nothing in caches
                 self.cost_s += cost
                 self._moment_s += (cost - self._moment_s) / 8
-            self._last = time.perf_counter()
         if free:
-            self.events = self._free_slice(share, spent)
+            self.events = self._free_slice(share)
         else:
             self._hold(network, check)
 
@@ -171,12 +172,12 @@ class Player:
         if happened > 0 and passed > 0:
             self._density += (min(happened / passed, 1.0) - self._density) / 4
 
-    def _free_slice(self, share: float, spent: float) -> int:
+    def _free_slice(self, share: float) -> int:
         """Events until moments have earned the next one."""
         if self.cost_s < CREDIT_S:
             return FIRST_EVENTS
         wanted = self._moment_s / share
-        grown = int(self.events * min(2.0, wanted / max(spent, 1e-6)))
+        grown = int(self.events * min(2.0, wanted / max(self._worked_s, 1e-6)))
         return min(max(grown, FIRST_EVENTS), MOST_EVENTS)
 
     def _hold(self, network: JobNetwork, check: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ import threading
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -62,11 +63,22 @@ def live_page(
         except Exception as error:
             if player.network is None:
                 raise
-            source.end = f"the run has failed: {error}"
+            said = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
+            source.end = f"the run has failed{said}"
             stay(output, source.end)
             raise
         source.end = "the run has ended"
         stay(output, source.end)
+
+
+def record(output: Output, source: "VirtualSource | None", out: Path | None) -> None:
+    """Write what the page showed beside a run's results, for 'p4reduce watch'; nothing without page or folder."""
+    if source is None or out is None:
+        return
+    from p4reduce.cli.live.recording import FILE, write  # noqa: PLC0415
+
+    write(out / FILE, source)
+    output.note(f"wrote {FILE} to {out}: p4reduce watch {out}")
 
 
 def told(output: Output, server: "LiveServer", *, browser: bool) -> None:

@@ -122,15 +122,15 @@ class VirtualSource:
         found = history.at(wanted.time_ps, wanted.offset, window_ps(latest[0]))
         return None if found is None else _views(network).view(*found, switch=wanted.switch, job=wanted.job)
 
-    def views(self) -> list[dict[str, Any]]:
-        """Of all moments, with all slots: for a recording."""
-        network = self.player.network
-        moments = self.player.history.all()
+    def views(self, most: int) -> list[dict[str, Any]]:
+        """Of at most so many moments, the first and the latest among them, with all slots: for a recording."""
+        network, moments = self.player.network, self.player.history.all()
         if network is None or not moments:
             return []
-        span = window_ps(moments[-1])
-        found = [self.player.history.at(moment.time_ps, 0, span) for moment in moments]
-        views = _views(network)
+        step = max(1, -(-(len(moments) - 1) // max(most - 1, 1)))
+        chosen = [*moments[:-1:step], moments[-1]]
+        span, views = window_ps(moments[-1]), _views(network)
+        found = [self.player.history.at(moment.time_ps, 0, span) for moment in chosen]
         return [views.whole(*pair) for pair in found if pair is not None]
 
     def control(self, action: str, value: float | None) -> None:

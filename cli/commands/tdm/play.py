@@ -8,6 +8,7 @@ import typer
 from p4reduce.base.units import PS_PER_S
 from p4reduce.base.written import write_text
 from p4reduce.cli.failures import BadInput, Failed, guarded
+from p4reduce.cli.live.session import Hold, Live, Open, live_page
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.units import time_text
@@ -57,13 +58,18 @@ def run(
     seed: Seed = 1,
     loss: Loss = 0.0,
     svg: Svg = None,
+    live: Live = False,
+    hold: Hold = False,
+    open_page: Open = False,
     as_json: Json = False,
 ) -> None:
     """Play a policy's schedule on packets, which cross the P4 program.
 
     Every sum and block is checked, and every link's first transmissions, process by process, against the prediction.
     """
-    _play([policy], network, jobs, rounds, scale, keep, clock, guard, seed, loss, svg, as_json=as_json)
+    output = Output(as_json=as_json)
+    with live_page(output, f"{policy}, {jobs.name} on {network}", live=live, hold=hold, browser=open_page):
+        _play([policy], network, jobs, rounds, scale, keep, clock, guard, seed, loss, svg, output)
 
 
 @guarded
@@ -82,7 +88,7 @@ def compare(
     chosen = [name.strip() for name in policies.split(",") if name.strip()]
     if not chosen:
         raise BadInput("--policies: names none")
-    _play(chosen, network, jobs, rounds, scale, "starts", "completion", None, seed, loss, None, as_json=as_json)
+    _play(chosen, network, jobs, rounds, scale, "starts", "completion", None, seed, loss, None, Output(as_json=as_json))
 
 
 def _play(
@@ -97,14 +103,12 @@ def _play(
     seed: int,
     loss: float,
     svg: Path | None,
-    *,
-    as_json: bool,
+    output: Output,
 ) -> None:
     from p4reduce.control_plane.tdm.jobs_file import read_jobs  # noqa: PLC0415  (slow to import)
     from p4reduce.experiments.tdm.gantt import gantt_svg  # noqa: PLC0415
     from p4reduce.experiments.tdm.packets import KEEPS, play  # noqa: PLC0415
 
-    output = Output(as_json=as_json)
     if keep not in KEEPS:
         raise BadInput(f"--keep: {keep!r} is none of {', '.join(KEEPS)}")
     network = parse_network(spec)

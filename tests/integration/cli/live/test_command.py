@@ -8,6 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from p4reduce.cli.main import build
 
 LONG_S = 60
 SMALL = ("--topology", "star:hosts=3,servers=1", "--elements", "20000", "--lanes", "64")
@@ -53,9 +56,7 @@ def ended(process, number):
 
 def test_the_run_is_the_same_and_its_page_stays_until_ctrl_c(tmp_path):
     process, port, token = started("run", *SMALL, "--live", "--json", "--out", str(tmp_path / "live"))
-    for line in process.stderr:
-        if "stays until Ctrl-C" in line:
-            break
+    stayed(process)
     assert ask(port, token, "/api/view?time=now")["time_ps"] > 0
     assert ask(port, token, "/api/scene")["jobs"]
     code, out, error = ended(process, signal.SIGINT)
@@ -71,7 +72,9 @@ def test_the_run_is_the_same_and_its_page_stays_until_ctrl_c(tmp_path):
         http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S).connect()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)]
+)
 def test_a_held_run_ends_at_once(number, code):
     process, port, token = started("run", *SMALL, "--live", "--hold")
     stands(port, token)
@@ -83,11 +86,56 @@ def test_a_held_run_ends_at_once(number, code):
 
 def test_what_belongs_together():
     for arguments in (("--hold",), ("--open",), ("--live", "--time", "real")):
-        done = subprocess.run(
-            [sys.executable, "-m", "p4reduce.cli.entry", "run", *SMALL, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        done = CliRunner().invoke(build("run"), ["run", *SMALL, *arguments])
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert "--live" in done.stderr
+
+
+def stayed(process):
+    """Read on until the run has ended."""
+    for line in process.stderr:
+        if "stays until Ctrl-C" in line:
+            return
+    raise AssertionError("it ended")
+
+
+@pytest.mark.soak
+def test_a_script_is_shown_and_its_page_recorded(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np\nfrom p4reduce import connect\n"
+        "comm = connect()\nfor _ in range(3): comm.all_reduce(np.ones(5000, np.float32))\n"
+    )
+    out = tmp_path / "out"
+    process, port, token = started("launch", "-n", "4", "--live", "--out", str(out), str(script))
+    stayed(process)
+    shown = ask(port, token, "/api/view?time=now")
+    assert ended(process, signal.SIGINT)[0] == 0
+    process, port, token = started("watch", str(out))
+    assert ask(port, token, "/api/view?time=now")["links"] == shown["links"]
+    assert ended(process, signal.SIGINT)[0] == 0
+
+
+@pytest.mark.soak
+def test_a_script_that_fails_is_shown_too(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nimport numpy as np\nfrom p4reduce import connect\n"
+        "comm = connect()\ncomm.all_reduce(np.ones(5000, np.float32))\nsys.exit(7 * (comm.rank == 1))\n"
+    )
+    process, port, token = started("launch", "-n", "2", "--live", str(script))
+    stayed(process)
+    assert ask(port, token, "/api/view?time=now")["events"] > 0
+    assert ended(process, signal.SIGINT)[0] == 7
+
+
+@pytest.mark.soak
+def test_turns_over_a_cross_connect_are_shown(tmp_path):
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(CliRunner().invoke(build("example"), ["example", "jobs"]).stdout)
+    process, port, token = started("tdm", "run", str(jobs), "--live", "--scale", "2048", "--rounds", "1")
+    stayed(process)
+    scene, view = ask(port, token, "/api/scene"), ask(port, token, "/api/view?time=now")
+    assert len(scene["links"]) == len(view["links"])
+    assert len(scene["jobs"]) == 4
+    assert ended(process, signal.SIGINT)[0] == 0
