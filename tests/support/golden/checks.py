@@ -74,8 +74,10 @@ def _result(task: Task, index: int, result: Result) -> None:
         assert result.saturated == saturated or (again and result.saturated), f"{what}: saturation not passed on"
     else:
         ranks, total, saturated = _contributors(task, index, result), result.lanes, result.saturated
-    if task.deadline_us is not None and result.lanes is None and len(task.workers) < len(task.epochs[result.epoch]):
-        return  # whoever has left may have been late
+    holders = sum(index in worker.results for worker in task.workers.values())
+    if task.deadline_us is not None and result.lanes is None and holders < len(task.epochs[result.epoch]):
+        assert 0 < result.count <= len(ranks), f"{what}: {result.count} contributions of at most {len(ranks)}"
+        return  # whoever has left, or was aborted before it was told, may have been late
     assert result.count == len(ranks), f"{what}: {result.count} contributions instead of {len(ranks)}"
     assert result.exponent == max(work.said[rank, index] for rank in ranks), f"{what}: exponent {result.exponent}"
     if collective.lanes_up:
