@@ -37,6 +37,7 @@ from tests.support.kills.invariants import check
 from tests.support.real import leftovers
 
 from p4reduce.fabric.real.net.namespaces import inside
+from p4reduce.fabric.real.net.network import HOST_INTERFACE
 from p4reduce.topologies import load
 
 PROCESS_S, HOST_S, SWITCH_S, RESUMED_S = 0.1, 1.5, 1.0, 2.5
@@ -236,11 +237,15 @@ class Run:
         return 0
 
     def _cut(self, switch: str, other: str) -> int:
-        """Switch the interface of a switch off that leads to another node."""
-        every = leftovers.processes(os.environ["XDG_STATE_HOME"])
-        (session,) = [pid for pid in every if SESSION in _arguments(pid)]
-        interface = f"{switch}-{load(NETWORK).port(switch, other)}"
-        namespace = os.open(f"/proc/{session}/ns/net", os.O_RDONLY)
+        """Switch an interface off at one end: a spine's, or a host's (BMv2 hears of nothing more where its own is)."""
+        if switch.startswith("spine"):
+            every = leftovers.processes(os.environ["XDG_STATE_HOME"])
+            (pid,) = [pid for pid in every if SESSION in _arguments(pid)]
+            interface = f"{switch}-{load(NETWORK).port(switch, other)}"
+        else:
+            (_, pid, _), *_ = played.lines(self._folder, 1)
+            interface = HOST_INTERFACE
+        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
         try:
             at = time.monotonic_ns()
             inside(namespace, lambda: _switch_off(interface))
