@@ -14,7 +14,7 @@ AT = 1_200_000_000  # in the second all-reduce
 
 
 # 74: only the root of a broadcast waits for the dead one; 837: what it alone would have asked for was lost
-@pytest.mark.parametrize("seed", [74, 837, *range(1, 1 + examples(11, 100))])
+@pytest.mark.parametrize("seed", [74, 837, *range(1, 1 + examples(7, 100))])
 def test_random_deaths(seed):
     run(seed)
 
