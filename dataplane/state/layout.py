@@ -5,6 +5,7 @@ state of the random numbers, the third counts packets that went round too often.
 cells, a counter array one (the address of its counters), a group of register arrays one (the address of its rows).
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
@@ -137,21 +138,22 @@ def _place(members: tuple[RegisterArray, ...]) -> RegisterGroup:
 
 
 def _indexed_alike(program: Program) -> list[tuple[RegisterArray, ...]]:
-    """Partition of the register arrays by size and index expression.
+    """Partition of the register arrays by size and index expression; of several, the one that most others have, too.
 
     An index that is a field assigned from one expression only, in the whole program, stands for that expression:
     p4c gives equal indices several temporaries. The partition decides about speed only, never about results.
     """
     definitions = _single_definitions(program)
-    uses: dict[str, set[Expr]] = {name: set() for name in program.registers}
+    uses: dict[str, dict[Expr, None]] = {name: {} for name in program.registers}
     for action in program.actions.values():
         for primitive in action.primitives:
             if isinstance(primitive, RegisterRead | RegisterWrite):
-                uses[primitive.register].add(_resolve(primitive.index, definitions))
+                uses[primitive.register][_resolve(primitive.index, definitions)] = None
+    shared = Counter((program.registers[name].size, index) for name, indices in uses.items() for index in indices)
     groups: dict[object, list[RegisterArray]] = {}
     for register in program.registers.values():
-        indices = uses[register.name]
-        alike = (register.size, next(iter(indices))) if len(indices) == 1 and register.size > 1 else register.name
+        keys = [(register.size, index) for index in uses[register.name]]
+        alike = max(keys, key=lambda key: shared[key]) if keys and register.size > 1 else register.name
         groups.setdefault(alike, []).append(register)
     return [tuple(members) for members in groups.values()]
 

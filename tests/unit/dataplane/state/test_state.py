@@ -56,6 +56,20 @@ def test_arrays_that_are_indexed_differently_are_kept_apart() -> None:
     assert groups == {frozenset("ab"), frozenset("c"), frozenset("d"), frozenset({"unused"})}
 
 
+def test_an_array_lies_beside_most_of_those_with_one_of_its_indices() -> None:
+    program = ProgramJson()
+    program.header("h", [("i", 32), ("j", 32), ("v", 64)])
+    program.sections["register_arrays"] = registers(("a", 8, 64), ("b", 8, 64), ("c", 8, 8), ("d", 8, 64))
+
+    def write(name: str, index: str) -> Json:
+        return primitive("register_write", named("register_array", name), field("h", index), field("h", "v"))
+
+    program.call([write("a", "j"), write("a", "i"), write("b", "i"), write("d", "i"), write("c", "j")])
+    layout = StateLayout(load_program(program.build()))
+    groups = {frozenset(r.name for r in group.registers) for group in layout.groups}
+    assert groups == {frozenset("abd"), frozenset("c")}
+
+
 WIDTHS = [1, 7, 8, 9, 16, 31, 32, 33, 63, 64, 65, 128, 200, 256, 260, 288, 2048]
 
 

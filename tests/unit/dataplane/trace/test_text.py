@@ -155,7 +155,7 @@ def test_json_says_the_same(inc):
     (job,) = [e for e in first["events"] if e["event"] == "TableApplied" and e["table"] == JOBS]
     assert job["entry"]["action"] == "IncIngress.aggregate.inner"
     written = [e for e in first["events"] if e.get("primitive") == "RegisterWrite"]
-    assert {e["register"].rsplit(".", 1)[-1] for e in written} == {"slots", "lanes_0"}
+    assert {e["register"].rsplit(".", 1)[-1] for e in written} == {"slots", "closings", "lanes_0"}
     assert all(e["changes"][0]["after"] is not None for e in written)
     assert isinstance(next(e for e in written if e["register"].endswith("lanes_0"))["changes"][0]["after"], str)
     assert first["outcome"]["kind"] == "drop"
