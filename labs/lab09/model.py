@@ -116,10 +116,10 @@ class Task:
         """Share of the test data that is recognized."""
         return self.model.accuracy(np.concatenate(weights[:2]), self._test.images, self._test.labels)
 
-    def alone(self) -> list[Floats]:
+    def alone(self, steps: int) -> list[Floats]:
         """The same training in one process."""
         weights = self.initial()
-        for step in range(STEPS):
+        for step in range(steps):
             every = [self.gradients(weights, rank, step) for rank in range(self.workers)]
             weights = self.moved(weights, [np.mean(parts, axis=0) for parts in zip(*every, strict=True)])
         return weights

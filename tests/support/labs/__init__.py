@@ -57,8 +57,8 @@ def spoilt(number: str, mutant: Mutant, target: Path) -> Path:
 
 
 def explained(number: str, mutant: Mutant, target: Path) -> None:
-    """The grader does not pass the mistake, and says what it must say of it."""
-    report = grade(spoilt(number, mutant, target))
+    """The grader does not pass the mistake, and says what it must say of it, in the part where it must."""
+    report = grade(spoilt(number, mutant, target), only=() if mutant.part is None else [mutant.part])
     assert not report.passed, f"{mutant.name}: passed"
     findings = [c for c in report.checks if c.finding is not None and mutant.part in (None, c.subject)]
     texts = [check.finding.text for check in findings]

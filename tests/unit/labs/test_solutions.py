@@ -18,6 +18,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.soak  # tests/integration/labs/test_readmes.py ends with it
 @pytest.mark.parametrize("number", NAMES)
 def test_the_solution_passes_with_inputs_that_students_do_not_have(number, tmp_path):
     report = grade(solved(number, tmp_path / "mine"), seed=b"a secret of this test")
@@ -26,6 +27,7 @@ def test_the_solution_passes_with_inputs_that_students_do_not_have(number, tmp_p
     assert report.parts == [part.name for part in find(number).parts]
 
 
+@pytest.mark.soak  # tests/integration/labs/test_readmes.py begins with it
 @pytest.mark.parametrize("number", NAMES)
 def test_the_skeleton_does_not(number, tmp_path):
     copy_lab(find(number), "ana", tmp_path / "mine")
