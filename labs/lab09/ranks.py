@@ -29,6 +29,8 @@ HEADERS: Final = 62
 GAP: Final = 24
 _CALLS: Final = 8
 """times as many calls as tensors are more than anybody needs"""
+_ELEMENTS: Final = 4
+"""times as many numbers as there are, too"""
 _LIMITS: Final = Limits(cpu_s=6, wall_s=60.0)
 
 
@@ -89,6 +91,7 @@ class Rank:
     """One rank while a job runs.
 
     Attributes:
+        most_calls, most_elements: that it may start.
         calls: what it has started, in order.
         began_s: when its backward pass began.
         failed: what the network said to it.
@@ -99,6 +102,7 @@ class Rank:
     comm: Communicator
     code: StudentCode
     most_calls: int
+    most_elements: int
     calls: list[Started] = field(default_factory=list)
     began_s: float = 0.0
     failed: str = ""
@@ -154,6 +158,8 @@ class Rank:
             raise Untold("network.start: " + ("NaN or infinity cannot be added" if array.size else "an empty array"))
         if len(self.calls) >= self.most_calls:
             raise Untold(f"network.start: {self.most_calls} calls were made already; is there a loop?")
+        if sum(call.elements for call in self.calls) + array.size > self.most_elements:
+            raise Untold(f"network.start: {self.most_elements} numbers are more than anybody needs; is there a loop?")
         integers = array.dtype == np.int32
         largest = int(np.abs(fields(array)).max()) if integers else 0
         self.calls.append(Started(array.size, integers, self.comm.now, largest))
@@ -207,11 +213,13 @@ class Ranks:
             self._codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
             self._codes[-1].start()  # here, since a process ends with the thread that started it
         ranks: dict[int, Rank] = {}
+        elements = _ELEMENTS * (sum(sizes) + LANES) * steps
         guard = threading.Lock()
         with Cluster(net.experiment()) as cluster:
 
             def rank_of(comm: Communicator) -> None:
-                rank = Rank(comm.rank, net, comm, self._codes[comm.rank], _CALLS * (len(sizes) + 1) * steps)
+                code = self._codes[comm.rank]
+                rank = Rank(comm.rank, net, comm, code, _CALLS * (len(sizes) + 1) * steps, elements)
                 with guard:
                     ranks[comm.rank] = rank
                 rank.create(kind, sizes)

@@ -25,6 +25,8 @@ from p4reduce.labs.sandbox.messages import LIMIT, MessageError, pack, unpack
 
 Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
+_PIECE: Final = 1 << 20
+"""bytes that are read at once"""
 _LARGEST: Final = 8 * MIB
 """bytes of a folder that is handed in"""
 
@@ -55,7 +57,7 @@ class StudentCode:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._dead: Wrong | None = None
         self._output = 0
-        self._buffer = b""
+        self._buffer = bytearray()
 
     def __enter__(self) -> Self:
         return self
@@ -192,10 +194,12 @@ class StudentCode:
     def _message(self, name: str) -> dict[str, Any]:
         """The next message of the process, read while what it prints is kept. Raises Wrong."""
         until = time.monotonic() + self.limits.wall_s
+        searched = 0
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             selector.register(self._prints, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
+            while (end := self._buffer.find(b"\n", searched)) < 0:
+                searched = len(self._buffer)
                 ready = selector.select(max(0.0, until - time.monotonic()))
                 if not ready:
                     self._kill()
@@ -203,7 +207,8 @@ class StudentCode:
                     raise Wrong(said, str(self.file))
                 for key, _ in ready:
                     self._take(key.fd, selector, name)
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
         try:
             message = unpack(line)
         except MessageError:
@@ -214,7 +219,7 @@ class StudentCode:
         return message
 
     def _take(self, descriptor: int, selector: selectors.BaseSelector, name: str) -> None:
-        data = os.read(descriptor, 1 << 16)
+        data = os.read(descriptor, _PIECE)
         if descriptor == self._answers:
             if not data:
                 raise self._ended(name)

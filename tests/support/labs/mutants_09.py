@@ -180,4 +180,28 @@ MUTANTS = [
         ("processor time", "does a loop never end?"),
         "mean",
     ),
+    Mutant(
+        "starts for ever",
+        F,
+        "return self.network.start(gradient)",
+        "return [self.network.start(gradient) for _ in range(10**9)][0]",
+        ("network.start:", "is there a loop?"),
+        "mean",
+    ),
+    Mutant(
+        "an array that is too large",
+        F,
+        "return self.network.start(gradient)",
+        "return self.network.start(np.ones(500_000, np.float32))",
+        ("numbers are more than anybody needs",),
+        "mean",
+    ),
+    Mutant(
+        "NaN",
+        F,
+        "return self.network.start(gradient)",
+        "return self.network.start(gradient * np.float32(np.nan))",
+        ("NaN or infinity cannot be added",),
+        "mean",
+    ),
 ]
