@@ -81,6 +81,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        digits = 3 if abs(value) < 1 else 2 if abs(value) < 100 else 0
+        digits = 3 if abs(value) < 2 else 2 if abs(value) < 100 else 0  # ratios near 1 are told apart
         return f"{value:,.{digits}f}"
     return f"{value:,}" if isinstance(value, int) else escape(str(value))

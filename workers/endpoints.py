@@ -161,6 +161,8 @@ class Endpoints:
             return False
         if not (record["tail"] and operation.has_exponents(mode)) or operation.depends_on(before.operation):
             return False
+        if operation.partial is not None:  # its RESULTs need not be of all
+            return False
         prepared = prepare(operation, mode, int(record["lanes"]))
         self._ahead[index] = prepared
         lead = min(int(record["max_lead"]), len(prepared.exponents))

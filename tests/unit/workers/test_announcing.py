@@ -11,6 +11,7 @@ from tests.support.loopback.network import Frame
 from p4reduce.workers import wire
 from p4reduce.workers.numbers import BlockFloat, FixedScale, NonFiniteError
 from p4reduce.workers.operation import Post
+from p4reduce.workers.partial import Partial
 from p4reduce.workers.records import Collective
 
 LANES, SLOTS = 4, 16
@@ -134,6 +135,17 @@ def test_other_numbers_than_were_announced_are_refused() -> None:
     with pytest.raises(ValueError, match="other numbers were announced"):
         job.post([first])
     job.run([Post(Collective.ALL_REDUCE, second.source, second.target)])
+
+
+def test_sums_that_may_be_closed_without_some_are_not_announced() -> None:
+    job = Job(1, LANES, SLOTS)
+    (source,) = random_arrays(1, 8, 1)
+    partial = Post(Collective.ALL_REDUCE, source, np.zeros_like(source), partial=Partial.of(8, LANES))
+    job.post([Post(Collective.BARRIER)])
+    assert not job.endpoints.announce(job.workers[0], partial)
+    job.network.run()
+    job.run([partial])
+    assert not job.endpoints.records["known"].any()
 
 
 def test_nothing_is_announced_between_operations() -> None:
