@@ -13,20 +13,25 @@ them. For a run without rights: setpriv --bounding-set=-sys_admin,-net_admin --i
 "row": collectives of 1 MiB without loss, each called when the one before is done, or while it is under way, so that it
 announces exponents for it.
 
+"distance": the same all-reduce with links of 1 us to 10 ms, and up to one frame of a hundred lost: time over the bound,
+what limits it, and what that limit alone would give. Exact as "virtual" is, for the first seed. It has no bars.
+
 Exit code 1 where a bar does not hold.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from p4reduce.bench.loss.back_to_back import in_a_row
+from p4reduce.bench.loss.distance import distance
 from p4reduce.bench.loss.real import LINKS, real
 from p4reduce.bench.loss.virtual import virtual
 from p4reduce.bench.report import Report
 
-PARTS = {"virtual": virtual, "real": real, "row": in_a_row}
-PLANS = ("steiner", "ring")
+PARTS = {"virtual": virtual, "real": real, "row": in_a_row, "distance": distance}
+PLANS = ("steiner", "ring", "ps")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plans", nargs="+", choices=PLANS, default=list(PLANS))
     parser.add_argument("--links", nargs="+", choices=LINKS, default=list(LINKS), help="of 'real'")
     parser.add_argument("--rounds", type=int, default=15, help="of 'real'")
+    parser.add_argument("--figures", type=Path, help="of 'distance': the folder for distance.svg and .png")
     options = parser.parse_args(arguments)
     report = Report(as_json=options.json)
     rows = [row for part in options.only for row in PARTS[part](report, options)]

@@ -7,7 +7,8 @@ contribution is in and for whom the chunk waits.
 A chunk is missing **by order** when ``reorder`` chunks that left after it, for the first time and in order, have been
 answered (packet numbers as in RFC 9002, section 6.1.1, but only what tells of the path counts: a chunk that left late
 since its slot was taken, or one that was asked for, is answered when others have repaired something). It is missing
-**by time** after four round trips. It is asked for once more on new evidence, at the earliest two round trips later.
+**by time** after four round trips; with a fixed window after one and a half where nothing is left to send that could
+tell of it, and answers come. It is asked for once more on new evidence, at the earliest two round trips later.
 
 The round trip is smoothed over chunks with lanes that left in order. Where nobody answered for a while a worker may
 have been computing: what was on its way then says nothing of the path, and its time counts from the first answer on.
@@ -18,18 +19,15 @@ After a WAIT, which shows that the path lives, in a sixteenth as long again as i
 
 from typing import Any, Final
 
-import numpy as np
-
-from p4reduce.native.memory import carray, load_u8, pointer, store_u8
-from p4reduce.workers.kernels.congestion import CHUNK, cut_for_loss, grow, has_room, note_round_trip, start_over
+from p4reduce.workers.kernels.congestion import CHUNK, cut_for_loss, grow, note_round_trip, start_over
 from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels.leaving import NOTHING, empty_queues, queue_again, queue_question
 from p4reduce.workers.kernels.sender import entry_at, give_up
 from p4reduce.workers.records import NEVER, EntryState
 
 _WAITING: Final = int(EntryState.WAITING)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 _ANSWERED: Final = int(EntryState.ANSWERED)
-NOTHING: Final = -1
 MAX_REORDER: Final = 16
 """what ``reorder`` grows to: frames overtake each other by little, or the timer finds what is missing"""
 _PATIENT: Final = 7
@@ -47,120 +45,9 @@ _HEAVY: Final = CHUNK // 4
 _OWN_LOSSES: Final = CHUNK // 8
 """of a worker's chunks: from there on what its own link loses is taken for congestion"""
 
-# Where a skipped chunk stands.
-_SKIPPED: Final = 1
-_LATE: Final = 2
-
 # Why a chunk was asked for.
 _BY_ORDER: Final = 1
 _BY_TIME: Final = 2
-
-
-@kernel
-def is_in(e: Any, seq: int) -> Any:
-    """Whether the RESULT of a chunk before ``low + reach`` is in."""
-    if seq < e.low:
-        return True
-    entry = entry_at(e, seq)
-    return entry.seq == seq and entry.state == _ANSWERED
-
-
-@kernel
-def is_overdue(e: Any, seq: int) -> Any:
-    """Whether a chunk that is not in is late: asked for, sent after its turn, or not even sent."""
-    entry = entry_at(e, seq)
-    if load_u8(e.skipped, seq & (e.ring - 1)) != 0:
-        return True
-    return entry.seq == seq and (entry.lost or entry.asks > 0 or entry.in_order == 0)
-
-
-@kernel
-def may_fly(e: Any) -> Any:
-    """Whether one more chunk may be on its way."""
-    return e.flight < e.room if e.adaptive == 0 else has_room(e)
-
-
-# Queues of seqs: a head, a tail, and 2 * ring places.
-
-
-@kernel
-def _put(e: Any, queue: int, tail: int, seq: int) -> None:
-    carray(pointer(queue), (2 * e.ring,), np.int64)[tail & (2 * e.ring - 1)] = seq
-
-
-@kernel
-def _get(e: Any, queue: int, head: int) -> Any:
-    return carray(pointer(queue), (2 * e.ring,), np.int64)[head & (2 * e.ring - 1)]
-
-
-@kernel
-def skip(e: Any, seq: int) -> None:
-    """A chunk's turn has come, but not its slot's."""
-    store_u8(e.skipped, seq & (e.ring - 1), _SKIPPED)
-
-
-@kernel
-def wake(e: Any, seq: int) -> None:
-    """A skipped chunk may leave."""
-    if load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED:
-        store_u8(e.skipped, seq & (e.ring - 1), _LATE)
-        _put(e, e.late, e.late_tail, seq)
-        e.late_tail += 1
-
-
-@kernel
-def is_skipped(e: Any, seq: int) -> Any:
-    """Whether a chunk before ``next`` has not left, and does not wait to."""
-    return load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED
-
-
-@kernel
-def next_late(e: Any) -> Any:
-    """A chunk whose slot has become free, and that may leave now, or NOTHING: the oldest missing one always may."""
-    if load_u8(e.skipped, e.low & (e.ring - 1)) == _LATE:
-        return e.low
-    while e.late_head < e.late_tail:
-        seq = _get(e, e.late, e.late_head)
-        if load_u8(e.skipped, seq & (e.ring - 1)) == _LATE and seq > e.low:
-            return seq if may_fly(e) else NOTHING
-        e.late_head += 1
-    return NOTHING
-
-
-@kernel
-def take_late(e: Any, seq: int) -> None:
-    """``next_late`` leaves."""
-    store_u8(e.skipped, seq & (e.ring - 1), 0)
-
-
-@kernel
-def next_question(e: Any) -> Any:
-    """A chunk to be asked for that may be now, or NOTHING: the oldest missing one always may."""
-    oldest = entry_at(e, e.low)
-    if e.low < e.next and oldest.seq == e.low and oldest.lost:
-        return e.low
-    while e.ask_head < e.ask_tail:
-        seq = _get(e, e.ask_queue, e.ask_head)
-        entry = entry_at(e, seq)
-        if seq >= e.low and entry.seq == seq and entry.lost:
-            return seq if may_fly(e) else NOTHING
-        e.ask_head += 1
-    return NOTHING
-
-
-@kernel
-def next_again(e: Any) -> Any:
-    """A chunk that was asked for and may leave now, or NOTHING: the oldest missing one always may."""
-    oldest = entry_at(e, e.low)
-    if e.low < e.next and oldest.seq == e.low and oldest.again:
-        return e.low
-    while e.again_head < e.again_tail:
-        seq = _get(e, e.again_queue, e.again_head)
-        entry = entry_at(e, seq)
-        if seq >= e.low and entry.seq == seq and entry.again:
-            return seq if may_fly(e) else NOTHING
-        e.again_head += 1
-    return NOTHING
 
 
 # Times.
@@ -197,8 +84,22 @@ def _is_silent(e: Any, now: int) -> Any:
 
 
 @kernel
+def _is_last(e: Any) -> Any:
+    """Whether nothing is left to send whose answer could tell of what is missing."""
+    return e.next == e.end and e.adaptive == 0
+
+
+@kernel
+def _tail_trip(e: Any) -> Any:
+    """After which the last chunks are missing by time, as long as answers come."""
+    return 3 * _trip(e) // 2
+
+
+@kernel
 def _due(e: Any, entry: Any) -> Any:
     """When a chunk that is on its way is missing by time."""
+    if entry.asks == 0 and _is_last(e) and e.answered_at > entry.sent_at:
+        return max(entry.sent_at, e.resumed_at) + _tail_trip(e)
     if entry.asks == 0:
         return max(entry.sent_at, e.resumed_at) + ((4 * _trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0))
     since = max(entry.asked_at, e.resumed_at)
@@ -247,7 +148,7 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
     e.order += in_order
     entry.attempts += 1
     _fly(e, entry)
-    e.timer = min(e.timer, now + e.rto)
+    e.timer = min(e.timer, now + (_tail_trip(e) if _is_last(e) else e.rto))
 
 
 @kernel
@@ -291,8 +192,7 @@ def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
             e.needless = CHUNK // 4
         elif e.needless < CHUNK // 4 and e.adaptive == 0:
             e.reorder = max(e.reorder - 1, e.least_reorder)
-    _put(e, e.ask_queue, e.ask_tail, seq)
-    e.ask_tail += 1
+    queue_question(e, seq)
 
 
 @kernel
@@ -315,8 +215,7 @@ def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
     if now - e.answered_at > 2 * _trip(e):
         e.answered_at = now  # not silence, but a loss: perhaps of more
         e.timer = now
-    _put(e, e.again_queue, e.again_tail, seq)
-    e.again_tail += 1
+    queue_again(e, seq)
     return True
 
 
@@ -475,14 +374,10 @@ def rewind(e: Any, seq: int) -> None:
             entry.lost = 0
             entry.again = 0
             entry.flies = 0
-    for place in range(e.ring):
-        store_u8(e.skipped, place, 0)
     e.low = seq
     e.next = seq
     e.epoch_base = seq
-    e.ask_head = e.ask_tail
-    e.again_head = e.again_tail
-    e.late_head = e.late_tail
+    empty_queues(e)
     start_over(e)
     e.timeouts = 0
     e.timer = NEVER

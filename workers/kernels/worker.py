@@ -42,27 +42,29 @@ from p4reduce.workers.kernels.frames import (
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
-from p4reduce.workers.kernels.pacing import forget, left, too_early
-from p4reduce.workers.kernels.recovery import (
+from p4reduce.workers.kernels.leaving import (
     NOTHING,
-    answered_twice,
-    asked_for,
-    find_missing,
     is_in,
     is_overdue,
     is_skipped,
-    mark_asked,
-    mark_sent,
-    mark_sent_again,
     may_fly,
     next_again,
     next_late,
     next_question,
-    settle,
     skip,
     take_late,
-    told_to_wait,
     wake,
+)
+from p4reduce.workers.kernels.pacing import forget, left, too_early
+from p4reduce.workers.kernels.recovery import (
+    answered_twice,
+    asked_for,
+    find_missing,
+    mark_asked,
+    mark_sent,
+    mark_sent_again,
+    settle,
+    told_to_wait,
 )
 from p4reduce.workers.kernels.sender import entry_at, payload_at
 from p4reduce.workers.numbers import EXPONENT_BIAS, UNANNOUNCED, NumberMode

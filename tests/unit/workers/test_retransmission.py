@@ -119,6 +119,28 @@ def test_a_lost_chunk_is_found_by_its_successors_long_before_the_timer() -> None
     assert job.network.now < PS_PER_MS // 4
 
 
+def test_a_lost_last_chunk_is_found_in_one_and_a_half_round_trips_as_long_as_others_are_answered() -> None:
+    job = Job(1, slots=64, numbers=FixedScale(1.0), timing=Timing(initial_ps=PS_PER_MS, min_ps=PS_PER_MS))
+    sink = job.network.handlers[SWITCH_IP]
+    lost: list[int] = []
+    asked: list[int] = []
+
+    def lossy(frame: Frame) -> list[Frame]:
+        header = wire.unpack(frame[None])[0][0]
+        if int(header["seq"]) == 99:
+            if header["type"] == wire.PacketType.ASK:
+                asked.append(job.network.now)
+            elif not lost:
+                lost.append(job.network.now)
+                return []
+        return sink(frame)
+
+    job.network.handlers[SWITCH_IP] = lossy
+    job.all_reduce(random_arrays(1, 400, 1))
+    ((left,), (question,)) = lost, asked
+    assert 0.37 * PS_PER_MS < question - left < 0.5 * PS_PER_MS  # a time-out is four round trips
+
+
 def test_small_reordering_causes_no_resends() -> None:
     job = Job(2, slots=64, faults=Faults(reorder=0.3, late_ps=100_000, seed=3))
     job.all_reduce(random_arrays(2, 2000, 1))
