@@ -18,6 +18,7 @@ CASES ?= 50
 STUDENTS ?= 100
 HISTORIES ?= 10000
 KILLS ?= 1000
+RUNS ?= 1000
 P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
@@ -156,6 +157,9 @@ soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills betw
 
 soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switches, joins and restarts of switches, in virtual time
 	$(BIN)/python -m tests.support.kills --kills $(KILLS)
+
+soak-loss: $(WARM)  ## RUNS=1000 groups in virtual time that lose a frame of twenty: exact sums, and nobody is excluded
+	$(BIN)/python -m tests.support.kills.lossy --runs $(RUNS)
 
 labs-test: $(WARM)  ## every mistake of every lab gets its text (minutes)
 	SOAK=1 $(BIN)/pytest -n $(JOBS) tests/unit/labs tests/integration/labs

@@ -18,6 +18,8 @@ BARS: Final = (
 """plan, rate, elements, the most that the ratio may be by loss"""
 HEAVY: Final = {0.1: 5.0, 0.3: 50.0}
 """on five switches: times over those without loss"""
+FIVE: Final = ("leaf-spine:leaves=4,spines=1,hosts=2", "leaf-spine-16")
+"""networks whose trees have five switches, of 8 and of 16 workers"""
 NEEDLESS: Final = {0.0: 0.0, 0.001: 0.01, 0.01: 0.01, 0.05: 0.06}
 REORDERED: Final = 1.2
 ROUNDED: Final = 0.0005
@@ -75,28 +77,32 @@ def _losses(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]
 
 
 def _heavy(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Ten and thirty percent on five switches, and every tenth frame overtaken."""
-    topology, elements = "leaf-spine:leaves=4,spines=1,hosts=2", 100_000
-    cases = [("10G", FaultOptions(loss=loss), bar) for loss, bar in HEAVY.items()]
-    cases += [(rate, FaultOptions(reorder=0.1), REORDERED) for rate in ("10G", "100G")]
+    """Ten and thirty percent on five switches, and every tenth frame late by up to 10 us."""
+    cases = [("10G", where, 100_000, FaultOptions(loss=loss), bar) for where in FIVE for loss, bar in HEAVY.items()]
+    cases += [(rate, "leaf-spine-8", 1_000_000, FaultOptions(reorder=0.1), REORDERED) for rate in ("10G", "100G")]
     rows: list[dict[str, Any]] = []
     if "steiner" not in options.plans:
         return rows
     with report.progress("heavy loss", len(cases) * len(options.seeds)) as step:
-        for rate, faults, bar in cases:
+        for rate, where, elements, faults, bar in cases:
             runs, clean = [], []
             for seed in options.seeds:
                 step(f"{rate} {faults.loss:.0%} lost, {faults.reorder:.0%} reordered")
-                size = 1_000_000 if faults.reorder else elements
-                where = "leaf-spine-8" if faults.reorder else topology
-                runs.append(measure("steiner", rate, size, seed, where, faults))
-                clean.append(measure("steiner", rate, size, seed, where, FaultOptions()))
-            row = {"rate": rate, "loss": faults.loss, "reorder": faults.reorder, **_means(runs), "bar": bar}
+                runs.append(measure("steiner", rate, elements, seed, where, faults))
+                clean.append(measure("steiner", rate, elements, seed, where, FaultOptions()))
+            row = {
+                "topology": where,
+                "rate": rate,
+                "loss": faults.loss,
+                "reorder": faults.reorder,
+                **_means(runs),
+                "bar": bar,
+            }
             over = statistics.mean(run.ratio / before.ratio for run, before in zip(runs, clean, strict=True))
             row["times"] = round(over, 3)
             row["holds"] = (row["ratio"] if faults.reorder else over) <= bar
             rows.append(row)
-    columns = {"rate": "rate", "loss": "loss", "reorder": "reordered", "ratio": "ratio", "times": "times of none",
+    columns = {"topology": "topology", "rate": "rate", "loss": "loss", "reorder": "reordered", "ratio": "ratio", "times": "times of none",
                "bar": "bar", "asks": "asks", "waits": "waits", "needless": "needless", "holds": "holds"}  # fmt: skip
     report.rows("heavy", "Heavy loss on five switches; frames that overtake each other", columns, rows)
     return rows

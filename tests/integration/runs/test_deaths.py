@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.support.effort import examples
+from tests.support.kills import lossy
 from tests.support.kills.virtual import run
 
 from p4reduce.comm.errors import ClusterError, GroupChanged
@@ -17,6 +18,11 @@ AT = 1_200_000_000  # in the second all-reduce
 @pytest.mark.parametrize("seed", [74, 837, *range(1, 1 + examples(7, 100))])
 def test_random_deaths(seed):
     run(seed)
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + examples(2, 100)))
+def test_who_loses_frames_is_not_dead(seed):
+    assert lossy.run(seed) > 0
 
 
 def sums(comm):
