@@ -102,8 +102,9 @@ def _heavy(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
             row["times"] = round(over, 3)
             row["holds"] = (row["ratio"] if faults.reorder else over) <= bar
             rows.append(row)
-    columns = {"topology": "topology", "rate": "rate", "loss": "loss", "reorder": "reordered", "ratio": "ratio", "times": "times of none",
-               "bar": "bar", "asks": "asks", "waits": "waits", "needless": "needless", "holds": "holds"}  # fmt: skip
+    columns = {"topology": "topology", "rate": "rate", "loss": "loss", "reorder": "reordered", "ratio": "ratio",
+               "times": "times of none", "bar": "bar", "asks": "asks", "waits": "waits", "needless": "needless",
+               "holds": "holds"}  # fmt: skip
     report.rows("heavy", "Heavy loss on five switches; frames that overtake each other", columns, rows)
     return rows
 
