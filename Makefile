@@ -180,6 +180,8 @@ soak-kills-real: $(WARM)  ## 100 kills of workers, switches, controllers in real
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images
 	@$(BIN)/p4reduce plan show --plan steiner --svg docs/images/steiner.svg >/dev/null
+	@$(BIN)/python -m p4reduce.bench.loss --only distance --figures out/distance
+	@cp out/distance/distance.svg docs/images/
 
 conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
 	P4C='$(P4C)' TESTDATA='$(TESTDATA)' $(BIN)/pytest -n $(JOBS) -m stf -rs tests/conformance/test_stf.py
