@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from p4reduce.cli.live.moments import History, take
@@ -76,6 +77,11 @@ class Player:
         self._before, self._anchor = (0, 0), None
         self.network = network
         network.fabric.pacer = self
+
+    def finish(self) -> None:
+        """The run is over: take its last moment down, which may not have been due."""
+        if self.network is not None:
+            self.history.add(self.ask(partial(take, self.network)))
 
     # --- what the page asks for
 

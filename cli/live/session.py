@@ -64,11 +64,11 @@ def live_page(
             if player.network is None:
                 raise
             said = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
-            source.end = f"the run has failed{said}"
-            stay(output, source.end)
+            source.finish(f"the run has failed{said}")
+            stay(output, f"the run has failed{said}")
             raise
-        source.end = "the run has ended"
-        stay(output, source.end)
+        source.finish("the run has ended")
+        stay(output, "the run has ended")
 
 
 def record(output: Output, source: "VirtualSource | None", out: Path | None) -> None:
@@ -77,6 +77,7 @@ def record(output: Output, source: "VirtualSource | None", out: Path | None) -> 
         return
     from p4reduce.cli.live.recording import FILE, write  # noqa: PLC0415
 
+    source.player.finish()
     write(out / FILE, source)
     output.note(f"wrote {FILE} to {out}: p4reduce watch {out}")
 

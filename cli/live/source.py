@@ -13,6 +13,8 @@ from p4reduce.topologies.model import Hop
 
 NOT_STILL: Final = "Frames are shown while time stands still: pause the run, at its newest moment."
 AFTERWARDS: Final = "Frames are shown while a run is paused, at its newest moment; this one has ended."
+MOST_ROWS: Final = 400_000
+"""slots of all moments of a recording together: some ten seconds"""
 MOST_JOBS: Final = 64
 """jobs that the page can tell of"""
 
@@ -73,6 +75,11 @@ class VirtualSource:
         self._plans: dict[str, Plan] = {}
         self._serial = 0
 
+    def finish(self, says: str) -> None:
+        """Nothing more will come."""
+        self.player.finish()
+        self.end = says
+
     def tick(self) -> dict[str, Any]:
         """As of `Source`."""
         player = self.player
@@ -127,6 +134,8 @@ class VirtualSource:
         network, moments = self.player.network, self.player.history.all()
         if network is None or not moments:
             return []
+        rows = sum(register.size for job in moments[-1].jobs for register in job.slots.values())
+        most = min(most, max(MOST_ROWS // max(rows, 1), 2))
         step = max(1, -(-(len(moments) - 1) // max(most - 1, 1)))
         chosen = [*moments[:-1:step], moments[-1]]
         span, views = window_ps(moments[-1]), _views(network)

@@ -22,7 +22,9 @@ export class Network {
       return;
     }
     const drawing = new DOMParser().parseFromString(scene.svg, "image/svg+xml").documentElement;
-    this.place.append(document.importNode(drawing, true));
+    const own = document.importNode(drawing, true);
+    own.style.maxWidth = `${1.5 * own.viewBox.baseVal.width}px`; // names larger than the page's own look odd
+    this.place.append(own);
     const lanes = new Map();
     for (const line of this.place.querySelectorAll("line[data-from]"))
       lanes.set(JSON.stringify([line.dataset.from, line.dataset.to]), line);

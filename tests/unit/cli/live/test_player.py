@@ -29,6 +29,16 @@ def test_whoever_looks_changes_nothing(plan, viewers):
     assert times == sorted(set(times))
 
 
+def test_the_last_moment_is_the_end():
+    player = Player()
+    with observing(player.attach):
+        result = run_experiment(SMALL.model_copy(update={"elements": 400_000}))
+    player.finish()
+    last = player.history.at(None)[0]
+    assert int(last.links["bytes"].sum()) == result.network.total_bytes
+    assert last.time_ps == player.network.now
+
+
 class Held:
     """A run in a thread of its own that begins paused."""
 
