@@ -1,0 +1,192 @@
+"""The coordinator of a group in real time and its members' ends, between sockets and without a network."""
+
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from p4reduce.comm.errors import ClusterError, CollectiveError, GroupChanged
+from p4reduce.comm.membership import Journal, Reach
+from p4reduce.runs.real.coordinator import Coordinator
+from p4reduce.runs.real.member import Calling, Member
+from p4reduce.runs.real.presence import Presence
+from p4reduce.topologies import load
+
+HOSTS = ("h1", "h2", "h3")
+CALL = Calling("all_reduce", 0, 0)
+
+
+class Trees:
+    """Those of no network: a plan is its epoch."""
+
+    def __init__(self):
+        self.hosts, self.plan, self.epoch, self.blames = HOSTS, None, 0, ()
+        self.reach = Reach(load("star:hosts=3"), HOSTS, set(), set())
+        self.reach.damaged = lambda plan: False
+
+    def next(self, members):
+        self.epoch += 1
+
+    def swap(self, plan):
+        pass
+
+    def blamed(self, waiting):
+        return self.blames
+
+
+class Group:
+    """Three members, whose processes sleep, and their coordinator, which runs in a thread of its own."""
+
+    def __init__(self, folder, on_failure):
+        self.presence, self.trees = Presence(folder), Trees()
+        self.processes = [subprocess.Popen(["sleep", "100"]) for _ in HOSTS]
+        for process in self.processes:
+            self.presence.add(process)
+        deadline = time.monotonic() + 60
+        self.journal = Journal()
+        self.coordinator = Coordinator(
+            self.presence, self.trees, self.journal, on_failure, watch=tuple, deadline=deadline
+        )
+        self.error = None
+        self.stops = [threading.Event() for _ in HOSTS]
+        self.members = [
+            Member(self.presence.address, rank, 3, stop=stop.set, go_on=stop.clear, waits=dict)
+            for rank, stop in enumerate(self.stops)
+        ]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            self.coordinator.wait()
+        except ClusterError as error:
+            self.error = error
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+        self._thread.join(20)
+        self.presence.close()
+        for member in self.members:
+            member.close()
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def grouped(tmp_path):
+    made = []
+
+    def make(on_failure="shrink"):
+        made.append(Group(tmp_path, on_failure))
+        return made[0]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def changed(member, operation, view=0):
+    with pytest.raises(GroupChanged) as found:
+        member.begin(Calling(operation, 0, view))
+    return found.value.view, found.value.operation, found.value.members
+
+
+def test_who_lacks_a_result_gets_that_of_one_who_has_it(grouped):
+    group = grouped()
+    first, second, _ = group.members
+    for member in (first, second):
+        assert member.begin(CALL).array is None
+    first.done(np.arange(5, dtype=np.float32), (0, 1, 2))
+    group.processes[2].kill()
+    assert group.stops[1].wait(10)
+    second.stopped()
+    turn = second.begin(CALL)
+    assert turn.array.tolist() == [0, 1, 2, 3, 4]
+    assert turn.contributors == (0, 1, 2)
+    second.done(turn.array, turn.contributors)
+    for member in (first, second):
+        assert changed(member, "all_reduce") == (1, 1, (0, 1))
+        assert member.begin(Calling("all_reduce", 0, 1)).members == (0, 1)
+    (decision,) = group.journal.decisions
+    assert (decision.outcome, decision.holder, decision.operation) == ("kept", 0, 0)
+
+
+def test_an_operation_that_nobody_has_is_done_again_by_those_who_called_it_and_those_who_do_later(grouped):
+    group = grouped()
+    first, _, third = group.members
+    first.begin(CALL)
+    group.processes[1].kill()
+    assert group.stops[0].wait(10)
+    first.stopped()
+    again = first.begin(CALL)
+    late = third.begin(CALL)
+    assert (again.members, again.epoch, late.members, late.epoch) == ((0, 2), 1, (0, 2), 1)
+    for member in (first, third):
+        member.done(np.zeros(1, np.float32), (0, 2))
+        assert changed(member, "all_reduce") == (1, 1, (0, 2))
+
+
+@pytest.mark.parametrize(("on_failure", "operation"), [("raise", "all_reduce"), ("shrink", "all_to_all")])
+def test_what_is_not_done_again_is_heard_of_at_once(grouped, on_failure, operation):
+    group = grouped(on_failure)
+    first, _, third = group.members
+    first.begin(Calling(operation, 0, 0))
+    group.processes[1].kill()
+    assert group.stops[0].wait(10)
+    first.stopped()
+    for member in (first, third):
+        assert changed(member, operation) == (1, 0, (0, 2))
+        assert member.begin(Calling(operation, 0, 1)).members == (0, 2)
+
+
+def test_a_broadcast_from_one_who_died_before_anybody_called_it(grouped):
+    group = grouped()
+    group.processes[0].kill()
+    for member in group.members[1:]:
+        while not group.journal.decisions:
+            time.sleep(0.01)
+        assert changed(member, "broadcast") == (1, 0, (1, 2))
+
+
+def test_one_that_waits_for_one_that_left_ends_all(grouped):
+    group = grouped()
+    left = threading.Thread(target=group.members[2].leave)
+    left.start()
+    group.members[0].begin(CALL)
+    group._thread.join(10)
+    assert isinstance(group.error, CollectiveError)
+    assert "rank 0 waits for rank 2, which left the group" in str(group.error)
+    group.presence.close()
+    left.join(10)
+    assert not left.is_alive()
+
+
+def test_two_changes_are_heard_of_one_after_the_other(grouped):
+    group = grouped()
+    first = group.members[0]
+    for rank, known in ((2, 1), (1, 2)):
+        group.processes[rank].kill()
+        while len(group.journal.decisions) < known:
+            time.sleep(0.01)
+    first.begin(CALL)
+    first.done(np.zeros(1, np.float32), (0,))
+    assert changed(first, "all_reduce") == (1, 1, (0, 1))
+    assert changed(first, "all_reduce", 1) == (2, 1, (0,))
+    assert [one.epoch for one in group.journal.decisions] == [1, 2]
+
+
+def test_one_more_that_dies_while_they_stop_is_in_the_same_decision(grouped):
+    group = grouped()
+    first = group.members[0]
+    first.begin(CALL)
+    group.processes[1].kill()
+    assert group.stops[0].wait(10)
+    group.processes[2].kill()
+    while group.presence.term < 2:
+        time.sleep(0.01)
+    first.stopped()
+    assert first.begin(CALL).members == (0,)
+    (decision,) = group.journal.decisions
+    assert (set(decision.lost), decision.after, decision.outcome) == ({1, 2}, (0,), "redone")
