@@ -1,44 +1,34 @@
 """The orchestrator: takes tasks, asks the policy, installs trees, watches, swaps trees, and can die at any moment."""
 
-import sqlite3
 from collections.abc import Callable, Mapping
-from itertools import islice
-from typing import Any, Final
+from typing import Any
 
-from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.orchestrator.admission import Admission
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
 from p4reduce.control_plane.orchestrator.executor import Executor, Report, Role
 from p4reduce.control_plane.orchestrator.foresight import Foresight
 from p4reduce.control_plane.orchestrator.giving import Giver
-from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
+from p4reduce.control_plane.orchestrator.installer import Installer
 from p4reduce.control_plane.orchestrator.kinds import KindsOf
 from p4reduce.control_plane.orchestrator.monitor import Monitor
 from p4reduce.control_plane.orchestrator.moving import Mover
 from p4reduce.control_plane.orchestrator.options import Options
-from p4reduce.control_plane.orchestrator.order import order_of
 from p4reduce.control_plane.orchestrator.placing import Placer
 from p4reduce.control_plane.orchestrator.queueing import Queue
 from p4reduce.control_plane.orchestrator.recovery import Recovery
 from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rescheduling import Rescheduler
-from p4reduce.control_plane.orchestrator.rows import TaskRow
-from p4reduce.control_plane.orchestrator.selecting import Choice, Selector
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
-from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy, check_served
 from p4reduce.control_plane.scheduling.state import NetworkState
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import format_delay
-
-_TOGETHER: Final = 64
-"""tasks that wait for turns which are planned at once"""
 
 
 def _pass(step: str) -> None:
@@ -93,9 +83,6 @@ class Orchestrator:
         self.options = options
         self.computing = computing or ComputingManager(controller.topology)
         self.installer = Installer(store, controller, executor, checkpoint, options)
-        self._policy = policy
-        self._lanes = controller.program.lanes
-        self._selector = Selector(policy, self.computing, self._lanes)
         self._placer = Placer(controller.topology, self.computing, options.placement)
         self._kinds = KindsOf(self.installer, policy)
         self.replanner = Replanner(self.installer, self.computing, name, self._take_reports, self._changed)
@@ -105,12 +92,22 @@ class Orchestrator:
         self.computing.measured |= store.history.slowdowns()
         self._name = name
         self._checkpoint = checkpoint
-        self._hosts = {host.name for host in controller.topology.hosts}
-        self._room = True  # there may be more room than when the tasks that wait were tried
         self._unmeasured = ""  # why the last measurement failed
-        self._admitted_ps = -1
         self._measure_at = options.measure_every_ps
         self.turns = self._make_turns(policy, name)
+        self.admission = Admission(
+            self.installer,
+            policy,
+            name,
+            self.queue,
+            self.computing,
+            self._placer,
+            self.giver,
+            state=self.state,
+            fail=self.fail,
+            failed=lambda task, reason: self._end(task, TaskState.FAILED, executor.now(), reason),
+            turns=self.turns,
+        )
         recovery = Recovery(self.installer, self.computing, self.fail, self.turns, self.replanner)
         recovery.run()
         self.rescheduler.lost |= recovery.lost
@@ -173,7 +170,7 @@ class Orchestrator:
             if self.turns is None:
                 self.mover.consider()
         self._clean()  # what ended makes room for what waits
-        self._admit()
+        self.admission.admit()
         if self.turns is None:
             self.giver.share()
         self._clean()
@@ -190,7 +187,7 @@ class Orchestrator:
 
     def _clean(self) -> None:
         if self.installer.clean():
-            self._room = self.giver.due = True
+            self.admission.room = self.giver.due = True
 
     def _measure(self) -> None:
         """Read the counters; a switch that does not answer is written down, and asked again at the next time."""
@@ -198,7 +195,7 @@ class Orchestrator:
         self._measure_at = now - now % self.options.measure_every_ps + self.options.measure_every_ps
         try:
             if self._look():  # of what a switch has lost it has no counters either: the next time
-                self._consider = self._room = True
+                self._consider = self.admission.room = True
                 return
             self.monitor.measure()
         except ControllerError as error:
@@ -207,7 +204,7 @@ class Orchestrator:
                 self._decided(None, "not measured", {"reason": self._unmeasured})
             return
         self._unmeasured = ""
-        self._consider = self._room = True
+        self._consider = self.admission.room = True
         self._checkpoint("measured")
 
     def _look(self) -> bool:
@@ -234,7 +231,7 @@ class Orchestrator:
 
     def _next_ps(self, now: int) -> int | None:
         """When something is to be done at the latest; None when nothing ever is."""
-        times = [self.store.next_event_ps(self._admitted_ps)]
+        times = [self.store.next_event_ps(self.admission.admitted_ps)]
         if self.store.any_at_work() or (self.turns is not None and self.turns.changing):
             times.append(max(self._measure_at, now + 1))
         return min((at_ps for at_ps in times if at_ps is not None), default=None)
@@ -258,14 +255,14 @@ class Orchestrator:
 
     def _take(self, report: Report) -> None:
         if report.kind == "link":
-            self._consider = self._room = True
+            self._consider = self.admission.room = True
             self._decided(None, "link up" if report.data["up"] else "link down", dict(report.data))
         elif report.kind == "resumed":
             self.store.history.measure_swap(report)
         elif report.kind == "window":
             self.store.schedules.add_window(report)
         elif report.kind == "schedule" and self.turns is not None:
-            self._consider = self._room = True
+            self._consider = self.admission.room = True
             self.turns.began(int(report.data["number"]), report.at_ps)
         if report.task is None or report.task not in self.store or self.store.task(report.task).state in ENDED:
             return
@@ -278,7 +275,7 @@ class Orchestrator:
             self.store.history.note_slowdowns(slow, report.at_ps)
         elif report.kind == "replanned":
             self.replanner.take(report)
-            self._consider = self._room = self.giver.due = True
+            self._consider = self.admission.room = self.giver.due = True
         elif report.kind == "restored":
             self.store.history.note_restored(report)
         elif report.kind == "finished":
@@ -301,7 +298,7 @@ class Orchestrator:
         self._placer.end(name)
         self._kinds.forget(name)
         self.replanner.end(name)
-        self._consider = self._room = self.giver.due = True
+        self._consider = self.admission.room = self.giver.due = True
 
     def fail(self, name: str, reason: str) -> None:
         """Give a task up: it stops at its hosts, and its trees go."""
@@ -330,159 +327,12 @@ class Orchestrator:
             else:
                 self.fail(row.name, "cancelled")
 
-    # --- tasks that wait
-
-    def _admit(self) -> None:
-        """Schedule tasks that have arrived, in order; one that does not fit lets later ones pass, if that is wanted.
-
-        A new one is tried at once. One that did not fit is tried again when there may be more room; then the first
-        is tried, and those behind the one that was tried last, until ``Options.retries`` of them did not fit. So what
-        a task costs does not grow with the number of tasks that wait.
-        """
-        now = self._admitted_ps = self.executor.now()
-        for row in self.store.late_tasks(now):
-            waited = f": {row.waits}" if row.waits else ""
-            self.store.change(row.name, TaskState.REJECTED, now, f"its deadline passed while it waited{waited}")
-        if self.turns is not None:
-            self._admit_turns(self.turns, now)
-            return
-        while rows := self.queue.new(now):
-            for row in rows:
-                if self.options.backfill:
-                    self._schedule(row)
-                else:
-                    self.store.note_waiting(row.name, "it has just arrived")
-            self._room = self._room or not self.options.backfill
-        if self._room or not self.store.any_at_work():
-            self._room = False
-            self._retry()
-
-    def _admit_turns(self, turns: Turns, now: int) -> None:
-        """The same where tasks take turns: those that wait are planned together, while no schedule is on its way."""
-        while rows := self.queue.new(now):
-            for row in rows:
-                if fault := self._fault(row):
-                    self._reject(row, fault)
-                else:
-                    self.store.note_waiting(row.name, "it has just arrived")
-                    self._room = True
-        while not turns.changing and (self._room or not self.store.any_at_work()):
-            self._room = False
-            rows = list(islice(self.queue.candidates(), _TOGETHER))
-            for one in turns.admit(rows) if rows else ():
-                if one.fault:
-                    self._reject(one.row, one.reason)
-                elif one.alone or not self.options.queueing:
-                    self._does_not_fit(one.row, one.reason)
-                else:
-                    self.store.note_waiting(one.row.name, one.reason)
-                self.queue.tried(one.row)
-            if not rows:
-                break
-
-    def _fault(self, row: TaskRow) -> str:
-        """Why a task can never be run here; empty where it may."""
-        unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
-        fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
-        if self.turns is not None:
-            return fault or self.turns.fault(row.task)
-        return fault or self._placer.fault(row.task) or self._selector.fault(row.task)
-
-    def _retry(self) -> None:
-        """Try tasks that wait; all of them if nothing runs whose end could make room."""
-        left = self.options.retries
-        for row in self.queue.candidates():
-            if left <= 0 and self.store.any_at_work():
-                return
-            fits = self._schedule(row)
-            if not fits and not self.options.backfill:
-                return
-            left -= not fits
-            self.queue.tried(row)
-
-    def _schedule(self, row: TaskRow) -> bool:
-        """Try to give a queued task its trees; whether it waits no longer. What is wrong with it ends it alone."""
-        if fault := self._fault(row):
-            self._reject(row, fault)
-            return True
-        state = self.state()
-        try:
-            placement = None if row.task.wanted is None else self._placer.choose(row.task, state)
-            task = row.task if placement is None else placement.of(row.task)
-            choice = self._select(task, state)
-            task = choice.task if choice else task
-            self.computing.place(task)
-            proposals = self._propose(task, state, choice)
-        except PlanError as error:
-            self.computing.release(row.name)
-            return self._does_not_fit(row, one_line(error))
-        except (StoreError, sqlite3.Error):
-            raise
-        except Exception as error:  # a policy, a planner or a task that nobody thought of
-            self.computing.release(row.name)
-            self._reject(row, f"its trees could not be planned: {type(error).__name__}: {one_line(error)}")
-            return True
-        plans = {proposal.role: proposal.plan for proposal in proposals}
-        try:
-            order = order_of(task, plans, self.computing, row.wanted)
-            why = {
-                "round_bytes": sum(round_bytes(task, role, plan) for role, plan in plans.items()),
-                "training_ps": max(order.training_ps.values()),
-                "aggregation_ps": order.aggregation_ps,
-            }
-        except Exception as error:  # numbers of the task, or of a host's profile, that no time or size can have
-            self.installer.withdraw(proposals)
-            self.computing.release(row.name)
-            self._reject(row, f"it cannot be run: {type(error).__name__}: {one_line(error)}")
-            return True
-        try:
-            self.installer.install_first(row.name, proposals, self._name, why, choice, placement)
-        except InstallError as error:
-            self._end(row.name, TaskState.FAILED, self.executor.now(), f"its trees could not be installed: {error}")
-            return True
-        try:
-            self.installer.begin(order)
-        except RefusedError as error:
-            self.fail(row.name, f"its hosts cannot run it: {one_line(error)}")
-            return True
-        self._placer.begin(task, plans, task.rounds)
-        self.giver.due = True
-        self.queue.started(task)
-        return True
-
-    def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
-        """Plans for a new task; `PlanError` when there are none."""
-        if choice is not None:
-            return self.installer.propose(choice.decision)
-        if self.options.slots != "first":
-            return self.giver.propose(task, state)[1]
-        return self.installer.propose(self._policy(task, state, lanes=self._lanes))
-
     def _changed(self, task: Task, plans: Mapping[Role, Plan]) -> None:
         """A task runs with these plans from now on, at these hosts."""
         try:
             self._placer.begin(task, plans, task.rounds - self.store.history.rounds_done(task.name))
         except PlanError:  # of plans that a database has, and nobody could make: nothing is known of its load
             self._placer.end(task.name)
-
-    def _select(self, task: Task, state: NetworkState) -> Choice | None:
-        """The workers of a task that select them, and their trees; None for a task of all its workers."""
-        return None if task.select is None else self._selector.choose(task, task.select, state)
-
-    def _reject(self, row: TaskRow, reason: str) -> None:
-        with self.store.transaction():
-            self.store.change(row.name, TaskState.REJECTED, self.executor.now(), reason)
-            self._decided(row.name, "reject", {"reason": reason})
-
-    def _does_not_fit(self, row: TaskRow, reason: str) -> bool:
-        """Wait for others to end if there are any, as they may make room; whether the task was rejected."""
-        if not (self.options.queueing and self.store.any_at_work()):
-            self._reject(row, reason)
-            return True
-        with self.store.transaction():
-            if self.store.note_waiting(row.name, reason):
-                self._decided(row.name, "wait", {"reason": reason})
-        return False
 
     def state(self, without: str | None = None) -> NetworkState:
         """The network as policies see it; ``without`` names a task whose reservation does not count."""

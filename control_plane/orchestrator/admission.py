@@ -1,0 +1,223 @@
+"""Tasks that wait: who is tried, when, and what becomes of it."""
+
+import sqlite3
+from itertools import islice
+from typing import Final
+
+from p4reduce.base.safe_yaml import one_line
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator.computing import ComputingManager
+from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
+from p4reduce.control_plane.orchestrator.giving import Giver
+from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
+from p4reduce.control_plane.orchestrator.order import order_of
+from p4reduce.control_plane.orchestrator.placing import Placer
+from p4reduce.control_plane.orchestrator.queueing import Queue
+from p4reduce.control_plane.orchestrator.rescheduling import Fail, StateWithout
+from p4reduce.control_plane.orchestrator.rows import TaskRow
+from p4reduce.control_plane.orchestrator.selecting import Choice, Selector
+from p4reduce.control_plane.orchestrator.states import TaskState
+from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
+from p4reduce.control_plane.orchestrator.turn_taking import Turns
+from p4reduce.control_plane.scheduling.policy import Policy
+from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.scheduling.task import Task
+
+_TOGETHER: Final = 64
+"""tasks that wait for turns which are planned at once"""
+
+
+class Admission:
+    """Gives tasks that have arrived their trees, or rejects them, or lets them wait.
+
+    Parameters
+    ----------
+    policy, name
+        Gives tasks their trees; what it is called.
+    state : callable
+        The network as policies see it.
+    fail : callable
+        Gives a task up that its hosts know of.
+    failed : callable
+        Ends one that they do not know of.
+    turns : Turns or None
+        Where tasks take turns.
+    """
+
+    def __init__(
+        self,
+        installer: Installer,
+        policy: Policy,
+        name: str,
+        queue: Queue,
+        computing: ComputingManager,
+        placer: Placer,
+        giver: Giver,
+        *,
+        state: StateWithout,
+        fail: Fail,
+        failed: Fail,
+        turns: Turns | None,
+    ) -> None:
+        controller = installer.controller
+        self._installer = installer
+        self._store, self._executor, self._options = installer.store, installer.executor, installer.options
+        self._policy, self._name = policy, name
+        self._lanes = controller.program.lanes
+        self._hosts = {host.name for host in controller.topology.hosts}
+        self._queue, self._computing, self._placer, self._giver = queue, computing, placer, giver
+        self._selector = Selector(policy, computing, self._lanes)
+        self._state, self._fail, self._failed = state, fail, failed
+        self._turns = turns
+        self.room = True
+        """there may be more room than when the tasks that wait were tried"""
+        self.admitted_ps = -1
+        """when tasks that had arrived were looked at last"""
+
+    def admit(self) -> None:
+        """Schedule tasks that have arrived, in order; one that does not fit lets later ones pass, if that is wanted.
+
+        A new one is tried at once. One that did not fit is tried again when there may be more room; then the first
+        is tried, and those behind the one that was tried last, until ``Options.retries`` of them did not fit. So what
+        a task costs does not grow with the number of tasks that wait.
+        """
+        now = self.admitted_ps = self._executor.now()
+        for row in self._store.late_tasks(now):
+            waited = f": {row.waits}" if row.waits else ""
+            self._store.change(row.name, TaskState.REJECTED, now, f"its deadline passed while it waited{waited}")
+        if self._turns is not None:
+            self._admit_turns(self._turns, now)
+            return
+        while rows := self._queue.new(now):
+            for row in rows:
+                if self._options.backfill:
+                    self._schedule(row)
+                else:
+                    self._store.note_waiting(row.name, "it has just arrived")
+            self.room = self.room or not self._options.backfill
+        if self.room or not self._store.any_at_work():
+            self.room = False
+            self._retry()
+
+    def _admit_turns(self, turns: Turns, now: int) -> None:
+        """The same where tasks take turns: those that wait are planned together, while no schedule is on its way."""
+        while rows := self._queue.new(now):
+            for row in rows:
+                if fault := self._fault(row):
+                    self._reject(row, fault)
+                else:
+                    self._store.note_waiting(row.name, "it has just arrived")
+                    self.room = True
+        while not turns.changing and (self.room or not self._store.any_at_work()):
+            self.room = False
+            rows = list(islice(self._queue.candidates(), _TOGETHER))
+            for one in turns.admit(rows) if rows else ():
+                if one.fault:
+                    self._reject(one.row, one.reason)
+                elif one.alone or not self._options.queueing:
+                    self._does_not_fit(one.row, one.reason)
+                else:
+                    self._store.note_waiting(one.row.name, one.reason)
+                self._queue.tried(one.row)
+            if not rows:
+                break
+
+    def _fault(self, row: TaskRow) -> str:
+        """Why a task can never be run here; empty where it may."""
+        unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
+        fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
+        if self._turns is not None:
+            return fault or self._turns.fault(row.task)
+        return fault or self._placer.fault(row.task) or self._selector.fault(row.task)
+
+    def _retry(self) -> None:
+        """Try tasks that wait; all of them if nothing runs whose end could make room."""
+        left = self._options.retries
+        for row in self._queue.candidates():
+            if left <= 0 and self._store.any_at_work():
+                return
+            fits = self._schedule(row)
+            if not fits and not self._options.backfill:
+                return
+            left -= not fits
+            self._queue.tried(row)
+
+    def _schedule(self, row: TaskRow) -> bool:
+        """Try to give a queued task its trees; whether it waits no longer. What is wrong with it ends it alone."""
+        if fault := self._fault(row):
+            self._reject(row, fault)
+            return True
+        state = self._state(None)
+        try:
+            placement = None if row.task.wanted is None else self._placer.choose(row.task, state)
+            task = row.task if placement is None else placement.of(row.task)
+            choice = self._select(task, state)
+            task = choice.task if choice else task
+            self._computing.place(task)
+            proposals = self._propose(task, state, choice)
+        except PlanError as error:
+            self._computing.release(row.name)
+            return self._does_not_fit(row, one_line(error))
+        except (StoreError, sqlite3.Error):
+            raise
+        except Exception as error:  # a policy, a planner or a task that nobody thought of
+            self._computing.release(row.name)
+            self._reject(row, f"its trees could not be planned: {type(error).__name__}: {one_line(error)}")
+            return True
+        plans = {proposal.role: proposal.plan for proposal in proposals}
+        try:
+            order = order_of(task, plans, self._computing, row.wanted)
+            why = {
+                "round_bytes": sum(round_bytes(task, role, plan) for role, plan in plans.items()),
+                "training_ps": max(order.training_ps.values()),
+                "aggregation_ps": order.aggregation_ps,
+            }
+        except Exception as error:  # numbers of the task, or of a host's profile, that no time or size can have
+            self._installer.withdraw(proposals)
+            self._computing.release(row.name)
+            self._reject(row, f"it cannot be run: {type(error).__name__}: {one_line(error)}")
+            return True
+        try:
+            self._installer.install_first(row.name, proposals, self._name, why, choice, placement)
+        except InstallError as error:
+            self._failed(row.name, f"its trees could not be installed: {error}")
+            return True
+        try:
+            self._installer.begin(order)
+        except RefusedError as error:
+            self._fail(row.name, f"its hosts cannot run it: {one_line(error)}")
+            return True
+        self._placer.begin(task, plans, task.rounds)
+        self._giver.due = True
+        self._queue.started(task)
+        return True
+
+    def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
+        """Plans for a new task; `PlanError` when there are none."""
+        if choice is not None:
+            return self._installer.propose(choice.decision)
+        if self._options.slots != "first":
+            return self._giver.propose(task, state)[1]
+        return self._installer.propose(self._policy(task, state, lanes=self._lanes))
+
+    def _select(self, task: Task, state: NetworkState) -> Choice | None:
+        """The workers of a task that select them, and their trees; None for a task of all its workers."""
+        return None if task.select is None else self._selector.choose(task, task.select, state)
+
+    def _reject(self, row: TaskRow, reason: str) -> None:
+        with self._store.transaction():
+            self._store.change(row.name, TaskState.REJECTED, self._executor.now(), reason)
+            self._decide(row, "reject", reason)
+
+    def _does_not_fit(self, row: TaskRow, reason: str) -> bool:
+        """Wait for others to end if there are any, as they may make room; whether the task was rejected."""
+        if not (self._options.queueing and self._store.any_at_work()):
+            self._reject(row, reason)
+            return True
+        with self._store.transaction():
+            if self._store.note_waiting(row.name, reason):
+                self._decide(row, "wait", reason)
+        return False
+
+    def _decide(self, row: TaskRow, what: str, reason: str) -> None:
+        self._store.history.add_decision(self._executor.now(), row.name, what, self._name, {"reason": reason})
