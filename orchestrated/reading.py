@@ -5,7 +5,7 @@ after PULL of a piece, with windows, time-outs and resends. Switches forward its
 count them as frames of INC.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from p4reduce.comm.backend import FloatArray
+from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator.executor import LAST_JOB, Read
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
@@ -27,6 +28,12 @@ PIECE: Final = 1 << 18
 """elements of one PULL: what a reader keeps in memory of its shard"""
 MOST_READS: Final = 4096
 """of a task, at one time"""
+
+
+def check_reads(reads: Sized) -> None:
+    """`ClusterError` for more than `MOST_READS`."""
+    if len(reads) > MOST_READS:
+        raise ClusterError(f"{len(reads)} reads of data are more than {MOST_READS}; make shards larger")
 
 
 def read_keys() -> Iterator[Key]:

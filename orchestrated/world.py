@@ -1,6 +1,5 @@
 """Where orchestrated tasks run: a virtual network, its switches behind P4Runtime, and the tasks' hosts."""
 
-import os
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -25,8 +24,10 @@ from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.orchestrated.damage import Damage
+from p4reduce.orchestrated.memory import check_memory, half_of_memory
 from p4reduce.orchestrated.open_swap import OpenSwap
-from p4reduce.orchestrated.reading import MOST_READS, read_keys
+from p4reduce.orchestrated.reading import check_reads, read_keys
+from p4reduce.orchestrated.report_log import ReportLog
 from p4reduce.orchestrated.rounds import Rounds
 from p4reduce.orchestrated.task_run import TaskRun
 from p4reduce.topologies import Topology
@@ -78,7 +79,7 @@ class World:
         self.program = program
         self.instance: str = secrets.token_hex(8)
         self.background = background
-        self._most_bytes = _half_of_memory() if most_bytes is None else most_bytes
+        self._most_bytes = half_of_memory() if most_bytes is None else most_bytes
         self.term = 0
         """of the orchestrator in charge"""
         self._database: str | None = None
@@ -87,10 +88,7 @@ class World:
         self._leaving: list[list[Job]] = []  # of tasks that have ended or changed; their endpoints are still there
         self._open: list[OpenSwap] = []
         self._read_keys = read_keys()
-        self._reports: list[Report] = []  # from `_forgotten` + 1 on
-        self._forgotten = 0
-        self.news = 0
-        """number of the last report that is not of a round or window"""
+        self._log = ReportLog()
         self.switches = ServedSwitches(topology)
         try:
             self.switches.load(program)
@@ -141,7 +139,8 @@ class World:
         order = self._as_it_is(order)
         jobs: dict[Role, Job] = {}
         try:
-            self._check_memory(order)
+            check_reads(order.reads)
+            check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._add(order)
             run = TaskRun(order, jobs, self.network, self._read_keys)
             run.turns = order.schedule is not None
@@ -210,10 +209,12 @@ class World:
 
     def reports(self, after: int) -> list[Report]:
         """Reports from ``after`` + 1 on."""
-        known = max(0, after - self._forgotten)
-        del self._reports[:known]
-        self._forgotten += known
-        return list(self._reports)
+        return self._log.after(after)
+
+    @property
+    def news(self) -> int:
+        """Number of the last report that is not of a round or window."""
+        return self._log.news
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
         """Tasks that were started, by name."""
@@ -275,17 +276,6 @@ class World:
                 self.network.retire(job)
             raise
         return jobs
-
-    def _check_memory(self, order: Order) -> None:
-        """`ClusterError` when a task's models and their copies would not fit beside those of the others."""
-        if len(order.reads) > MOST_READS:
-            raise ClusterError(f"{len(order.reads)} reads of data are more than {MOST_READS}; make shards larger")
-        needed = _model_bytes(order)
-        used = sum(_model_bytes(run.order) for run in self._runs.values())
-        if used + needed > self._most_bytes:
-            raise ClusterError(
-                f"{needed >> 20} MB for its models are too much: {used >> 20} of {self._most_bytes >> 20} MB are used"
-            )
 
     def _next_ps(self, until_ps: int) -> int:
         """When Python is needed at the latest."""
@@ -412,17 +402,4 @@ class World:
         self._report(kind, None, data)
 
     def _report(self, kind: ReportKind, run: TaskRun | None, data: Mapping[str, Any]) -> None:
-        name = None if run is None else run.order.task.name
-        number = self._forgotten + len(self._reports) + 1
-        self._reports.append(Report(number, self.now(), kind, name, dict(data)))
-        if kind not in ("round", "window"):
-            self.news = number
-
-
-def _model_bytes(order: Order) -> int:
-    """Memory of a task's models: one for each worker, the server's three, and what drawing and checking one takes."""
-    return 4 * order.task.elements * (len(order.task.workers) + 7)
-
-
-def _half_of_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        self._log.add(self.now(), kind, None if run is None else run.order.task.name, data)

@@ -158,7 +158,7 @@ class Recovery:
             try:
                 order = order_of(task.task, plans, self._computing, task.wanted)
                 if self._turns is not None:
-                    order = replace(order, schedule=self._turns.number())
+                    order = replace(order, schedule=self._turns.holding.number())
                 self._installer.begin(order)
             except (RefusedError, PlanError) as error:  # the latter where hosts have other profiles than before
                 self._fail(task.name, f"its hosts cannot run it: {one_line(error)}")

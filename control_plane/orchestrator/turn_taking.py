@@ -1,9 +1,8 @@
 """Tasks that take turns over an optical cross-connect: who joins the schedule, and how the next one comes to hold."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from p4reduce.base.safe_yaml import one_line
@@ -12,11 +11,11 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
 from p4reduce.control_plane.orchestrator.executor import Role
+from p4reduce.control_plane.orchestrator.holding import Holding, See
 from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
 from p4reduce.control_plane.orchestrator.inventory import Inventory
 from p4reduce.control_plane.orchestrator.joining import (
     Laid,
-    configuration_of,
     first_schedule,
     windows_of,
     with_one_more,
@@ -30,6 +29,7 @@ from p4reduce.control_plane.orchestrator.schedules import SchedulePhase
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.orchestrator.timetable import Timetable, TurnWindow
 from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
+from p4reduce.control_plane.orchestrator.tried import Admitted, Refused
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy
@@ -40,35 +40,8 @@ from p4reduce.control_plane.tdm.guard import least_guard_ps
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.registry import SCHEDULERS, check_jobs
 from p4reduce.control_plane.tdm.schedule import Schedule
-from p4reduce.topologies import Link
-from p4reduce.topologies.model import Hop
-from p4reduce.topologies.optical import view
 
 _OPENING: Final = (Phase.INSTALLING, Phase.INSTALLED)
-Demands = Iterable[Mapping[Hop, int]]
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A task that was tried and did not fit.
-
-    ``fault``: it has itself to blame, and never will. ``alone``: not even where nobody else runs.
-    """
-
-    row: TaskRow
-    reason: str
-    fault: bool = False
-    alone: bool = False
-
-
-@dataclass(frozen=True)
-class Admitted:
-    """A task with its hosts and the trees that are about to be installed."""
-
-    row: TaskRow
-    task: Task
-    placement: Placement | None
-    proposals: Sequence[Proposal]
 
 
 class Turns:
@@ -102,89 +75,28 @@ class Turns:
         name: str,
         scheduler: str,
         computing: ComputingManager,
-        see: Callable[[Demands], NetworkState],
+        see: See,
         fail: Callable[[str, str], None],
         started: Callable[[Task], None],
     ) -> None:
         SCHEDULERS.named(scheduler)
         self._installer, self._policy, self._name, self._scheduler = installer, policy, name, scheduler
-        self._computing, self._see, self._fail, self._started = computing, see, fail, started
+        self._computing, self._fail, self._started = computing, fail, started
+        self.holding = Holding(installer, see)
         self._store, self._executor = installer.store, installer.executor
         self._topology = installer.controller.topology
         self._lanes = installer.controller.program.lanes
         self._network = network_of(self._topology, installer.options.delta_ps)
         computing.in_turns = True
 
-    # --- what holds
-
     @property
     def changing(self) -> bool:
         """Whether a schedule is on its way."""
-        return self._store.schedules.open() is not None
+        return self.holding.changing
 
-    def number(self) -> int:
-        """Of the newest schedule, which a task that begins belongs to."""
-        row = self._store.schedules.open() or self._store.schedules.active()
-        return 0 if row is None else row.number
-
-    def _present(self) -> tuple[Schedule | None, list[TdmJob], Laid]:
-        """What the tasks that run have of the schedule that holds, and where its circuits are.
-
-        `TdmError` where tasks run and the database has no schedule of them that can be read.
-        """
-        running = {row.name: row.task for row in self._store.tasks(AT_WORK)}
-        if not running:
-            return None, [], {}
-        row = self._store.schedules.active()
-        if row is None or row.schedule is None:
-            why = "there is none" if row is None else row.fault
-            raise TdmError(f"the schedule of the running tasks cannot be read ({why}); nobody joins before their end")
-        schedule = row.schedule
-        ended = frozenset(plan.job for plan in schedule.jobs) - set(running)
-        laid: Laid = {}
-        for window in self._windows(row.number):
-            plan = schedule.plan(window.tasks[0])
-            laid[schedule.processes[plan.process].configurations[configuration_of(plan)].circuits] = window.circuits
-        left, _ = without(schedule, [], ended)
-        return left, [job_of(running[plan.job]) for plan in left.jobs], laid
-
-    def state(
-        self,
-        name: str | None,
-        windows: Sequence[TurnWindow] | None = None,
-        planned: Mapping[str, Sequence[Proposal]] = MappingProxyType({}),
-    ) -> NetworkState:
-        """The network in the configuration of a task, without what it reserves; None: of nobody's, and nobody's.
-
-        Tasks of other windows communicate at other times: what they reserve is not in the way. ``planned`` are trees
-        that tasks are about to get.
-        """
-        if name is None:
-            return self._see(())
-        if windows is None:
-            windows = self._windows(self.number())
-        window = next((one for one in windows if name in one.tasks), None)
-        beside = set() if window is None else set(window.tasks) - {name}
-        live = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
-        demands = [row.demand_bps for row in self._store.plans(live) if row.task in beside - planned.keys()]
-        demands += [one.demand_bps for task, own in planned.items() if task in beside for one in own]
-        return self._within(() if window is None else window.circuits, self._see(demands))
-
-    def _windows(self, number: int) -> tuple[TurnWindow, ...]:
-        """The windows of a schedule; none where the database cannot be read."""
-        try:
-            return self._store.schedules.windows(number)
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return ()
-
-    def _within(self, circuits: Sequence[Link], state: NetworkState) -> NetworkState:
-        """A fibre that is cut takes both directions of its circuit."""
-        down = set(state.down)
-        for link in circuits:
-            ends = {(link.a, link.port_a), (link.b, link.port_b)}
-            if ends & down:
-                down |= ends
-        return replace(state, topology=view(self._topology, circuits), down=down)
+    def state(self, name: str | None) -> NetworkState:
+        """As of :meth:`Holding.state`."""
+        return self.holding.state(name)
 
     # --- who joins
 
@@ -200,7 +112,7 @@ class Turns:
         """Have as many of these tasks begin as fit, in their order; those that were tried and did not."""
         refused: list[Refused] = []
         try:
-            schedule, jobs, laid = self._present()
+            schedule, jobs, laid = self.holding.present()
         except (TdmError, KeyError, ValueError, TypeError, IndexError) as error:
             return [Refused(row, one_line(error)) for row in rows[:1]]
         accepted: list[TaskRow] = []
@@ -298,7 +210,7 @@ class Turns:
         placement = None
         if row.task.wanted is not None:
             placement = Placement(task.workers, task.server, {"schedule": schedule.policy})
-        state = self.state(row.name, windows, planned)
+        state = self.holding.state(row.name, windows, planned)
         decision = self._policy(task, state, lanes=self._lanes)
         self._computing.place(task)
         beside = [one for own in planned.values() for one in own]
@@ -318,7 +230,7 @@ class Turns:
         lit = {link for window in windows if name in window.tasks for link in window.circuits}
         if not rows or all(set(circuits_of(self._installer.plan_of(row))) <= lit for row in rows):
             return []
-        state = self.state(name, windows, planned)
+        state = self.holding.state(name, windows, planned)
         switches = any(self._installer.plan_of(row).in_network for row in rows)
         task = replace(self._store.task(name).task, aggregation="switches" if switches else "hosts")
         decision = self._policy(task, state, lanes=self._lanes)
@@ -371,7 +283,7 @@ class Turns:
                 return
             self._fail(name, f"its trees could not be installed: {reason}")
         self._set(number, schedule, windows)
-        if not self.changing and self.number() != number:
+        if not self.changing and self.holding.number() != number:
             return  # refused
         for one in new:
             if self._store.task(one.row.name).state is TaskState.SCHEDULED:
@@ -458,7 +370,7 @@ class Turns:
                 self._installer.checkpoint("recorded schedule")
             return
         plans = [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).state not in ENDED]
-        windows = self._windows(row.number)
+        windows = self.holding.windows(row.number)
         if row.schedule is None or not self._everybody(row.schedule, windows, plans):
             self.drop("its schedule in the database is damaged")
             return
