@@ -2,7 +2,9 @@
 
 import secrets
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from p4reduce.base.safe_yaml import one_line
@@ -38,7 +40,7 @@ _EVENTS: Final = 1_000_000
 """of the network, after which it is asked whether somebody waits: about a second"""
 
 
-class World:
+class World(AbstractContextManager["World"]):
     """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor`.
 
     Not thread-safe, but P4Runtime calls may come at any time.
@@ -95,8 +97,9 @@ class World:
             self.network = JobNetwork(
                 self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
             )
-            self.damage = Damage(topology, self.network.fabric, self.switches, faults, self._tell)
-            self._rounds = Rounds(self.network, self._change_turn, self._tell)
+            tell = partial(self._report, None)
+            self.damage = Damage(topology, self.network.fabric, self.switches, faults, tell)
+            self._rounds = Rounds(self.network, self._change_turn, tell)
         except BaseException:
             self.switches.close()
             raise
@@ -105,9 +108,6 @@ class World:
         """Stop the switches."""
         self.network.close()
         self.switches.close()
-
-    def __enter__(self) -> "World":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -255,10 +255,9 @@ class World:
         return [end for end in ends if end[0] not in passive]
 
     def _run(self, task: str) -> TaskRun:
-        try:
-            return self._runs[task]
-        except KeyError:
-            raise ClusterError(f"no task {task!r} was started here") from None
+        if task not in self._runs:
+            raise ClusterError(f"no task {task!r} was started here")
+        return self._runs[task]
 
     def _as_it_is(self, order: Order) -> Order:
         """An order with the times that hosts really take."""
@@ -279,9 +278,7 @@ class World:
 
     def _next_ps(self, until_ps: int) -> int:
         """When Python is needed at the latest."""
-        times = [until_ps]
-        if (at_ps := self.damage.next_ps()) is not None:
-            times.append(at_ps)
+        times = [until_ps if (at_ps := self.damage.next_ps()) is None else min(at_ps, until_ps)]
         times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
         if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
             times.append(at_ps)
@@ -300,7 +297,7 @@ class World:
         for one in list(self._open):
             if one.run.ended or one.caught_up():
                 self._open.remove(one)
-                self._report("resumed", one.run, one.interruption(self.now()).as_data())
+                self._report(one.run, "resumed", one.interruption(self.now()).as_data())
         for jobs in list(self._leaving):
             if not any(map(self.network.lingers, jobs)):
                 self._leaving.remove(jobs)
@@ -317,7 +314,7 @@ class World:
         while not run.ended:
             run.step(self.now())
             if run.restored is not None:
-                self._report("restored", run, {"round": run.round, **run.restored})
+                self._report(run, "restored", {"round": run.round, **run.restored})
                 run.restored = None
             if run.error is None and not run.round_is_done:
                 return
@@ -326,9 +323,9 @@ class World:
             if reason:
                 self._fail(run, reason)
                 return
-            self._report("round", run, {"round": number, **times, "training_ps": dict(run.order.training_ps)})
+            self._report(run, "round", {"round": number, **times, "training_ps": dict(run.order.training_ps)})
             if run.round == run.order.task.rounds:
-                self._report("finished", run, {"digest": run.digest.hexdigest()})
+                self._report(run, "finished", {"digest": run.digest.hexdigest()})
                 self._leave(run)
                 return
             if run.turns:
@@ -344,7 +341,7 @@ class World:
         try:
             jobs = self._add(order)
         except Exception as error:  # it stays as it is
-            self._report("replanned", run, {"error": f"{type(error).__name__}: {one_line(error)}"})
+            self._report(run, "replanned", {"error": f"{type(error).__name__}: {one_line(error)}"})
             return False
         old = list(run.jobs.values())
         run.close()
@@ -353,12 +350,12 @@ class World:
             self.network.retire(job)
         self._open = [one for one in self._open if one.run is not run]
         keys = {role: [*key] for role, key in order.keys.items()}
-        self._report("replanned", run, {"keys": keys, "round": run.round, "again": run.begun})
+        self._report(run, "replanned", {"keys": keys, "round": run.round, "again": run.begun})
         run.turn(order, jobs, self.now())
         return True
 
     def _fail(self, run: TaskRun, reason: str) -> None:
-        self._report("failed", run, {"reason": reason})
+        self._report(run, "failed", {"reason": reason})
         self._end(run)
 
     def _end(self, run: TaskRun) -> None:
@@ -398,8 +395,5 @@ class World:
         except Exception as error:  # half of its hosts may have changed: it cannot go on
             self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
 
-    def _tell(self, kind: ReportKind, data: Mapping[str, Any]) -> None:
-        self._report(kind, None, data)
-
-    def _report(self, kind: ReportKind, run: TaskRun | None, data: Mapping[str, Any]) -> None:
+    def _report(self, run: TaskRun | None, kind: ReportKind, data: Mapping[str, Any]) -> None:
         self._log.add(self.now(), kind, None if run is None else run.order.task.name, data)
