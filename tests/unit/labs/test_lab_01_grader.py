@@ -132,6 +132,7 @@ def test_a_mistake_is_explained(answers, switch, old, new, place, words):
     assert all(check.passed is None for check in report.checks if check.subject == "network")
 
 
+@pytest.mark.soak
 def test_a_forgotten_replica_address(answers):
     file = answers / "leaf2.yaml"
     text, count = REPLICA_2.subn("", file.read_text())
@@ -143,6 +144,7 @@ def test_a_forgotten_replica_address(answers):
     assert "p4reduce trace --program 64 --entries" in finding.look
 
 
+@pytest.mark.soak
 def test_the_root_as_inner_switch(answers):
     spoil(answers, "root", "action: root\n    params:\n", ROOT_AS_INNER)
     finding = failures(grade(answers))[0].finding
@@ -151,6 +153,7 @@ def test_the_root_as_inner_switch(answers):
     assert "tables[1] (table job)" in finding.where
 
 
+@pytest.mark.soak
 def test_a_leaf_as_root(answers):
     file = answers / "leaf1.yaml"
     text = re.sub(r"action: inner\n    params:\n(?:      .*\n)+", LEAF_AS_ROOT, file.read_text())
@@ -160,11 +163,13 @@ def test_a_leaf_as_root(answers):
     assert "inner switch needs action inner" in finding.said
 
 
+@pytest.mark.soak
 def test_generation_zero(answers):
     spoil(answers, "leaf1", "generation: 1 ", "generation: 0 ")
     assert "generation must be 1 or more" in failures(grade(answers))[0].finding.said
 
 
+@pytest.mark.soak
 def test_the_parent_as_child(answers):
     spoil(answers, "leaf1", "action: parent", "action: child\n    params: {bit_: 0b100, lowest: 0}")
     finding = failures(grade(answers))[0].finding
