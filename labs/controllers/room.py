@@ -122,7 +122,7 @@ class Room:
         """Workers of a job that wait, with the chunk that they lack, as texts."""
         found = []
         for worker, index in job.members.items():
-            if self.network.status(index).state is not State.DONE:
+            if self.network.endpoints.records[index]["status"] != State.DONE:
                 found.append(f"{worker} for chunk {self.network.endpoints.oldest_missing(index)}")
         return found
 

@@ -16,10 +16,10 @@ from p4reduce.labs.controllers.room import Room, Words, drawn
 from p4reduce.labs.frame.report import Wrong
 from p4reduce.labs.lab10.networks import Ground
 
-TICK_PS: Final = 100 * PS_PER_US
+TICK_PS: Final = 200 * PS_PER_US
 PATIENCE_PS: Final = 12 * PS_PER_MS
 """virtual time after which nobody waits for a sum any more; a right controller needs some 4 ms"""
-ELEMENTS: Final = 64 * 600 - 5
+ELEMENTS: Final = 64 * 400 - 5
 Ask = Callable[..., Any]
 
 

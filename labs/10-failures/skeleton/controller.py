@@ -26,7 +26,7 @@ def start(network, p4rt):
 
 
 def tick(network, now, p4rt):
-    """Called every 100 microseconds while workers wait for a sum; now: in microseconds.
+    """Called every 200 microseconds while workers wait for a sum; now: in microseconds.
 
     Returns None, or {"epoch": number, "root": name} when there is another tree: workers then go on in it.
     """
