@@ -57,7 +57,7 @@ header inc_t {
     bit<4>  version;
     bit<4>  type;
     bit<3>  unused;
-    bit<1>  late;           // of a RESULT: nothing of its receiver's is in it; of an ASK: the chunk may be closed
+    bit<1>  late;           // of a RESULT: nothing of its receiver's is in it; else: the chunk may be closed
     bit<1>  resend;         // not the first time that this sender sends this packet
     bit<1>  saturated;      // some lane hit the end of int32: the sum is not exact
     bit<1>  ecn_echo;       // some contribution crossed a congested queue

@@ -15,7 +15,7 @@
 //  ASK, same seq                done                              load                         REPLAY
 //  ASK, same seq, lowest child  full, not done                    -                            ASK_UP
 //  ASK, lowest child that is in closed, not done                  -                            ASK_UP
-//  ASK marked late, same seq    overdue                           close                        as if complete
+//  marked late, same seq        child in, overdue                 close                        as if complete
 //  ASK, same seq                otherwise                         -                            WAIT
 //  any other seq                -                                 refused                      -
 //
@@ -52,6 +52,7 @@
 #define REPLY_ASK      5   // an ASK or WAIT, to the child that asked
 #define REPLY_ASK_UP   6   // an ASK, to the parent
 #define REPLY_ASK_DOWN 7   // the parent's WAIT, to every child
+#define REPLY_OVERDUE  8   // none yet: that depends on the deadline
 
 control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     register<bit<128>>(SLOTS) slots;
@@ -292,11 +293,10 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
                 if ((meta.absent == 0 && meta.lowest == 1) || (meta.absent != 0 && meta.child
                     == (meta.full & ~meta.absent & (~(meta.full & ~meta.absent) + 1)))) { tell(REPLY_ASK_UP, 0, 0); }
                 else { tell(REPLY_ASK, 1, 0); }
+            } else if (hdr.inc.late == 1) {
+                tell(REPLY_OVERDUE, 1, meta.full & ~meta.slot.bitmap);
             } else {
-                if (hdr.inc.late == 1) { deadline.apply(); }
-                if (meta.overdue == 0) { tell(REPLY_ASK, 1, meta.full & ~meta.slot.bitmap); }
-                else if (meta.slot.has_lanes == 1) { close_lanes(); }
-                else { close(); }
+                tell(REPLY_ASK, 1, meta.full & ~meta.slot.bitmap);
             }
         } else if (meta.generation < meta.slot.generation) {
             refuse(REFUSED_GENERATION);
@@ -320,7 +320,20 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
             if ((meta.absent & meta.child) != 0) { refuse(REFUSED_LATE); }
             else if (meta.slot.bitmap == meta.full && meta.lowest == 1) {
                 if (hdr.inc.has_lanes == 1) { again_lanes(); } else { again(); }
+            } else if (hdr.inc.late == 1 && meta.slot.bitmap != meta.full) {
+                tell(REPLY_OVERDUE, 0, 0);
             } else {
+                refuse(REFUSED_DUPLICATE);
+            }
+        }
+        if (meta.reply == REPLY_OVERDUE) {
+            deadline.apply();
+            if (meta.overdue == 1) {
+                if (meta.slot.has_lanes == 1) { close_lanes(); } else { close(); }
+            } else if (hdr.inc.type == TYPE_ASK) {
+                meta.reply = REPLY_ASK;
+            } else {
+                meta.reply = REPLY_NONE;
                 refuse(REFUSED_DUPLICATE);
             }
         }

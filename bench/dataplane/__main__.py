@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from p4reduce.bench.dataplane import bmv2, compilation, front_end, locks, packets, tables, writes
+from p4reduce.bench.dataplane import bmv2, bmv2_push, compilation, front_end, locks, packets, tables, writes
 from p4reduce.bench.report import Report
 
-PARTS: Final = ("packets", "compilation", "frontend", "memory", "tables", "writes", "locks", "bmv2")
+PARTS: Final = ("packets", "compilation", "frontend", "memory", "tables", "writes", "locks", "bmv2", "bmv2-push")
 SCANNED_ENTRIES: Final = 10_000
 """of LPM and ternary tables, and of what is written over gRPC"""
 
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "writes": _writes,
         "locks": _locks,
         "bmv2": _bmv2,
+        "bmv2-push": _bmv2_push,
     }
     for part in options.only:
         work[part](report, options)
@@ -51,6 +52,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--entries", nargs="+", type=int, default=[10, 1000, 10_000, 100_000], help="of exact tables")
     parser.add_argument("--scanned", type=int, default=SCANNED_ENTRIES, help="entries of LPM and ternary tables")
     parser.add_argument("--interpreted-chunks", type=int, default=8, help="chunks of 8 packets for the interpreter")
+    parser.add_argument(
+        "--programs",
+        nargs="+",
+        default=["cf3f906", "HEAD"],
+        help="for bmv2-push: commits, or folders like p4src/compiled",
+    )
     parser.add_argument("--bmv2-chunks", type=int, default=512, help="chunks of 8 packets in each of BMv2's rounds")
     options = parser.parse_args(arguments)
     if options.rounds < 2:
@@ -200,6 +207,27 @@ def _bmv2(report: Report, options: argparse.Namespace) -> None:
         "ratio": "both / embedded",
     }
     report.rows("bmv2", f"BMv2 {bmv2.version()}, {packets.ALL_REDUCE}: CPU ns/packet", headings, rows)
+
+
+def _bmv2_push(report: Report, options: argparse.Namespace) -> None:
+    reason = bmv2.why_not()
+    if reason is not None:
+        report.skipped("bmv2-push", reason)
+        return
+    rows = []
+    with report.progress("BMv2", len(options.lanes)) as step:
+        for lanes in options.lanes:
+            step(f"{lanes} lanes")
+            rows += bmv2_push.measure(options.programs, lanes, options.rounds, options.bmv2_chunks)
+    headings = {
+        "program": "program",
+        "lanes": "lanes",
+        "ns_per_push": "least",
+        "ns_per_push_median": "median",
+        "ratio": "ratio, median of rounds",
+        "ratio_of_least": "ratio of the least",
+    }
+    report.rows("bmv2_push", f"BMv2 {bmv2.version()}: CPU ns for a PUSH, ingress and egress", headings, rows)
 
 
 if __name__ == "__main__":

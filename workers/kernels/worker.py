@@ -230,6 +230,8 @@ def _agree(e: Any, entry: Any, seq: int) -> None:
 @kernel
 def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
     flags = RESEND if entry.attempts > 0 else 0
+    if entry.closes and entry.attempts > 0:
+        flags |= LATE
     count = 1
     if entry.has_lanes:
         flags |= HAS_LANES

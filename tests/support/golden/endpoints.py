@@ -90,7 +90,9 @@ class Worker:
         assert max(self.sent) - self.missing < self.window + self.reach
         collective = self.work.collectives[index]
         exponent = self.work.exponent(self.rank, index)
-        return self._emission(index, collective.kind, self._input(index), exponent, resend)
+        port, sent = self._emission(index, collective.kind, self._input(index), exponent, resend)
+        assert isinstance(sent, Packet)
+        return port, replace(sent, late=self.closes and resend)
 
     def question(self, index: int) -> Emission:
         """Asks for the result of chunk ``index``, which has left."""

@@ -182,6 +182,8 @@ class GoldenSwitch:
             raise Refused(Reason.LATE)
         if slot.children == job.full and child.lowest:
             return _Answer(slot, to="parent", resend=True)
+        if packet.late and slot.children != job.full and self._overdue(job, slot):
+            return self._closed(job, slot)
         raise Refused(Reason.DUPLICATE)
 
     def _asked(self, job: JobEntry, child: PeerEntry, slot: Slot, packet: Packet) -> "_Answer":
