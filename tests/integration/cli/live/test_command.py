@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from p4reduce.cli.main import build
 
-LONG_S = 60
+LONG_S = 300  # code may have to be compiled first
 SMALL = ("--topology", "star:hosts=3,servers=1", "--elements", "20000", "--lanes", "64")
 
 

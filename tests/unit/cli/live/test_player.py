@@ -11,7 +11,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
-LONG_S = 60
+LONG_S = 300  # code may have to be compiled first
 
 
 @pytest.mark.parametrize("plan", ["steiner", "ring", "ps"])
