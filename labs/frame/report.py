@@ -11,6 +11,11 @@ class LabError(ValueError):
     """A lab or a folder that does not exist; the text says what to do."""
 
 
+def _printable(text: str) -> str:
+    """The text with control characters and lone surrogates as Python writes them."""
+    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Why a check failed.
@@ -24,6 +29,11 @@ class Finding:
     said: str
     where: str = ""
     look: str = ""
+
+    def __post_init__(self) -> None:
+        """What students' code says is in it: nothing that a terminal or an encoding would stumble over stays."""
+        for name in ("said", "where", "look"):
+            object.__setattr__(self, name, _printable(getattr(self, name)))
 
     @property
     def text(self) -> str:

@@ -62,6 +62,10 @@ def test_junit():
     assert root.find("testsuite/properties/property").attrib == {"name": "points", "value": "3"}
 
 
+def test_what_students_say_can_be_printed():
+    assert Finding("\ud800 \x1b[2J\tü\n", "\x00").text == "\\ud800 \\x1b[2J\tü\n\nwhere: \\x00"
+
+
 def test_csv_has_no_formulas():
     rows = list(csv.DictReader(io.StringIO(checks_csv(REPORT))))
     assert [row["state"] for row in rows] == ["passed", "failed", "not tried"]
