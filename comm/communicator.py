@@ -5,17 +5,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeVar, cast, overload
+from typing import Final, Literal, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.units import PS_PER_S
+from p4reduce.comm.arrays import Array, as_words, check_array
 from p4reduce.comm.backend import Ahead, Backend, FloatArray, Options
 from p4reduce.comm.errors import ClusterError, GroupChanged
 from p4reduce.comm.handles import Handle, Queue
 
-Array = npt.NDArray[Any]
 A = TypeVar("A", bound=Array)
 T = TypeVar("T")
 STEP: Final = "p4reduce.step"
@@ -142,13 +142,13 @@ class Communicator:
         and announces exponents of it, which saves it a round trip where all ranks say so in time; in virtual time.
         """
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
-            _check("all_reduce", array, {np.dtype(np.int32)})
+            check_array("all_reduce", array, {np.dtype(np.int32)})
             chosen = Options(words=True, patience_s=self._patience_s)
             flat = array.reshape(-1).view(np.float32)
             return self._carry("all_reduce", flat, lambda: array, start, options=chosen, followed=followed)
         chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s)
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
-            _check("all_reduce", array, {np.dtype(np.float16)})
+            check_array("all_reduce", array, {np.dtype(np.float16)})
             wide = array.astype(np.float32).reshape(-1)
 
             def narrowed() -> A:
@@ -157,7 +157,7 @@ class Communicator:
                 return array
 
             return self._carry("all_reduce", wide, narrowed, start, options=chosen, followed=followed)
-        _check("all_reduce", array, {np.dtype(np.float32)})
+        check_array("all_reduce", array, {np.dtype(np.float32)})
         return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen, followed=followed)
 
     @overload
@@ -195,7 +195,7 @@ class Communicator:
                 f"all_gather: out is {out.dtype}{list(out.shape)}; must be C-contiguous {array.dtype}"
                 f"{[self.size, *array.shape]}"
             )
-        words = _words(array)
+        words = as_words(array)
         every = np.zeros((self.size, words.size), np.int32)
         every[self.rank] = words
 
@@ -244,12 +244,12 @@ class Communicator:
 
     def broadcast(self, array: A, root: int = 0, *, start: float | None = None) -> A | Handle[A]:
         """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of whatever type."""
-        _check("broadcast", array, None)
+        check_array("broadcast", array, None)
         chosen = Options(words=array.dtype != np.float32, patience_s=self._patience_s)
         if array.dtype.itemsize % 4 == 0:
             flat = array.reshape(-1).view(np.float32)
             return self._carry("broadcast", flat, lambda: array, start, root, options=chosen)
-        words = _words(array)
+        words = as_words(array)
 
         def unpacked() -> A:
             array.reshape(-1).view(np.uint8)[...] = words.view(np.uint8)[: array.nbytes]
@@ -328,7 +328,7 @@ class Communicator:
     def _served(
         self, operation: str, array: FloatArray, learning_rate: float = 0.0, staleness: int | None = 0
     ) -> FloatArray:
-        _check(operation, array, {np.dtype(np.float32)})
+        check_array(operation, array, {np.dtype(np.float32)})
         chosen = Options(patience_s=self._patience_s, staleness=staleness)
         flat = array.reshape(-1)
         self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen)
@@ -389,26 +389,3 @@ class Communicator:
         with self._changed:
             if change.view > self._view:
                 self._view, self._members = change.view, change.members
-
-
-def _check(operation: str, array: Any, wanted: set[np.dtype[Any]] | None) -> None:
-    """Raise what is wrong with a caller's array; ``wanted``: types that the operation takes, None for any."""
-    if not isinstance(array, np.ndarray) or (wanted is not None and array.dtype not in wanted):
-        kind = array.dtype if isinstance(array, np.ndarray) else f"{type(array).__name__}, which is no array"
-        mend = "array.astype(np.float32)" if isinstance(array, np.ndarray) else "np.array(value, np.float32)"
-        raise TypeError(f"{operation}: expected a float32 array, got {kind}; use {mend}")
-    if not array.flags.c_contiguous:
-        raise ValueError(f"{operation}: the array must be C-contiguous; use np.ascontiguousarray(array)")
-    if array.size == 0:
-        raise ValueError(f"{operation}: the array is empty")
-    if not array.flags.writeable:
-        raise ValueError(f"{operation}: the array is read-only, but results are written in place")
-    if array.dtype.hasobject:
-        raise TypeError(f"{operation}: arrays of Python objects have no bytes to send")
-
-
-def _words(array: Array) -> npt.NDArray[np.int32]:
-    """A copy of an array's bytes as int32, padded with zeros."""
-    octets = np.zeros(-(-array.nbytes // 4) * 4, np.uint8)
-    octets[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return octets.view(np.int32)
