@@ -1,6 +1,6 @@
 """A network in virtual time: switches that run P4 programs, links, hosts with endpoints."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Any, Final
@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.dataplane.abi import MAX_FRAME_BYTES, MAX_PORT
+from p4reduce.fabric.changing import Changing
 from p4reduce.fabric.circuits import Circuits
 from p4reduce.fabric.counters import LinkView
 from p4reduce.fabric.devices import SwitchDevice
 from p4reduce.fabric.endpoint_calls import NO_ENDPOINTS, HostEndpoints
 from p4reduce.fabric.errors import FabricError
 from p4reduce.fabric.faults import Faults
-from p4reduce.fabric.gates import GateLists, Gates
+from p4reduce.fabric.gates import GateLists
 from p4reduce.fabric.kernels.loop import add_event, run
 from p4reduce.fabric.memory import Memory
 from p4reduce.fabric.pacing import Pacer
@@ -39,10 +40,9 @@ from p4reduce.fabric.records import (
     START,
     WATCHED_DONE,
 )
-from p4reduce.fabric.seen import Seen
 from p4reduce.fabric.shadow import Shadows
-from p4reduce.fabric.wiring import DelayPs, Placed, place_endpoints, set_faults, wire
-from p4reduce.topologies import Link, Topology
+from p4reduce.fabric.wiring import DelayPs, Placed, place_endpoints, wire
+from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import HEADER_BYTES
 
@@ -69,7 +69,7 @@ class Stop(Enum):
     """as many events as were allowed"""
 
 
-class VirtualNetwork(Seen):
+class VirtualNetwork(Changing):
     """Switches, links and hosts in virtual time. Same arguments, same frames, times and counters on every machine."""
 
     def __init__(
@@ -178,16 +178,6 @@ class VirtualNetwork(Seen):
 
     # --- time
 
-    @property
-    def now(self) -> int:
-        """Virtual time, picoseconds."""
-        return int(self._memory.world[0]["now"])
-
-    @property
-    def events(self) -> int:
-        """Events that have happened so far."""
-        return int(self._memory.world[0]["events"])
-
     def run(
         self,
         until_ps: int | None = None,
@@ -287,39 +277,6 @@ class VirtualNetwork(Seen):
         self._memory.make_space(frames=1)
         add_event(self._memory.world, time_ps, endpoint * EVENT_KINDS + kind)
 
-    def reconfigure(
-        self, crossconnect: str | None, circuits: Iterable[Link], at_ps: int | None = None, dark_ps: int = 0
-    ) -> None:
-        """Join ports of a cross-connect (None: of all of them) from a time on, and all its others to nothing.
-
-        Ports whose circuits change are dark in [at_ps, at_ps + dark_ps), receivers' lock time included; a frame that
-        has a bit there then, or whose bits would go two ways, is lost. Circuits that stay carry on. One
-        that begins while another is under way is the one that counts, for the ports that it changes.
-
-        circuits: links between switches at ports that lead to the cross-connect, with the rate of both directions
-        (:func:`~p4reduce.topologies.optical.lay_circuits`).
-        """
-        self._circuits.reconfigure(crossconnect, circuits, self._time(at_ps), dark_ps)
-
-    def check_circuits(self, circuits: Iterable[Link]) -> None:
-        """`FabricError` for circuits that :meth:`reconfigure` would refuse."""
-        self._circuits.check(circuits)
-
-    def set_gates(self, port: Hop, gates: Gates, *, base_ps: int = 0, longest: int | None = None) -> None:
-        """From now on a switch's port sends from a queue only while its gate is open (IEEE 802.1Qbv).
-
-        gates: (picoseconds, open queues as bits) in turns, as if since ``base_ps``; none: always open. longest: bytes
-        of the longest frame, which must fit in before a gate closes; ``max_frame`` if absent.
-        """
-        self._gates.set(port, gates, base_ps, longest)
-
-    def set_faults(self, port: Hop, faults: Faults) -> None:
-        """From now on this happens to frames that leave a node by a port; those on their way arrive.
-
-        ``Faults(loss=1)`` cuts a direction of a link. Draws go on where they were.
-        """
-        set_faults(self._wiring.links, self._wiring.link_places, {port: faults}, self._seed)
-
     def inject(self, node: str, port: int, frame: bytes, at_ps: int | None = None) -> None:
         """Have a frame enter a node by a port, as if its link had brought it there at that time."""
         if not 0 <= port <= MAX_PORT:
@@ -345,14 +302,6 @@ class VirtualNetwork(Seen):
         if not MIN_FRAME <= len(frame) <= world["max_frame"]:
             raise FabricError(f"a frame of {len(frame)} bytes is not in {MIN_FRAME}..max_frame={world['max_frame']}")
         return self._memory.place_frame(frame)
-
-    def _time(self, at_ps: int | None) -> int:
-        time_ps = self.now if at_ps is None else at_ps
-        if time_ps > NO_LIMIT:
-            raise FabricError(f"at_ps={time_ps} is beyond the end of virtual time, {NO_LIMIT} ps (53 days)")
-        if time_ps < self.now:
-            raise FabricError(f"at_ps={time_ps} is past: it is {self.now} ps")
-        return time_ps
 
     def _check_endpoint(self, index: int) -> None:
         if not 0 <= index < len(self._endpoints.hosts):

@@ -1,4 +1,4 @@
-"""What can be seen of a network: counters, captures, packets for the controller, incidents."""
+"""What can be seen of a network: its clock, counters, captures, packets for the controller, incidents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -33,6 +33,16 @@ class Seen:
     _recordings: Recordings
     _memory: Memory
     _devices: Mapping[str, SwitchDevice]
+
+    @property
+    def now(self) -> int:
+        """Virtual time, picoseconds."""
+        return int(self._memory.world[0]["now"])
+
+    @property
+    def events(self) -> int:
+        """Events that have happened so far."""
+        return int(self._memory.world[0]["events"])
 
     def capture(self, node: str, port: int, path: str | Path) -> None:
         """Write what passes a port from now on, in both directions, to a pcap file; complete after each `run`.

@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.support.orchestrated.instant import PS_PER_US, Fuse, InstantController, InstantHosts, Switch
+from tests.support.orchestrated.fuse import Fuse
+from tests.support.orchestrated.instant import PS_PER_US, InstantController, InstantHosts, Switch
 
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named

@@ -12,13 +12,11 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.support.orchestrated.fuse import Fuse, FusedStore, Killed
 from tests.support.orchestrated.instant import (
     PS_PER_US,
-    Fuse,
-    FusedStore,
     InstantController,
     InstantHosts,
-    Killed,
     LostError,
     Switch,
     restarted,

@@ -5,19 +5,18 @@ P4Runtime's rules; a host's round ends on time when the entries of its plans are
 up. Everything that can stop an orchestrator is at a `Fuse`'s points: each transaction, each write, each request.
 """
 
-import sqlite3
 from collections import deque
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import finsy as fy
+from tests.support.orchestrated.fuse import Fuse
 
 from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import key, plan_entries
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import Fleet
-from p4reduce.control_plane.orchestrator import RefusedError, Report, Running, Store
+from p4reduce.control_plane.orchestrator import RefusedError, Report, Running
 from p4reduce.control_plane.orchestrator.plan_json import circuits_of
 from p4reduce.control_plane.orchestrator.timetable import Turn
 
@@ -29,56 +28,8 @@ MOST_ELEMENTS = 10**6
 """of a task that these hosts have memory for"""
 
 
-class Killed(BaseException):
-    """The orchestrator ends here, as if by kill -9: nothing of it runs any more."""
-
-
 class LostError(RuntimeError):
     """The network does not answer."""
-
-
-class Fuse:
-    """Counts the points that an orchestrator passes, and ends it, or has something fail, at one of them."""
-
-    def __init__(self) -> None:
-        self.left = 0
-        self.how = "kill"
-        self.passed = 0
-        self.blown = ""
-
-    def set(self, left: int, how: str) -> None:
-        """Blow at the ``left``-th point from now on; 0: never."""
-        self.left, self.how, self.blown = left, how, ""
-
-    def __call__(self, name: str, failure: type[BaseException] | None = None) -> None:
-        """A point; ``failure`` is what can fail there by itself."""
-        self.passed += 1
-        if self.left == 0 or (self.how == "fail" and failure is None):
-            return
-        self.left -= 1
-        if self.left == 0:
-            self.blown = name
-            raise (Killed if self.how == "kill" or failure is None else failure)(f"injected at {name}")
-
-
-class FusedStore(Store):
-    """A database whose transactions are points."""
-
-    def __init__(self, path, fuse: Fuse) -> None:
-        self._fuse = fuse
-        super().__init__(path, synchronous=False)
-
-    @contextmanager
-    def transaction(self):
-        outer = not self._connection.in_transaction
-        if outer:
-            self._fuse("begin")
-        with super().transaction():
-            yield
-            if outer:
-                self._fuse("commit", sqlite3.OperationalError)
-        if outer:
-            self._fuse("committed")
 
 
 class Switch:
