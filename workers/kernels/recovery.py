@@ -8,7 +8,8 @@ A chunk is missing **by order** when ``reorder`` chunks that left after it, for 
 answered (packet numbers as in RFC 9002, section 6.1.1, but only what tells of the path counts: a chunk that left late
 since its slot was taken, or one that was asked for, is answered when others have repaired something). It is missing
 **by time** after four round trips; with a fixed window after one and a half where nothing is left to send that could
-tell of it, and answers come. It is asked for once more on new evidence, at the earliest two round trips later.
+tell of it, answers come, and something was missing by order before: where nothing is ever lost, others' frames may
+still make a round trip as long. It is asked for once more on new evidence, at the earliest two round trips later.
 
 The round trip is smoothed over chunks with lanes that left in order. Where nobody answered for a while a worker may
 have been computing: what was on its way then says nothing of the path, and its time counts from the first answer on.
@@ -85,8 +86,8 @@ def _is_silent(e: Any, now: int) -> Any:
 
 @kernel
 def _is_last(e: Any) -> Any:
-    """Whether nothing is left to send whose answer could tell of what is missing."""
-    return e.next == e.end and e.adaptive == 0
+    """Whether nothing is left to send whose answer could tell of what is missing, on a path that is known to lose."""
+    return e.next == e.end and e.adaptive == 0 and e.lost_by_order > 0
 
 
 @kernel

@@ -10,7 +10,7 @@ from tests.support.golden.backend import GoldenBackend
 from tests.support.golden.choices import SeededChoices
 from tests.support.golden.reasons import Reason
 from tests.support.golden.run import run
-from tests.support.golden.scenario import What, draw_scenario
+from tests.support.golden.scenario import What, draw_scenario, straggling
 from tests.support.golden.soak import run_seed
 from tests.support.golden.strategies import MANY, scenarios, trees
 
@@ -44,6 +44,10 @@ def test_trees_and_traffic_are_as_varied_as_they_should_be():
             shapes["20 workers"] += len(job.tree.members()) >= 20
         shapes["two at once"] += len([job for job in scenario.jobs if job.after is None]) == 2
         happened += run_seed(seed)
+    for seed in range(20):  # of those above few have workers that are late enough
+        scenario = draw_scenario(SeededChoices(seed), BACKEND.lanes, BACKEND.slots)
+        straggling(scenario)
+        happened.update(run(scenario, BACKEND).events)
     wanted = [f"depth {d}" for d in (1, 2, 3, 4)] + [f"fan-in {n}" for n in range(1, 9)] + ["20 workers", "two at once"]
     wanted += ["server", "root", "wraps", "successor", "saturating", "2 slots", "4 slots", "8 slots", "16 slots"]
     assert [shape for shape in wanted if shapes[shape] < 3] == []

@@ -1,6 +1,6 @@
 """What a scenario is made of: graph, trees, jobs, faults, events; drawn from any source of choices."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -163,3 +163,12 @@ def _event(choices: Choices, jobs: list[JobShape], switches: int) -> Event:
     shape = jobs[job].tree
     tree = _tree(choices, switches, shape.members(), shape.server) if what is What.SWAP else None
     return Event(job, choices.integer(0, 95), what, choices.integer(0, 999), tree)
+
+
+def straggling(scenario: Scenario) -> None:
+    """Every job that may have a deadline has a short one, and some of its workers are slow; nothing else happens."""
+    scenario.jobs = [
+        replace(job, deadline_us=10) if job.tree.server is None and job.work.slots >= 8 else job
+        for job in scenario.jobs
+    ]
+    scenario.slow, scenario.events, scenario.fault_steps = 30, [], 10_000

@@ -10,7 +10,7 @@ from tests.support.golden.choices import SeededChoices
 from tests.support.golden.frames import Kind, Packet
 from tests.support.golden.reasons import Reason, Refused
 from tests.support.golden.run import run
-from tests.support.golden.scenario import Scenario, draw_scenario
+from tests.support.golden.scenario import Scenario, draw_scenario, straggling
 from tests.support.golden.switch import GoldenSwitch
 from tests.support.golden.tables import JobEntry, PeerEntry
 
@@ -246,15 +246,6 @@ def test_the_model_itself_passes_these_trees():
 @pytest.mark.parametrize("model", MUTANTS, ids=lambda model: model.__name__)
 def test_a_mutant_is_found(model):
     assert trees_until_found(model) is not None
-
-
-def straggling(scenario: Scenario) -> None:
-    """Every job that may have a deadline has a short one, and some of its workers are slow; nothing else happens."""
-    scenario.jobs = [
-        replace(job, deadline_us=10) if job.tree.server is None and job.work.slots >= 8 else job
-        for job in scenario.jobs
-    ]
-    scenario.slow, scenario.events, scenario.fault_steps = 30, [], 10_000
 
 
 def test_the_model_itself_passes_trees_with_stragglers():
