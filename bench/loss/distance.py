@@ -72,7 +72,9 @@ def limits(found: Measured) -> dict[str, Any]:
     if plan.slots_limited and windows > 1:
         limit, least = "slots", windows * plan.rtt_ps / found.bound_ps
     elif way > found.bound_ps:
-        limit, least = "round trips", 1 + way / found.bound_ps
+        # The last frame of a ring's share leaves after that share, one of 2(n - 1), and then has the way before it.
+        sending = 1 / (2 * (len(plan.ring) - 1)) if plan.ring else 1.0
+        limit, least = "round trips", sending + way / found.bound_ps
     elif plan.window < plan.window_needed:
         limit, least = "window", plan.window_needed / plan.window
     else:
