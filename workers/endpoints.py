@@ -99,6 +99,7 @@ class Endpoints:
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
                 self._set_slots(index, 2 * spec.slots)
+                self._records[index]["repeats"] = spec.repeats
             case PsWorkerSpec():
                 self._set_numbers(index, RawFloat(), spec.members, 1, None)
                 reach = spec.reach or spec.window

@@ -82,9 +82,13 @@ class WorkerSpec(_InNetwork):
 
 @dataclass(frozen=True)
 class ServerSpec(_InNetwork):
-    """The parameter server of an in-network job, parent of its root switch."""
+    """The parameter server of an in-network job, parent of its root switch.
+
+    repeats: it does not ask for chunks with lanes, since the workers send them again: as theirs.
+    """
 
     _: KW_ONLY
+    repeats: bool = False
     kind: Literal["server"] = "server"
 
 

@@ -11,7 +11,7 @@ from p4reduce.comm.membership import OnFailure
 from p4reduce.control_plane.plans import Plan
 from p4reduce.jobs.specs import timing_of
 from p4reduce.workers.settings import HostAddress, Timing
-from p4reduce.workers.specs import EndpointSpec, WorkerSpec
+from p4reduce.workers.specs import EndpointSpec, ServerSpec, WorkerSpec
 
 SocketAddress = tuple[str, int]
 """IPv4 address and UDP port."""
@@ -82,7 +82,7 @@ def asking(specs: Iterable[tuple[str, EndpointSpec]], growth: int | None) -> dic
     """The endpoints of hosts whose switches can make a packet longer by ``growth`` bytes (None: by any number)."""
     found: dict[str, EndpointSpec] = {}
     for host, spec in specs:
-        if growth is not None and isinstance(spec, WorkerSpec) and 4 * spec.lanes > growth:
+        if growth is not None and isinstance(spec, WorkerSpec | ServerSpec) and 4 * spec.lanes > growth:
             found[host] = dataclasses.replace(spec, repeats=True)
         else:
             found[host] = spec

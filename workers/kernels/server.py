@@ -268,10 +268,13 @@ def server_agreed_ahead(e: Any, count: int) -> Any:
 
 @kernel
 def server_posted(e: Any) -> None:
-    """An operation was posted: what of it has come too early is asked for."""
+    """An operation was posted: what of it has come too early is asked for, or, with lanes, comes again by itself."""
     early = carray(pointer(e.unposted), (e.peers,), np.int64)
+    end = min(e.end, e.start + e.ring // 2)
+    if e.repeats and carries_lanes(e.collective):
+        end = min(end, e.start + e.lead - e.known)
     for rank in range(e.peers):
-        for seq in range(e.start, min(early[rank], e.end, e.start + e.ring // 2)):
+        for seq in range(e.start, min(early[rank], end)):
             _queue_question(e, seq, _KIND_ASK, rank)
         early[rank] = 0
 
@@ -303,6 +306,8 @@ def server_receive(e: Any, frame: Any, now: int) -> Any:
     cell = _mark_cell(e, seq, rank)
     mark = load_u8(e.marks, cell)
     if mark & _ARRIVED:
+        if e.repeats and slot.done:
+            _queue_reply(e, seq, rank)  # who repeats asks so for the RESULT
         return _DUPLICATE
     store_u8(e.marks, cell, mark | _ARRIVED)
     slot.arrived += 1
