@@ -7,6 +7,7 @@ from p4reduce.cli.report.network import Drawing, draw_inline
 from p4reduce.cli.report.style import HALVINGS, load_colour
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.slots import node_name
+from p4reduce.runs.summary import describe_topology
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
@@ -20,16 +21,7 @@ def scene(title: str, topology: Topology, plans: Iterable[Plan]) -> dict[str, An
     return {
         "title": title,
         "topology": topology.name,
-        "nodes": [
-            {
-                "name": node.name,
-                "kind": node.kind,
-                "role": node.role,
-                "capable": node.capable,
-                "position": node.position,
-            }
-            for node in topology.nodes
-        ],
+        "nodes": describe_topology(topology)["nodes"],
         "links": [
             {
                 "from": node,
