@@ -214,6 +214,8 @@ class VirtualNetwork(Changing):
         for name in self._devices:
             self._node(name)["peek_state"] = self._shadows.address(name)
         told = self.events
+        if self.pacer is not None:
+            self.pacer.begin(lambda: None if progress is None else progress(self.now))
         while True:
             if self.pacer is None:
                 reason = run(self._memory.world, min(_SLICE, last - self.events))

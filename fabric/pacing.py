@@ -12,6 +12,9 @@ class Pacer(Protocol):
     def events(self) -> int:
         """Events after which it is asked again, at least 1."""
 
+    def begin(self, check: Callable[[], None]) -> None:
+        """A run begins, perhaps one of many: before its first slice it may wait as after every other."""
+
     def moving(self) -> AbstractContextManager[object]:
         """Entered while events happen: nobody else may read the network's memory then."""
 

@@ -12,13 +12,13 @@ from p4reduce.fabric.background import parse_background
 from p4reduce.fabric.errors import FabricError
 from p4reduce.jobs.programs import bundled
 from p4reduce.orchestrated.process import READY
-from p4reduce.orchestrated.service import SILENCE_S, Service
+from p4reduce.orchestrated.service import SILENCE_S, Pages, Service
 from p4reduce.orchestrated.world import World
 from p4reduce.topologies import TopologyError, load
 
 
-def main() -> int:
-    """Serve until told to end; the exit code."""
+def main(pages: Pages | None = None) -> int:
+    """Serve until told to end; the exit code. ``pages``: who shows the world to those who want to look."""
     parser = argparse.ArgumentParser(prog="python -m p4reduce.orchestrated", description=__doc__)
     parser.add_argument("--socket", type=Path, required=True, help="where to listen; must not exist")
     parser.add_argument("--topology", required=True, help="file, bundled name or builder with parameters")
@@ -41,7 +41,7 @@ def main() -> int:
                 background=parse_background(given.background) if given.background else None,
             ) as world,
         ):
-            service = Service(world, given.socket, silence_s=given.silence)
+            service = Service(world, given.socket, silence_s=given.silence, pages=pages)
             sys.stdout.write(READY)
             sys.stdout.flush()
             service.serve()

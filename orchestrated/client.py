@@ -121,6 +121,10 @@ class RemoteExecutor:
         self.topology.link_between(a, b)
         self._ask("change_link", a=a, b=b, up=up, at_ps=at_ps)
 
+    def page(self, **wanted: Any) -> Any:
+        """What a network answers whose process has a live page (``cli/live/tasks``)."""
+        return self._ask("page", **wanted)
+
     def end(self) -> None:
         """Have the network end, and close."""
         self._ask("end")
@@ -145,6 +149,8 @@ class RemoteExecutor:
             except ValueError as error:  # too large: nothing was sent
                 raise RefusedError(f"{what}: {error}") from None
             answer = wire.receive(self._connection)
+            while answer is not None and answer.get("still"):  # time passes, or somebody who looks holds it
+                answer = wire.receive(self._connection)
         except TimeoutError:
             raise ClusterError(
                 f"{self._path}: the network did not answer {what} within {self._patience_s:g} s"

@@ -13,12 +13,19 @@ from p4reduce.comm.errors import ClusterError
 
 READY: Final = "ready\n"
 """what it prints when its socket listens"""
+MODULE: Final = "p4reduce.orchestrated"
 START_S: Final = 300.0
 """for loading the program into all switches; on a machine's first run it is compiled"""
 
 
 def start_network(
-    path: Path, topology: str, *, lanes: int, options: Sequence[str] = (), patience_s: float = START_S
+    path: Path,
+    topology: str,
+    *,
+    lanes: int,
+    options: Sequence[str] = (),
+    module: str = MODULE,
+    patience_s: float = START_S,
 ) -> subprocess.Popen[bytes]:
     """Start the process that serves a topology at ``path``, in a session of its own, and wait until it listens.
 
@@ -32,6 +39,8 @@ def start_network(
         Of its switches' program.
     options : sequence of str
         Further flags of ``python -m p4reduce.orchestrated``.
+    module : str
+        Another one that is run in its place, and takes the same flags.
     patience_s : float
         Seconds to wait.
 
@@ -41,7 +50,7 @@ def start_network(
         With what it wrote, when it cannot serve.
     """
     path.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "p4reduce.orchestrated", "--socket", str(path), "--topology", topology]
+    command = [sys.executable, "-m", module, "--socket", str(path), "--topology", topology]
     log = path.with_name(path.name + ".log")
     with log.open("wb") as errors:
         process = subprocess.Popen(

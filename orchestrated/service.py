@@ -3,6 +3,7 @@
 import os
 import selectors
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,12 @@ MOST_PEERS: Final = 64
 ORDERS: Final = frozenset({"start", "swap", "replan", "keep_plans", "set_schedule", "stop", "advance"})
 """what only the orchestrator in charge may ask"""
 
+STILL_S: Final = 60.0
+"""between signs that time is still passing, or is held by somebody who looks"""
+
 Request = dict[str, Any]
+Pages = Callable[[World, Request], Any]
+"""Answers 'page': somebody wants to look at a world."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,11 @@ class Service:
     that it does not take, is displaced by the next term like any other.
     """
 
-    def __init__(self, world: World, path: Path, *, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, world: World, path: Path, *, silence_s: float = SILENCE_S, pages: Pages | None = None) -> None:
         """Listen at ``path``, which must not exist; ``ClusterError`` when that is not possible."""
         self._world = world
+        self._pages = pages
+        self._told_s = 0.0
         self._path = path
         self._silence_s = silence_s
         self._ended = False
@@ -76,6 +84,7 @@ class Service:
             "host_bytes": lambda _: wire.hops_to_data(world.host_bytes()),
             "links_down": lambda _: sorted(world.links_down()),
             "change_link": self._change_link,
+            "page": self._page,
             "end": self._end,
         }
         try:
@@ -139,7 +148,7 @@ class Service:
         """Take one request of a peer that has its last answer."""
         peer.flush()
         if not peer.sending and not self._ended and (request := peer.receive()) is not None:
-            if self._advance is not None and self._advance.peer is peer:
+            if self._advance is not None and self._advance.peer is peer and request.get("do") != "end":
                 peer.closed = True  # it asks again before it has its answer: not one of ours
             elif (answer := self._answer(peer, request)) is not None:
                 self._send(peer, answer)
@@ -166,6 +175,7 @@ class Service:
                 return {"answer": None}
             if what == "advance":
                 after = request["after"]
+                self._told_s = time.monotonic()
                 self._advance = _Advance(peer, int(request["until_ps"]), None if after is None else int(after))
                 return None
             handler = self._answers.get(what)
@@ -194,6 +204,9 @@ class Service:
         """Let time pass until all of it has, or somebody else wants something."""
         answer: Request
         try:
+            if time.monotonic() - self._told_s > STILL_S:
+                self._told_s = time.monotonic()
+                self._send(advance.peer, {"still": True})
             now = self._world.advance(advance.until_ps, after=advance.after, unless=self._is_wanted)
             answer = {"answer": now}
             if now < advance.until_ps and (advance.after is None or self._world.news <= advance.after):
@@ -204,7 +217,7 @@ class Service:
         self._send(advance.peer, answer)
 
     def _is_wanted(self) -> bool:
-        return bool(self._selector.select(0))
+        return bool(self._selector.select(0)) or time.monotonic() - self._told_s > STILL_S
 
     def _hello(self, request: Request) -> Request:
         if request.get("version") != wire.VERSION:
@@ -222,6 +235,11 @@ class Service:
         self._world.change_link(
             str(request["a"]), str(request["b"]), up=bool(request["up"]), at_ps=request.get("at_ps")
         )
+
+    def _page(self, request: Request) -> Any:
+        if self._pages is None:
+            raise ClusterError("this network was started without a page; 'p4reduce orchestrate' starts one with it")
+        return self._pages(self._world, request)
 
     def _end(self, _: Request) -> None:
         self._ended = True

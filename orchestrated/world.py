@@ -10,13 +10,7 @@ from typing import Any, Final
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator.errors import RefusedError
-from p4reduce.control_plane.orchestrator.executor import (
-    Order,
-    Report,
-    ReportKind,
-    Role,
-    Running,
-)
+from p4reduce.control_plane.orchestrator.executor import Order, Report, ReportKind, Role, Running
 from p4reduce.control_plane.orchestrator.timetable import Timetable, Turn
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.program import P4Program
@@ -32,6 +26,7 @@ from p4reduce.orchestrated.reading import check_reads, read_keys
 from p4reduce.orchestrated.report_log import ReportLog
 from p4reduce.orchestrated.rounds import Rounds
 from p4reduce.orchestrated.task_run import TaskRun
+from p4reduce.orchestrated.wanted import wanted
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
@@ -205,7 +200,10 @@ class World(AbstractContextManager["World"]):
             if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
                 return self.now()
             watched = [index for run in self._runs.values() for index in run.active()]
-            self.network.advance(min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS)
+            with wanted(unless if self.network.fabric.pacer else None) as check:
+                self.network.advance(
+                    min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS, check=check
+                )
 
     def reports(self, after: int) -> list[Report]:
         """Reports from ``after`` + 1 on."""

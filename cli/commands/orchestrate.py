@@ -10,6 +10,7 @@ import typer
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.commands.tasks import DATABASE, Database, open_store, task_data, task_table
 from p4reduce.cli.failures import BadInput, Failed, guarded
+from p4reduce.cli.live.session import Hold, Live, Open, tasks_page
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.units import time_text
@@ -103,12 +104,15 @@ Delta = Annotated[
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the network's process running at the end.")]
 _SHOWN_EVERY_S: Final = 0.2
+NETWORK: Final = "p4reduce.cli.live.tasks_network"
+"""what runs the network's process: it has a page for --live and 'p4reduce watch'"""
 EXAMPLES: Final = (
     "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
     "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
     "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
     "p4reduce example hosts > hosts.yaml               # what hosts can do, for --hosts",
     "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
+    "p4reduce orchestrate -t leaf-spine-8 --live --hold   # watch the tasks in a browser: docs/live.md",
     "p4reduce orchestrate -t oxc:pods=4,hosts=4,ports=2,rate=25G --schedule tdm --delta 200us",
 )
 
@@ -139,6 +143,9 @@ def orchestrate(
     schedule: Scheduler = None,
     delta: Delta = "200us",
     keep: Keep = False,
+    live: Live = False,
+    hold: Hold = False,
+    open_page: Open = False,
     as_json: Json = False,
 ) -> None:
     """Run the tasks of a database until all have ended.
@@ -197,16 +204,17 @@ def orchestrate(
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
-            _run(store, executor, policy, lanes, switch_slots, options, profiles, output)
+            with tasks_page(output, executor, database, live=live, hold=hold, browser=open_page):
+                _run(store, executor, policy, lanes, switch_slots, options, profiles, output)
+                rows = store.tasks()
+                output.data([task_data(row) for row in rows])
+                task_table(output, rows)
         finally:
             if keep:
                 executor.close()
             else:
                 _end(executor)
                 _drop_empty(socket.with_name(socket.name + ".log"))
-        rows = store.tasks()
-    output.data([task_data(row) for row in rows])
-    task_table(output, rows)
     failed = [row.name for row in rows if row.state != "finished"]
     if failed:
         raise Failed(f"{len(failed)} of {len(rows)} tasks did not finish: {', '.join(failed[:8])}; see 'tasks show'")
@@ -290,7 +298,8 @@ def _network(socket: Path, topology: str | None, lanes: int, traffic: "Backgroun
         if topology is None:
             raise BadInput(f"--topology: no network runs at {socket}; say which to start") from None
         load(topology)  # a mistake in it is named at once
-        start_network(socket, topology, lanes=lanes, options=() if traffic is None else ("--background", str(traffic)))
+        flags = () if traffic is None else ("--background", str(traffic))
+        start_network(socket, topology, lanes=lanes, options=flags, module=NETWORK)
         return RemoteExecutor(socket)
     if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):
         executor.close()

@@ -1,4 +1,4 @@
-"""``p4reduce watch``: the live page of what was recorded."""
+"""``p4reduce watch``: the live page of what was recorded, or goes on now."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,23 +12,29 @@ if TYPE_CHECKING:
     from p4reduce.cli.live.recording import RecordedSource
 
 What = Annotated[
-    Path, typer.Argument(help="Folder of a run's --out, a recording, or a result file.", show_default=False)
+    Path,
+    typer.Argument(
+        help="Folder of a run's --out, a recording, a result file; a database of tasks that run.", show_default=False
+    ),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 Json = Annotated[bool, typer.Option("--json", help="The page's address as JSON on stdout, before it is served.")]
+SQLITE: Final = b"SQLite format 3\0"
 EXAMPLES: Final = (
     "p4reduce run --live --out out/seen                 # records what its page showed",
     "p4reduce watch out/seen",
     "p4reduce watch out/demo/result.json --open",
+    "p4reduce watch tasks.sqlite                        # while 'p4reduce orchestrate' runs them",
 )
 
 
 @guarded
 def watch(what: What, *, open_page: Open = False, as_json: Json = False) -> None:
-    """Open the live page of a run that was recorded.
+    """Open the live page of a run that was recorded, or of what goes on now.
 
     A run with --live and --out records what its page showed. Of other results the page shows the end: trees, bytes,
-    losses. It is served on loopback until Ctrl-C.
+    losses. It is served on loopback until Ctrl-C. Tasks that 'p4reduce orchestrate' runs are shown by the process of
+    their network, whether that was started with --live or not.
     """
     import signal  # noqa: PLC0415
 
@@ -37,11 +43,43 @@ def watch(what: What, *, open_page: Open = False, as_json: Json = False) -> None
     from p4reduce.cli.live.session import stay, told  # noqa: PLC0415
 
     output = Output(as_json=as_json)
+    if (network := _network_of(what)) is not None:
+        _watch_tasks(what, network, output, open_page=open_page)
+        return
     source = _source(what)
     with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), LiveServer(source) as server:
         output.data({"url": server.url})
-        told(output, server, browser=open_page)
+        told(output, server.url, browser=open_page)
         stay(output, f"{what} is shown")
+
+
+def _network_of(what: Path) -> Path | None:
+    """The socket of a network of tasks; None where ``what`` is neither that nor a database."""
+    if what.is_socket():
+        return what
+    if not what.is_file():
+        return None
+    with what.open("rb") as file:
+        return what.with_name(what.name + ".socket") if file.read(len(SQLITE)) == SQLITE else None
+
+
+def _watch_tasks(what: Path, network: Path, output: Output, *, open_page: bool) -> None:
+    """Ask the network of tasks for its page; it is served there, until the network ends."""
+    from p4reduce.cli.live.session import told  # noqa: PLC0415  (slow to import)
+    from p4reduce.comm.errors import ClusterError  # noqa: PLC0415
+    from p4reduce.orchestrated.client import RemoteExecutor  # noqa: PLC0415
+
+    database = what if what != network else network.with_name(network.name.removesuffix(".socket"))
+    try:
+        with RemoteExecutor(network) as executor:
+            url = executor.page(database=str(database.absolute()), title=f"tasks of {database.name}")["url"]
+    except ClusterError as error:
+        raise BadInput(
+            f"{what}: is not watched: {error}; 'p4reduce orchestrate -d {database}' runs its tasks"
+        ) from None
+    output.data({"url": url})
+    told(output, url, browser=open_page)
+    output.note("the page stays as long as the network of these tasks")
 
 
 def _source(what: Path) -> "RecordedSource":

@@ -78,8 +78,8 @@ class Player:
         self.network = network
         network.fabric.pacer = self
 
-    def finish(self) -> None:
-        """The run is over: take its last moment down, which may not have been due."""
+    def note(self) -> None:
+        """Take the present moment down, which may not have been due: the first one, or the last of a run."""
         if self.network is not None:
             self.history.add(self.ask(partial(take, self.network)))
 
@@ -134,6 +134,11 @@ class Player:
                 self._condition.notify_all()
 
     # --- what the network asks for
+
+    def begin(self, check: Callable[[], None]) -> None:
+        """A run of the network begins: one that is held waits before anything happens."""
+        if self.paused:
+            self.passed(check)
 
     @contextmanager
     def moving(self) -> Iterator[None]:

@@ -2,8 +2,9 @@
 
 import signal
 import threading
+import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,10 +16,12 @@ from p4reduce.cli.failures import BadInput
 from p4reduce.cli.output import Output
 
 if TYPE_CHECKING:
-    from p4reduce.cli.live.server import LiveServer
     from p4reduce.cli.live.source import VirtualSource
+    from p4reduce.orchestrated.client import RemoteExecutor
 
 PANEL: Final = "Live page"
+HELD: Final = "the run is held: press Go on the page"
+SIGN_S: Final = 60.0
 Live = Annotated[
     bool,
     typer.Option("--live", help="Serve a page that shows the run as it goes on; until Ctrl-C.", rich_help_panel=PANEL),
@@ -38,8 +41,7 @@ def live_page(
     Without ``live`` nothing is served, and None is given.
     """
     if not live:
-        if hold or browser:
-            raise BadInput(f"{'--hold' if hold else '--open'}: goes with --live")
+        _alone(hold=hold, browser=browser)
         yield None
         return
     from p4reduce.cli.live.player import Player  # noqa: PLC0415  (slow to import)
@@ -55,9 +57,9 @@ def live_page(
         LiveServer(source) as server,
         observing(player.attach),
     ):
-        told(output, server, browser=browser)
+        told(output, server.url, browser=browser)
         if hold:
-            output.note("the run is held: press Go on the page")
+            output.note(HELD)
         try:
             yield source
         except Exception as error:
@@ -71,30 +73,61 @@ def live_page(
         stay(output, "the run has ended")
 
 
+@contextmanager
+def tasks_page(
+    output: Output, executor: "RemoteExecutor", database: Path, *, live: bool, hold: bool = False, browser: bool = False
+) -> Iterator[None]:
+    """Have the process of a network serve a page of its tasks; afterwards, until Ctrl-C, of what they were."""
+    if not live:
+        _alone(hold=hold, browser=browser)
+        yield
+        return
+    page = executor.page(hold=hold, database=str(database.absolute()), title=f"tasks of {database.name}")
+    told(output, page["url"], browser=browser)
+    if hold:
+        output.note(HELD)
+    try:
+        yield
+    except Exception as error:
+        executor.page(ended=f"the orchestrator has failed: {error}")
+        stay(output, f"the orchestrator has failed: {error}", executor.now)
+        raise
+    executor.page(ended="all tasks have ended")
+    stay(output, "all tasks have ended", executor.now)
+
+
 def record(output: Output, source: "VirtualSource | None", out: Path | None) -> None:
     """Write what the page showed beside a run's results, for 'p4reduce watch'; nothing without page or folder."""
     if source is None or out is None:
         return
     from p4reduce.cli.live.recording import FILE, write  # noqa: PLC0415
 
-    source.player.finish()
+    source.player.note()
     write(out / FILE, source)
     output.note(f"wrote {FILE} to {out}: p4reduce watch {out}")
 
 
-def told(output: Output, server: "LiveServer", *, browser: bool) -> None:
+def _alone(*, hold: bool, browser: bool) -> None:
+    """``BadInput`` for flags that mean nothing without --live."""
+    if hold or browser:
+        raise BadInput(f"{'--hold' if hold else '--open'}: goes with --live")
+
+
+def told(output: Output, url: str, *, browser: bool) -> None:
     """Say where the page is, and open it if that is wanted."""
-    output.note(f"live page: {server.url}")
-    if browser and not webbrowser.open(server.url):
+    output.note(f"live page: {url}")
+    if browser and not webbrowser.open(url):
         output.note("no browser could be opened: open the address yourself")
 
 
-def stay(output: Output, why: str) -> None:
-    """Until Ctrl-C."""
+def stay(output: Output, why: str, sign: Callable[[], object] | None = None) -> None:
+    """Until Ctrl-C. ``sign``: called once a minute, for others who would end when nobody asks for anything."""
     output.note(f"{why}; the page stays until Ctrl-C")
-    never = threading.Event()
+    never, signed = threading.Event(), time.monotonic()
     try:
         while not never.wait(SEEN_S):
-            pass
+            if sign is not None and time.monotonic() - signed > SIGN_S:
+                signed = time.monotonic()
+                sign()
     except KeyboardInterrupt:
         output.note("the page is closed")

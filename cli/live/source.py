@@ -77,7 +77,7 @@ class VirtualSource:
 
     def finish(self, says: str) -> None:
         """Nothing more will come."""
-        self.player.finish()
+        self.player.note()
         self.end = says
 
     def tick(self) -> dict[str, Any]:

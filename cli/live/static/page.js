@@ -1,7 +1,7 @@
 // Puts the parts together: ticks come in, views are asked for one at a time.
 import { ask, listen, Refused, tell } from "./api.js";
 import { Network } from "./network.js";
-import { showFrames, showLinks, showSlots, showTotals, showTrees, showWaits, showWorkers } from "./panels.js";
+import { showFrames, showLinks, showSlots, showTasks, showTotals, showTrees, showWaits, showWorkers } from "./panels.js";
 import { Timeline } from "./timeline.js";
 
 const $ = (id) => document.getElementById(id);
@@ -40,7 +40,7 @@ function say(text, bad = false) {
 
 function update(found) {
   const other = !tick || tick.scene !== found.scene;
-  const moved = !tick || tick.last_ps !== found.last_ps || tick.count !== found.count || tick.state !== found.state;
+  const moved = !tick || tick.last_ps !== found.last_ps || tick.count !== found.count || tick.state !== found.state || tick.also !== found.also;
   tick = found;
   timeline.update(tick);
   say(tick.says || { waiting: "waiting for the run", running: "running", paused: "paused", ended: "ended" }[tick.state]);
@@ -98,6 +98,7 @@ function show(found) {
   timeline.arrived(view);
   network.colour(view, $("mode").value, losing());
   showTotals($("totals"), view);
+  showTasks($("tasks-card"), $("tasks"), view, chosen.job, chooseJob);
   showWaits($("waits"), view);
   showSlots($("slots"), view.slots, scene, chosen.switch);
   showWorkers($("workers"), view, scene);
@@ -119,6 +120,14 @@ function chooseSwitch(name) {
   if (![...$("switch").options].some((option) => option.value === name)) $("switch").add(new Option(name, name));
   chosen.switch = $("switch").value = name;
   network.choose(chosen);
+  refresh();
+}
+
+function chooseJob(key) {
+  $("job").value = key;
+  chosen.job = $("job").value; // none of the page's choices: all jobs
+  network.choose(chosen);
+  showTrees($("trees"), scene, chosen.job);
   refresh();
 }
 
@@ -167,10 +176,5 @@ async function showTrace(link, frame) {
 
 $("mode").addEventListener("change", () => view && network.colour(view, $("mode").value, losing()));
 $("switch").addEventListener("change", () => chooseSwitch($("switch").value));
-$("job").addEventListener("change", () => {
-  chosen.job = $("job").value;
-  network.choose(chosen);
-  showTrees($("trees"), scene, chosen.job);
-  refresh();
-});
+$("job").addEventListener("change", () => chooseJob($("job").value));
 listen(update, () => say("the server does not answer: the run was ended", true));

@@ -117,6 +117,37 @@ export function showLinks(place, view, scene, chosen, onLink) {
   }));
 }
 
+// Tasks of an orchestrator as they stood at the moment that is shown. A click chooses the newest of a task's trees.
+export function showTasks(card, place, view, job, onJob) {
+  card.hidden = !view.tasks;
+  if (!view.tasks) return;
+  if (!view.tasks.length) {
+    place.replaceChildren(element("p", { class: "soft" }, view.no_tasks || "No task was submitted."));
+    return;
+  }
+  const at = (time) => plain(time === null || time > view.time_ps ? "-" : timeText(time));
+  const columns = ["task", "state", "rounds", "workers", "arrived", "started", "ended", "why"];
+  table(place, "Tasks", columns, view.tasks.map((task) => [
+    (box) => {
+      const [key] = task.jobs.slice(-1);
+      const made = key
+        ? element("button", { type: "button", class: "flat", onclick: () => onJob(key), "aria-pressed": String(task.jobs.includes(job)), title: "Show its tree" }, task.name)
+        : element("span", {}, task.name);
+      const old = box.firstElementChild;
+      if (!old || old.tagName !== made.tagName || old.textContent !== task.name || box.dataset.job !== key) box.replaceChildren(made);
+      else if (key) old.setAttribute("aria-pressed", String(task.jobs.includes(job)));
+      box.dataset.job = key;
+    },
+    { text: task.state, bad: task.state === "failed" || task.state === "rejected" },
+    meter(task.rounds ? task.rounds_done / task.rounds : 0, `${count(task.rounds_done)} / ${count(task.rounds)}`),
+    plain(count(task.workers)),
+    at(task.arrival_ps),
+    at(task.started_ps),
+    at(task.finished_ps),
+    plain(task.says),
+  ]));
+}
+
 export function showSlots(place, slots, scene, chosen) {
   if (!slots) {
     const [first] = scene.jobs;

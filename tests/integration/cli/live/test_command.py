@@ -1,57 +1,17 @@
 """``--live`` from the outside: what it prints, what it leaves alone, how it ends."""
 
 import http.client
-import json
-import re
 import signal
 import subprocess
 import sys
 
 import pytest
+from tests.support.live import LONG_S, ask, ended, stands, started, stayed
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import build
 
-LONG_S = 300  # code may have to be compiled first
 SMALL = ("--topology", "star:hosts=3,servers=1", "--elements", "20000", "--lanes", "64")
-
-
-def started(*arguments):
-    """A command in a process of its own, and the address of its page."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "p4reduce.cli.entry", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = []
-    for line in process.stderr:
-        said.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", line):
-            return process, int(found[1]), found[2]
-    raise AssertionError("".join(said))
-
-
-def ask(port, token, path, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
-    text = None if body is None else json.dumps(body)
-    connection.request("GET" if body is None else "POST", path, text, {"X-Live-Token": token})
-    return json.loads(connection.getresponse().read())
-
-
-def stands(port, token):
-    """Wait until the run is held, between two events."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
-    connection.request("GET", f"/api/stream?token={token}")
-    answer = connection.getresponse()
-    while not (line := answer.readline()).startswith(b"data:") or not json.loads(line[5:])["frames"]:
-        pass
-
-
-def ended(process, number):
-    process.send_signal(number)
-    out, error = process.communicate(timeout=LONG_S)
-    return process.returncode, out, error
 
 
 def test_the_run_is_the_same_and_its_page_stays_until_ctrl_c(tmp_path):
@@ -89,14 +49,6 @@ def test_what_belongs_together():
         done = CliRunner().invoke(build("run"), ["run", *SMALL, *arguments])
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert "--live" in done.stderr
-
-
-def stayed(process):
-    """Read on until the run has ended."""
-    for line in process.stderr:
-        if "stays until Ctrl-C" in line:
-            return
-    raise AssertionError("it ended")
 
 
 @pytest.mark.soak

@@ -33,7 +33,7 @@ def test_the_last_moment_is_the_end():
     player = Player()
     with observing(player.attach):
         result = run_experiment(SMALL.model_copy(update={"elements": 400_000}))
-    player.finish()
+    player.note()
     last = player.history.at(None)[0]
     assert int(last.links["bytes"].sum()) == result.network.total_bytes
     assert last.time_ps == player.network.now

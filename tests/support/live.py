@@ -1,0 +1,70 @@
+"""Commands with a live page, in processes of their own, as who started them sees them."""
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+
+LONG_S = 300  # code may have to be compiled first
+_all = []
+
+
+def end_all():
+    """End every command that was started and still runs."""
+    while _all:
+        process = _all.pop()
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+def started(*arguments):
+    """A command in a process of its own, and the address of its page."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p4reduce.cli.entry", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _all.append(process)
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", line):
+            return process, int(found[1]), found[2]
+    raise AssertionError("".join(said))
+
+
+def ask(port, token, path, body=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
+    text = None if body is None else json.dumps(body)
+    connection.request("GET" if body is None else "POST", path, text, {"X-Live-Token": token})
+    return json.loads(connection.getresponse().read())
+
+
+def stands(port, token):
+    """Wait until the run is held, between two events."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
+    connection.request("GET", f"/api/stream?token={token}")
+    answer = connection.getresponse()
+    while not (line := answer.readline()).startswith(b"data:") or not json.loads(line[5:])["frames"]:
+        pass
+
+
+def ended(process, number):
+    process.send_signal(number)
+    out, error = process.communicate(timeout=LONG_S)
+    return process.returncode, out, error
+
+
+def stayed(process):
+    """Read on until the run has ended."""
+    for line in process.stderr:
+        if "stays until Ctrl-C" in line:
+            return
+    raise AssertionError("it ended")
