@@ -27,6 +27,11 @@ def test_the_same_seed_is_the_same_run():
     assert run_seed(11) == run_seed(11)
 
 
+def test_a_job_is_not_over_while_some_of_its_workers_are_in_the_next_epoch():
+    """Its successor took its slots: some had a chunk as the epoch before had closed it, others another sum of it."""
+    run_seed(1795393260)
+
+
 def test_trees_and_traffic_are_as_varied_as_they_should_be():
     """A property that is never put to the test holds vacuously."""
     shapes: Counter[str] = Counter()

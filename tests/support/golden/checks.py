@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 
 from tests.support.golden.controller import Task
-from tests.support.golden.endpoints import Result
+from tests.support.golden.endpoints import Result, Worker
 from tests.support.golden.graph import Node
 from tests.support.golden.network import Switch
+from tests.support.golden.witness import Witness
 from tests.support.golden.work import DIGIT_LANES, Collective, Lanes, clamped, multiplicities
 
 Holdings = list[dict[Node, dict[int, Result]]]
 
 
-def results(tasks: Iterable[Task]) -> None:
+def results(tasks: Iterable[Task], witness: Witness) -> None:
     """Every worker of every job has every result, the same as all others, and it is right."""
     for task in tasks:
         if task.server is not None:
@@ -25,7 +26,8 @@ def results(tasks: Iterable[Task]) -> None:
                 first = agreed.setdefault(index, result)
                 same = first == result or (task.aborted and first.epoch != result.epoch)
                 assert same, f"job {task.work.job}: workers differ on chunk {index}: {first} and {result}"
-                _result(task, index, result)
+                _result(task, index, result, witness)
+                _told(task, worker, index, witness)
         _decisions(task)
 
 
@@ -60,7 +62,7 @@ def who_waits(task: Task) -> str:
     return f"chunk {task.missing} of {task.work.chunks} is missing at {', '.join(late)}"
 
 
-def _result(task: Task, index: int, result: Result) -> None:
+def _result(task: Task, index: int, result: Result, witness: Witness) -> None:
     work, collective = task.work, task.work.collectives[index]
     what = f"chunk {index} ({collective.name}) of job {work.job}"
     assert (result.lanes is not None) == collective.lanes_down, f"{what}: lanes {result.lanes}"
@@ -73,11 +75,8 @@ def _result(task: Task, index: int, result: Result) -> None:
         again = deposit.epoch != result.epoch
         assert result.saturated == saturated or (again and result.saturated), f"{what}: saturation not passed on"
     else:
-        ranks, total, saturated = _contributors(task, index, result), result.lanes, result.saturated
-    holders = sum(index in worker.results for worker in task.workers.values())
-    if task.deadline_us is not None and result.lanes is None and holders < len(task.epochs[result.epoch]):
-        assert 0 < result.count <= len(ranks), f"{what}: {result.count} contributions of at most {len(ranks)}"
-        return  # whoever has left, or was aborted before it was told, may have been late
+        ranks, total, saturated = _contributors(task, index, result, witness), result.lanes, result.saturated
+        assert ranks == task.epochs[result.epoch] or task.deadline_us is not None, f"{what}: only of {sorted(ranks)}"
     assert result.count == len(ranks), f"{what}: {result.count} contributions instead of {len(ranks)}"
     assert result.exponent == max(work.said[rank, index] for rank in ranks), f"{what}: exponent {result.exponent}"
     if collective.lanes_up:
@@ -85,21 +84,19 @@ def _result(task: Task, index: int, result: Result) -> None:
         _sum(what, total, saturated, work.exact_sum(ranks, index), ranks)
 
 
-def _contributors(task: Task, index: int, result: Result) -> frozenset[int]:
-    """Whose contributions are in a result; each worker knows of its own, those who have left are seen in the sum."""
-    asked = task.epochs[result.epoch]
-    if task.deadline_us is None:
-        assert not any(worker.results[index].late for worker in task.workers.values() if index in worker.results)
-        return asked
-    holders = [worker for worker in task.workers.values() if index in worker.results]
-    late = frozenset(worker.rank for worker in holders if worker.results[index].late)
-    told = frozenset(worker.rank for worker in holders) - late
-    if result.lanes is None:
-        return asked - late
-    seen = frozenset(multiplicities(result.lanes))
-    assert told <= seen, f"{sorted(told - seen)} are told that they are in chunk {index} of job {task.work.job}"
-    assert not late & seen, f"{sorted(late & seen)} are told that they are not in chunk {index} of job {task.work.job}"
-    return seen
+def _contributors(task: Task, index: int, result: Result, witness: Witness) -> frozenset[int]:
+    """The ranks whose contributions are in a result that a root turned round."""
+    whose = witness.contributors(task.work.job, result.epoch, task.work.seq(index))
+    return frozenset(task.ranks[node] for node in whose)
+
+
+def _told(task: Task, worker: Worker, index: int, witness: Witness) -> None:
+    """A worker is told whether its own contribution is in, and where all are waited for it always is."""
+    result = worker.results[index]
+    late = task.server is None and worker.rank not in _contributors(task, index, result, witness)
+    assert result.late == late, (
+        f"rank {worker.rank} is told that it is {'not ' * result.late}in chunk {index} of job {task.work.job}"
+    )
 
 
 def _sum(what: str, total: Lanes, saturated: bool, exact: Lanes, ranks: frozenset[int]) -> None:

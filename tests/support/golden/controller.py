@@ -71,8 +71,9 @@ class Task:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will come of it."""
-        return self.aborted or (self.started and self.missing == self.work.chunks)
+        """Whether nothing more will come of it: all have all results, and nobody is to form any of them again."""
+        moving = any(worker.attachment is None for worker in self.workers.values())
+        return self.aborted or (self.started and not moving and self.missing == self.work.chunks)
 
 
 class Controller:

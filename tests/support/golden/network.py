@@ -10,6 +10,7 @@ from tests.support.golden.frames import ECN_CONGESTED, SEQ_MODULUS, Frame, Packe
 from tests.support.golden.graph import Graph, Node
 from tests.support.golden.switch import Emission, GoldenSwitch, Outcome
 from tests.support.golden.tables import Entry
+from tests.support.golden.witness import Witness
 
 STASH_LIMIT: Final = 64
 """Frames held back at once; more would only dilute them."""
@@ -56,6 +57,7 @@ class Network:
         self.faulty = True
         self.endpoints: dict[tuple[Node, int], Endpoint] = {}
         self.events: Counter[str] = Counter()
+        self.witness = Witness(graph)
         self._links: dict[tuple[Node, int], list[Frame]] = {end: [] for end in graph.neighbours}
         self._busy: list[tuple[Node, int]] = []  # links with frames, by the end where they arrive
         self._stash: list[tuple[tuple[Node, int], Frame]] = []
@@ -110,12 +112,17 @@ class Network:
             if isinstance(frame, Packet) and frame.ip_dst == node.ip and (node, frame.job) in self.endpoints:
                 self.send(node, self.endpoints[node, frame.job](frame))
             return None
-        self.switches[node].golden.now_us = self.events["arrived"]
+        golden = self.switches[node].golden
+        golden.now_us = self.events["arrived"]
+        spot = self.witness.before(golden, port, frame)
         outcome = self.switches[node].receive(port, frame)
+        if spot is not None and outcome.refused is None:
+            assert isinstance(frame, Packet)
+            self.witness.after(node, golden, frame, port, spot)
         self.events[outcome.refused.name if outcome.refused else "accepted"] += 1
         self.send(node, outcome.emitted)
         if self.rng.random() < 0.125:
-            self._watches[node].look(self.switches[node].golden)
+            self._watches[node].look(golden)
         return outcome
 
     def release(self, everything: bool = False) -> None:

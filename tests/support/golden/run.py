@@ -137,7 +137,7 @@ class _Run:
 
     def _end(self) -> None:
         """All has arrived; what was held back comes now, and may change nothing."""
-        checks.results(self.tasks)
+        checks.results(self.tasks, self.network.witness)
         for worker in (worker for task in self.tasks for worker in task.workers.values()):
             self.network.events["took what was announced"] += worker.decided is True
             self.network.events["took the whole lead"] += worker.decided is False

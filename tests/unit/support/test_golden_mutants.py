@@ -214,9 +214,18 @@ class NeverAsksAboveOnceClosed(GoldenSwitch):
         return super()._asked(job, child, replace(slot, absent=0) if not slot.done else slot, packet)
 
 
+class CountsWhoIsLate(GoldenSwitch):
+    """Where no lanes show who is in, whoever was closed out is counted."""
+
+    def _closed(self, job, slot):
+        answer = super()._closed(job, slot)
+        whole = slot.count + bin(answer.slot.absent).count("1")
+        return answer if slot.contributed else replace(answer, slot=replace(answer.slot, count=whole))
+
+
 LATE_MUTANTS = [
-    AddsWhatIsLate, TellsNobodyThatItIsLate, TellsOnlyWhoAsks, ForgetsWhoIsLateBelow, LeavesAnybodyBehind,
-    NeverAsksAboveOnceClosed,
+    CountsWhoIsLate, AddsWhatIsLate, TellsNobodyThatItIsLate, TellsOnlyWhoAsks, ForgetsWhoIsLateBelow,
+    LeavesAnybodyBehind, NeverAsksAboveOnceClosed,
 ]  # fmt: skip
 MUTANTS = [
     AddsTwice, NeverReplays, NeverAsksAbove, NeverSendsUpAgain, NeverAsksAChild, TakesAQuestionForAContribution,
