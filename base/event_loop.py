@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 R = TypeVar("R")
 
 _JOIN_SECONDS: Final = 5.0
-_ENDING_SECONDS: Final = 0.5
-"""How long calls of a gRPC server that has stopped may take to end: gRPC prints those that are cancelled."""
 
 
 class EventLoopThread:
@@ -47,9 +45,6 @@ class EventLoopThread:
 
 async def _cancel_others() -> None:
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    ending = [task for task in others if "_schedule_rpc_coro" in repr(task.get_coro())]
-    if ending:
-        await asyncio.wait(ending, timeout=_ENDING_SECONDS)
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)

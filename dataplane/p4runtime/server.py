@@ -35,6 +35,8 @@ _STOP_SECONDS: Final = 1.0
 """How long stop lets calls finish, before it cancels them."""
 _CANCEL_SECONDS: Final = 2.0
 """How long it waits for those to be gone, before it leaves them."""
+_ENDING_SECONDS: Final = 0.5
+"""How long their tasks may take to end afterwards."""
 
 
 class P4RuntimeServer:
@@ -254,6 +256,9 @@ class P4RuntimeServer:
         if server is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(server.stop(grace=_STOP_SECONDS), _STOP_SECONDS + _CANCEL_SECONDS)
+        # gRPC's tasks outlive its calls by a turn of the loop or two; one that is cancelled in its last turn is printed
+        if ending := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(ending, timeout=_ENDING_SECONDS)
 
     def __enter__(self) -> Self:
         self.start()
