@@ -96,6 +96,8 @@ class Endpoints:
                 room = most if spec.window is None else spec.window
                 set_worker(self._records[index], keep, most, reach, room, spec.timing, spec.congestion)
                 self._records[index]["repeats"] = spec.repeats
+                self._records[index]["deadline"] = spec.deadline_ps or 0
+                self._records[index]["share"] = (spec.deadline_ps or 0) // spec.levels
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
                 self._set_slots(index, 2 * spec.slots)

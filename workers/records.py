@@ -125,9 +125,10 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # mask of children that are awaited there, when it came. own_losses: chunks of which the worker's own link lost
         # something, own_rate: their moving average, in CHUNKs; needless: of questions by order that were for nothing;
         # slack: doublings of the time after which a chunk is missing, in real time; when it grew last.
-        # repeats: it asks by sending its contribution again.
+        # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each
+        # of its levels, picoseconds.
         *_integers("asks", "waits", "wait_seq", "wait_level", "wait_mask", "wait_at", "own_losses", "own_rate"),
-        *_integers("needless", "slack", "slackened_at", "repeats", "least_reorder"),
+        *_integers("needless", "slack", "slackened_at", "repeats", "least_reorder", "deadline", "share"),
         # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
         # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
         *_integers("adaptive", "flight", "cwnd", "initial", "floor", "threshold", "keep", "brake", "brake_ps"),

@@ -56,14 +56,16 @@ class _InNetwork(_Spec):
 class WorkerSpec(_InNetwork):
     """A worker of an in-network job.
 
-    closes: the job has a deadline, so its window is P/8. window: chunks on their way at once, 1 to ``most`` (the
-    default), which is that window, else P/2. repeats: it asks by sending its contribution again, where a switch cannot
-    make a packet longer by its lanes.
+    deadline_ps: how long after a chunk was opened its tree closes it without the missing (None: never); with one its
+    window is P/8. levels: of switches that aggregate; each has its share of the deadline, so it asks after each.
+    window: chunks on their way at once, 1 to ``most`` (the default), which is that window, else P/2. repeats: it asks
+    by sending its contribution again, where a switch cannot make a packet longer by its lanes.
     """
 
     _: KW_ONLY
     window: int | None = None
-    closes: bool = False
+    deadline_ps: int | None = None
+    levels: int = 1
     repeats: bool = False
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     congestion: Congestion = FIXED
@@ -71,8 +73,15 @@ class WorkerSpec(_InNetwork):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.deadline_ps is not None and not 1 <= self.levels <= self.deadline_ps:
+            raise ValueError(f"deadline_ps: {self.deadline_ps} for {self.levels} levels of switches, one at least")
         if self.closes and self.slots < CLOSED:
             raise ValueError(f"slots: {self.slots}, but a job with a deadline needs {CLOSED} at least")
+
+    @property
+    def closes(self) -> bool:
+        """Whether its chunks may be closed without some."""
+        return self.deadline_ps is not None
 
     @property
     def most(self) -> int:

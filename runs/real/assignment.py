@@ -15,7 +15,8 @@ from p4reduce.topologies import Topology
 WINDOW: Final = 256
 """Chunks that may be in flight where nobody says how many: processes add more delay than links, so rate * round trip
 of the plan would be too few; how many there are at a time, loss and round-trip times decide. On BMv2 no more than an
-output queue holds: results then find room in it, unless some are sent again."""
+output queue holds: results then find room in it, unless some are sent again. (With a deadline that bounds what is on
+its way: what waits for a straggler is in no queue, and is to be open at once.)"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Assignment:
             if len(workers) == 1:
                 raise ExperimentError("workers: 1, but a broadcast in real time needs somebody to send to")
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
-        window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if experiment.target == "bmv2" else WINDOW)
+        narrow = experiment.target == "bmv2" and experiment.deadline_ps is None
+        window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if narrow else WINDOW)
         request = PlanRequest(
             plan=plan,
             job=job,

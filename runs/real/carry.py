@@ -33,7 +33,7 @@ from p4reduce.runs.real.assignment import Assignment
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.group import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.relays import LinkRelays
-from p4reduce.runs.real.spec import ProcessSpec, asking, real_timing
+from p4reduce.runs.real.spec import ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.targets import Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import VethWires, open_wires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
@@ -256,7 +256,10 @@ class RealCluster:
         made = endpoint_specs(
             plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
         )
-        return asking(made, GROWTH_BYTES if on_bmv2 else None)
+        if not on_bmv2:
+            return dict(made)
+        most = QUEUE_FRAMES if self.experiment.window is None else None
+        return {host: for_bmv2(spec, growth=GROWTH_BYTES, most=most) for host, spec in made}
 
     def _start_workers(self) -> WorkerGroup:
         endpoints = self.endpoints(self.job.plan)

@@ -1,7 +1,6 @@
 """What a worker process is told: which endpoints it has, how its socket is bound, and what it is to move, as JSON."""
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
@@ -78,15 +77,16 @@ class ScriptSpec(BaseModel):
         return f"{host}.report"
 
 
-def asking(specs: Iterable[tuple[str, EndpointSpec]], growth: int | None) -> dict[str, EndpointSpec]:
-    """The endpoints of hosts whose switches can make a packet longer by ``growth`` bytes (None: by any number)."""
-    found: dict[str, EndpointSpec] = {}
-    for host, spec in specs:
-        if growth is not None and isinstance(spec, WorkerSpec | ServerSpec) and 4 * spec.lanes > growth:
-            found[host] = dataclasses.replace(spec, repeats=True)
-        else:
-            found[host] = spec
-    return found
+def for_bmv2(spec: EndpointSpec, *, growth: int, most: int | None) -> EndpointSpec:
+    """An endpoint as BMv2 needs it, which makes a packet longer by ``growth`` bytes at most.
+
+    most: chunks on their way where a deadline keeps more than those open; None: as many.
+    """
+    if isinstance(spec, WorkerSpec | ServerSpec) and 4 * spec.lanes > growth:
+        spec = dataclasses.replace(spec, repeats=True)
+    if isinstance(spec, WorkerSpec) and spec.closes and most is not None:
+        spec = dataclasses.replace(spec, window=min(most, spec.most))
+    return spec
 
 
 def real_timing(plan: Plan) -> Timing:

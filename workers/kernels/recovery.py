@@ -16,6 +16,11 @@ have been computing: what was on its way then says nothing of the path, and its 
 
 In silence only the oldest chunk is asked for: every two round trips, after some time more and more rarely.
 After a WAIT, which shows that the path lives, in a sixteenth as long again as it has been waited for.
+
+Switches that close chunks by a deadline look when they are asked. So each chunk of such an operation is asked for when
+the deadline has passed, and each level's share of it, in silence too, where nobody tells a worker to wait. What has
+been silent for so long is in no queue, and does not count as on its way: all that waits for a straggler is open at
+once.
 """
 
 from typing import Any, Final
@@ -49,6 +54,7 @@ _OWN_LOSSES: Final = CHUNK // 8
 # Why a chunk was asked for.
 _BY_ORDER: Final = 1
 _BY_TIME: Final = 2
+_BY_DEADLINE: Final = 3
 
 
 # Times.
@@ -114,6 +120,20 @@ def _due(e: Any, entry: Any) -> Any:
     return since + min(wait, e.rto_max)
 
 
+@kernel
+def _closes_at(e: Any, entry: Any) -> Any:
+    """When the switches may close a chunk that is on its way, one more of them than when it was asked for last.
+
+    The root counts from the first subtree's sum on, which may itself have waited for a deadline: so up to two of them.
+    """
+    if not entry.closes or (entry.asks > 0 and entry.asked_at - entry.sent_at > 2 * e.deadline + 4 * _trip(e)):
+        return NEVER
+    first = entry.sent_at + e.share + _trip(e)
+    if entry.asks == 0 or entry.asked_at < first:
+        return first
+    return entry.asked_at + max(e.share, 2 * _trip(e))
+
+
 # What happens to a chunk.
 
 
@@ -150,6 +170,8 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
     entry.attempts += 1
     _fly(e, entry)
     e.timer = min(e.timer, now + (_tail_trip(e) if _is_last(e) else e.rto))
+    if e.deadline > 0:
+        e.timer = min(e.timer, _closes_at(e, entry))
 
 
 @kernel
@@ -184,7 +206,7 @@ def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
     _land(e, entry)
     if cause == _BY_ORDER:
         e.lost_by_order += 1
-    else:
+    elif cause == _BY_TIME:
         e.lost_by_time += 1
     if cause == _BY_ORDER and entry.asks == 0:
         e.needless -= e.needless // 16
@@ -304,8 +326,35 @@ def find_missing(e: Any, now: int) -> None:
 
 
 @kernel
+def _ask_what_closes(e: Any, now: int) -> Any:
+    """What may have been closed is asked for; when the next may be."""
+    earliest = NEVER
+    for seq in range(e.low, e.next):
+        entry = entry_at(e, seq)
+        if entry.seq != seq or entry.state != _OUTSTANDING or entry.lost or entry.again:
+            continue
+        at = _closes_at(e, entry)
+        if at <= now:
+            _miss(e, entry, seq, _BY_DEADLINE)
+        else:
+            earliest = min(earliest, at)
+    return earliest
+
+
+@kernel
+def _land_all(e: Any) -> None:
+    """After so long a silence nothing is in a queue any more: what was not lost waits in slots."""
+    for seq in range(e.low, e.next):
+        entry = entry_at(e, seq)
+        if entry.seq == seq and entry.state == _OUTSTANDING:
+            _land(e, entry)
+
+
+@kernel
 def _ask_the_oldest(e: Any, now: int) -> None:
     """Nobody answers: somebody may be computing."""
+    if e.deadline > 0:
+        _land_all(e)
     entry = entry_at(e, e.low)
     if entry.seq != e.low or entry.state != _OUTSTANDING or entry.lost or entry.again:
         e.timer = now + 2 * _trip(e)
@@ -328,6 +377,14 @@ def time_out(e: Any, now: int) -> None:
     if e.low == e.next:
         e.timer = NEVER
         return
+    closes_at = _ask_what_closes(e, now) if e.deadline > 0 else NEVER
+    _ask_what_is_missing(e, now)
+    e.timer = min(e.timer, closes_at)
+
+
+@kernel
+def _ask_what_is_missing(e: Any, now: int) -> None:
+    """What is missing by time."""
     if _is_silent(e, now):
         _ask_the_oldest(e, now)
         return
