@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -18,6 +18,7 @@ from p4reduce.control_plane.entries import PRIORITIES, Entity, SwitchSettings
 from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.link_loads import DIGEST, LinkLoad, LoadThresholds
+from p4reduce.control_plane.lookout import Lookout, Sighting
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
@@ -173,6 +174,15 @@ class Controller:
         with self._lock:
             loop, fleet = self._run_fleet()
             loop.run(fleet.restore(switch))
+
+    def look_out(self, tell: Callable[[Sighting], None]) -> Lookout:
+        """Look at all switches again and again, and :meth:`restore` those that began anew, until the lookout is closed.
+
+        ``tell`` hears of each that did, and of each that is silent, in a thread of the controller's; it must not wait.
+        Other methods may be called meanwhile.
+        """
+        with self._lock:
+            return Lookout(*self._run_fleet(), tuple(self.targets), tell)
 
     def install(self, plan: Plan) -> None:
         """Program the switches with a plan. Only adds entries; after an error nothing of it is left.

@@ -47,6 +47,7 @@ class Fleet:
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
         self._results: dict[tuple[str, int], int] = {}  # (switch, job): priority of RESULTs, where it is another
         self._nonces: dict[str, int] = {}
+        self._looking = {switch: asyncio.Lock() for switch in connections}
         self._watched: dict[str, list[Entity]] = {}
         self._settings = SwitchSettings()
         self._routes: Mapping[str, Mapping[str, str]] = {}
@@ -91,10 +92,8 @@ class Fleet:
         restarted, silent = list[str](), dict[str, str]()
 
         async def look(switch: str) -> None:
-            connection = self._connections[switch]
             try:
-                await connection.reopen()
-                if restarts.nonce_of(await connection.read([restarts.nonce_entry()])) != self._nonces[switch]:
+                if await self.began_anew(switch):
                     restarted.append(switch)
             except ControllerError as error:
                 silent[switch] = str(error)
@@ -102,10 +101,18 @@ class Fleet:
         await self._each(switches, look)
         return restarts.Found(tuple(sorted(restarted)), silent)
 
+    async def began_anew(self, switch: str) -> bool:
+        """Whether a switch has lost its nonce; `ControllerError` where it does not answer."""
+        connection = self._connections[switch]
+        async with self._looking[switch]:
+            await connection.reopen()
+            return restarts.nonce_of(await connection.read([restarts.nonce_entry()])) != self._nonces[switch]
+
     async def restore(self, switch: str) -> None:
         """All that a switch has without plans, where it began anew; jobs' traffic classes, and what it watches, too."""
         connection = self._connections[switch]
-        await self._furnish(switch, kept=True)
+        async with self._looking[switch]:
+            await self._furnish(switch, kept=True)
         jobs = [(job, level) for (at, job), (level, _) in self._priorities.items() if at == switch]
         wanted: list[Entity] = [priority_entry(job, level) for job, level in jobs]
         wanted += [results_entry(job, level) for (at, job), level in self._results.items() if at == switch]

@@ -63,6 +63,11 @@ class Leases:
         self._dead[member] = reason
         return True
 
+    def explain(self, member: int, reason: str) -> None:
+        """How one that is dead ended, where more is known of it by now."""
+        if member in self._dead:
+            self._dead[member] = reason
+
     def runs_out(self, member: int) -> int:
         """When its lease does."""
         return self._until[member]

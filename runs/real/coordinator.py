@@ -5,19 +5,23 @@ What follows from what it heard (runs/real/presence.py) is decided as in virtual
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import TypeAdapter
 
 from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.membership import Answer, Decision, Journal, OnFailure, cannot_redo, decide
+from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.lookout import SILENT_S
 from p4reduce.control_plane.plans import Plan
 from p4reduce.runs.real.presence import Presence
 from p4reduce.runs.real.trees import Trees
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.status import WaitStatus
 
+T = TypeVar("T")
 _SPEC: Final[TypeAdapter[EndpointSpec]] = TypeAdapter(EndpointSpec)
 Watch = Callable[[], Collection[str]]
 
@@ -42,8 +46,8 @@ class Resumed:
 class Coordinator:
     """Of the group whose processes ``presence`` has.
 
-    ``watch`` looks at switches and links: it raises where nothing can go on, and returns what is news of
-    ``trees.reach``. ``deadline``: of ``time.monotonic()``.
+    ``watch`` looks at switches and links: it raises where nothing can go on, and returns what is news of ``trees``.
+    ``deadline``: of ``time.monotonic()``.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Coordinator:
         self._deadline = deadline
         self._members = tuple(range(len(presence.seen)))
         self._released = False
+        self._beside = ThreadPoolExecutor(1, "beside")
 
     @property
     def survivors(self) -> tuple[int, ...]:
@@ -76,6 +81,10 @@ class Coordinator:
 
         Raises ``ClusterError`` where no group can go on.
         """
+        with self._beside:
+            return self._wait()
+
+    def _wait(self) -> Ended | None:
         seen, dead = self._presence.seen, self._presence.leases
         first: Ended | None = None
         while any(one.code is None and rank not in dead.dead for rank, one in enumerate(seen)):
@@ -84,7 +93,7 @@ class Coordinator:
             first = first or next(iter(failed), None)
             if first is not None and (self._on_failure == "abort" or len(failed) == len(seen)):
                 return first
-            if self._presence.news:
+            if self._presence.news and not (self._on_failure == "abort" and self._presence.ending):
                 self._change()
             self._check_left()
             self._release()
@@ -101,6 +110,14 @@ class Coordinator:
             left = ", ".join(str(rank) for rank, one in enumerate(self._presence.seen) if one.code is None)
             raise ClusterError(f"the run took longer than its time-out; still running: rank {left}")
 
+    def _meanwhile(self, work: Callable[[], T]) -> T:
+        """The result of what takes its time, in a thread of its own: news is heard meanwhile."""
+        done = self._beside.submit(work)
+        done.add_done_callback(lambda _: self._presence.wake())
+        while not done.done():
+            self._pump()
+        return done.result()
+
     def _blamed(self) -> Collection[int]:
         """Members that others wait for, by the data path."""
         waiting = {
@@ -116,12 +133,12 @@ class Coordinator:
         """Have the survivors agree on who goes on; anew with whatever is learnt meanwhile."""
         members, noticed = self._members, self._presence.noticed_ns
         while self._survivors_call():
+            lost, cut = self._losses(members)
             causes = "; ".join(self._presence.news)
             self._presence.news.clear()
-            lost, cut = self._trees.reach.lost(members, self._presence.leases.dead)
             for member in cut:
                 self._presence.exclude(member, lost[member])
-            if not lost and not self._trees.reach.damaged(self._trees.plan):
+            if not lost and not self._trees.damaged:
                 return
             if self._on_failure == "abort":
                 said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items())
@@ -129,16 +146,51 @@ class Coordinator:
             after = tuple(member for member in members if member not in lost)
             if not self._stopped(after):
                 continue
-            plan = self._trees.next(after)
+            try:
+                plan = self._meanwhile(self._trees.next(after))
+            except ControllerError as error:
+                self._hear_of(error, len(after))
+                continue
+            if self._presence.news:
+                self._give_up(plan)
+                continue
+            lost = {member: self._presence.leases.dead.get(member, why) for member, why in lost.items()}
             decision = self._decide(members, lost, causes)
             if self._has_what_it_takes(decision):
-                self._commit(decision, plan)
-                self.resumed.append(Resumed(noticed, time.monotonic_ns()))
+                self._commit(decision, plan, noticed)
                 if not self._presence.news:
                     return
                 members, noticed = self._members, self._presence.noticed_ns
-            elif plan is not None:
-                self._trees.drop(plan)
+            else:
+                self._give_up(plan)
+
+    def _give_up(self, plan: Plan | None) -> None:
+        """A tree that nobody was told of."""
+        if plan is not None:
+            self._meanwhile(lambda: self._trees.drop(plan))
+
+    def _losses(self, members: Sequence[int]) -> tuple[dict[int, str], tuple[int, ...]]:
+        """Who cannot go on, and why; those of them that live. A switch that ended just now may come back first."""
+        while True:
+            apart = None
+            try:
+                lost, cut = self._trees.reach.lost(members, self._presence.leases.dead)
+            except ClusterError as error:
+                apart = error
+            if not self._trees.may_return or (apart is None and not cut):
+                break
+            self._pump()
+        if apart is not None:
+            raise ClusterError("; ".join((*self._presence.news, str(apart))))
+        return lost, cut
+
+    def _hear_of(self, error: ControllerError, ranks: int) -> None:
+        """A switch did not take a tree; it is going to be known why, or that is the end."""
+        until = time.monotonic() + 2 * SILENT_S
+        while not self._presence.news:
+            if time.monotonic() > until:
+                raise ClusterError(f"{ranks} ranks cannot go on: {error}") from error
+            self._pump()
 
     def _survivors_call(self) -> bool:
         """Whether anybody is left who may still call; news of the dead is nobody's otherwise."""
@@ -150,7 +202,7 @@ class Coordinator:
     def _stopped(self, members: Sequence[int]) -> bool:
         """The first phase: all of them have stopped and said what they have finished; False: there is news."""
         self._presence.ask(members)
-        while self._presence.asked and not self._presence.news:
+        while (self._presence.asked or self._presence.ending) and not self._presence.news:
             self._pump()
         self._presence.asked = set()
         return not self._presence.news
@@ -182,9 +234,9 @@ class Coordinator:
             self._pump()
         return not self._presence.news
 
-    def _commit(self, decision: Decision, plan: Plan | None) -> None:
+    def _commit(self, decision: Decision, plan: Plan | None, noticed_ns: int) -> None:
         """The second phase: written down, then told; the old tree leaves the switches."""
-        self.journal.write(decision)
+        self._meanwhile(lambda: self.journal.write(decision))
         self._members = decision.after
         specs = {} if plan is None else self._trees.endpoints(plan)
         for member in decision.after:
@@ -195,7 +247,8 @@ class Coordinator:
             if seen.control is not None:
                 array = self._presence.array if lacks and decision.holder is not None else None
                 seen.control.send({"commit": decision.plain(), "endpoint": spec}, array)
-        self._trees.swap(plan)
+        self.resumed.append(Resumed(noticed_ns, time.monotonic_ns()))
+        self._meanwhile(self._trees.swap(plan))
 
     # --- the end
 

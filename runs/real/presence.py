@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,9 @@ Message = dict[str, Any]
 LOOK_S: Final = 0.05
 """between two looks at leases"""
 END_S: Final = 0.1
-"""between the end of a connection and that of its process"""
+"""between the end of a connection, which is known at once, and that of its process, which tells how"""
+LATE: Final = REAL_LEASE.term // 2
+"""for which a member has waited for the same when others have a reason to look who is missing"""
 QUIET: Final = 3
 """beats without which a member's processor time is looked at: it may compute and have no turn to speak"""
 
@@ -39,8 +42,12 @@ class Seen:
     control: Control | None = None
     beat: Message = field(default_factory=dict)
     answer: Message | None = None
+    since_ns: int = 0
+    """since when it has said the same of what it waits for"""
     left: int | None = None
     """operations that it had finished when it left"""
+    parted_s: float | None = None
+    """when its connection ended, of ``time.monotonic()``"""
     code: int | None = None
 
 
@@ -72,6 +79,41 @@ class Presence:
             self._listener.close()
             raise ClusterError(f"{self.address}: cannot listen there: {error.strerror or error}") from error
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._alarm = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._selector.register(self._alarm, selectors.EVENT_READ, lambda: os.eventfd_read(self._alarm))
+
+    def wake(self) -> None:
+        """End a wait; from any thread."""
+        with suppress(ValueError, OSError):  # it is closed
+            os.eventfd_write(self._alarm, 1)
+
+    def wake_for(self, events: socket.socket) -> None:
+        """A wait ends when there is something to read from this socket, which whoever is woken does."""
+        self._selector.register(events, selectors.EVENT_READ, lambda: None)
+
+    def wake_at_end(self, pid: int) -> None:
+        """A wait ends when a process does."""
+        pidfd = os.pidfd_open(pid)
+
+        def ended() -> None:
+            self._selector.unregister(pidfd)
+            os.close(pidfd)
+
+        self._selector.register(pidfd, selectors.EVENT_READ, ended)
+
+    @property
+    def ending(self) -> bool:
+        """Whether a process is about to end: its connection has."""
+        until = time.monotonic() - END_S
+        return any(seen.code is None and seen.parted_s is not None and seen.parted_s > until for seen in self.seen)
+
+    @property
+    def late(self) -> bool:
+        """Whether a member has waited for the same for a while."""
+        until = time.monotonic_ns() - LATE
+        return any(
+            "waits" in self.seen[member].beat and self.seen[member].since_ns < until for member in self.leases.alive
+        )
 
     def add(self, process: "subprocess.Popen[bytes]") -> None:
         """The process of the next rank."""
@@ -171,6 +213,8 @@ class Presence:
         for message, array in messages:
             self.leases.heard(rank, time.monotonic_ns())
             if "beat" in message:
+                if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
+                    seen.since_ns = time.monotonic_ns()
                 seen.beat = message
             elif message.get("stopped") == self.term:
                 seen.answer = message
@@ -186,11 +230,8 @@ class Presence:
         if found is not None:
             return found
         self._forget(control)
-        if rank is not None and self.seen[rank].left is None:
-            try:
-                self.seen[rank].process.wait(END_S)  # how, its process's end tells
-            except subprocess.TimeoutExpired:
-                self._lost(rank, "ended its connection")
+        if rank is not None and self.seen[rank].code is None and self._lost(rank, "ended its connection"):
+            self.seen[rank].parted_s = time.monotonic()
         return ()
 
     def _forget(self, control: Control) -> None:
@@ -202,19 +243,21 @@ class Presence:
         os.close(pidfd)
         seen = self.seen[rank]
         seen.code = seen.process.wait()
-        if seen.code != 0:
-            self._lost(rank, f"ended with {how_ended(seen.code)}")
-        elif seen.control is not None:
-            self._lost(rank, "ended without leaving the group")
+        how = f"ended with {how_ended(seen.code)}" if seen.code else "ended without leaving the group"
+        if seen.parted_s is not None:
+            self.leases.explain(rank, how)
+        elif seen.code or seen.control is not None:
+            self._lost(rank, how)
 
-    def _lost(self, rank: int, reason: str) -> None:
-        """A process is gone; that is no news of one that had left, or that is dead already."""
+    def _lost(self, rank: int, reason: str) -> bool:
+        """A process is gone; whether that is news: not of one that had left, or that is dead already."""
         if self.seen[rank].left is not None or rank in self.leases.dead:
-            return
+            return False
         if self.seen[rank].control is None:
             self.leases.join(rank, time.monotonic_ns())
-        if self.leases.ended(rank, reason):
-            self.note(reason)
+        self.leases.ended(rank, reason)
+        self.note(reason)
+        return True
 
     def _tell_excluded(self, rank: int) -> None:
         self.tell([rank], {"excluded": self.leases.dead[rank]})

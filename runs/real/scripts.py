@@ -20,7 +20,7 @@ from p4reduce.base.units import PS_PER_NS
 from p4reduce.comm.communicator import STEP
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.launch import free_port, rank_environment, torch_environment
-from p4reduce.comm.membership import Journal, Reach
+from p4reduce.comm.membership import Journal
 from p4reduce.comm.remote import ADDRESS, SPEC
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.predict import Operation
@@ -30,6 +30,7 @@ from p4reduce.jobs.job import Job
 from p4reduce.runs.experiment import ExperimentError
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.coordinator import Coordinator, Ended
+from p4reduce.runs.real.damage import Damage
 from p4reduce.runs.real.group import Message
 from p4reduce.runs.real.presence import Presence
 from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec
@@ -121,15 +122,10 @@ class ScriptCluster(RealCluster):
         )
         deadline = time.monotonic() + self._script["timeout_s"]
         journal = Journal(self.folder / "membership.jsonl")
-        coordinator = Coordinator(
-            self.group.presence,
-            trees,
-            journal,
-            self.experiment.on_failure,
-            watch=lambda: self._news(trees.reach),
-            deadline=deadline,
-        )
-        failed = coordinator.wait()
+        presence, on_failure = self.group.presence, self.experiment.on_failure
+        with Damage(self.target, self.wires, self.relays, trees, presence, on_failure) as damage:
+            coordinator = Coordinator(presence, trees, journal, on_failure, watch=damage.news, deadline=deadline)
+            failed = coordinator.wait()
         if failed is None:
             self.lost_switches = trees.reach.switches
             self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed
@@ -138,19 +134,6 @@ class ScriptCluster(RealCluster):
                 self.job = Job(trees.plan, self.job.numbers)
             self._note_collectives(self.group.reports(self.folder, self._survivors))
         return failed
-
-    def _news(self, reach: Reach) -> list[str]:
-        """What of the network has ended since the last look."""
-        if self.experiment.on_failure == "abort":
-            self._watch()
-            return []
-        self.relays.check()
-        switches = [name for name in self.target.ended() if name not in reach.switches]
-        links = [ends for ends in self.wires.cut() if ends not in reach.links]
-        reach.switches.update(switches)
-        reach.links.update(links)
-        said = [f"switch {name} has ended" for name in switches]
-        return said + [f"link {'-'.join(sorted(ends))} is down" for ends in links if not ends & reach.switches]
 
     def _note_collectives(self, reports: Mapping[str, Message]) -> None:
         """What the scripts' participants say that they carried, held against each other."""

@@ -37,6 +37,9 @@ class RealTarget(Protocol):
     def processes(self) -> list[int]:
         """Those that only execute switches; none where the session does."""
 
+    def process_of(self, switch: str) -> int | None:
+        """The process of one, where it executes nothing else and has not ended."""
+
     def check(self) -> None:
         """Raise when a switch has ended."""
 
@@ -98,6 +101,10 @@ class EmbeddedTarget:
         """None: switches are threads of this one."""
         return []
 
+    def process_of(self, switch: str) -> int | None:
+        """None."""
+        return None
+
     def check(self) -> None:
         """Raise ``FabricError`` when a data path has ended."""
         self._switches.check()
@@ -151,6 +158,10 @@ class Bmv2Target:
         """Of the switches that have not ended."""
         gone = self._switches.ended()
         return [pid for name, pid in self._switches.pids.items() if name not in gone]
+
+    def process_of(self, switch: str) -> int | None:
+        """Its BMv2's."""
+        return None if switch in self._switches.ended() else self._switches.pids[switch]
 
     def check(self) -> None:
         """Raise ``RealError`` when a switch has ended, with its last lines."""

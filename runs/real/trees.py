@@ -1,12 +1,16 @@
 """The trees of one group in real time, one after the other: the next stands beside the old one until all use it."""
 
+import contextlib
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from p4reduce.comm.errors import ClusterError
 from p4reduce.comm.membership import Reach
 from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.lookout import SILENT_S
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.waits import awaited_at
 from p4reduce.topologies import Topology
@@ -17,8 +21,8 @@ from p4reduce.workers.status import WaitStatus
 class Trees:
     """Plans, installs and removes; ``plan`` is the one that is used now.
 
-    ``hosts``: of all ranks of the start. ``endpoints``: those of a plan, by host. ``registers``: whether switches let
-    slots be read; else what they told the workers says who is missing.
+    ``hosts``: of all ranks. ``endpoints``: those of a plan, by host. ``registers``: whether switches let slots be read;
+    else what they told the workers says who is missing.
     """
 
     def __init__(
@@ -39,36 +43,72 @@ class Trees:
         self._request = request
         self._registers = registers
         self._epoch = plan.epoch
+        self._dropped: list[Plan] = []
+        self._away: dict[str, float] = {}  # switches that have ended, and when
+        self._anew: dict[str, int] = {}  # switches that began anew: up to which epoch nothing is in them
 
     @property
     def epoch(self) -> int:
         """The last one that was taken; each decision has its own."""
         return self._epoch
 
-    def next(self, members: Sequence[int]) -> Plan | None:
-        """Install the tree of ``members`` beside the old one, in an epoch of its own; one alone needs none.
+    @property
+    def damaged(self) -> bool:
+        """Whether the tree cannot go on: a link or a switch of it is down, or began anew."""
+        lapsed = any(self._anew.get(switch, -1) >= self.plan.epoch for switch in switches_on_paths(self.plan))
+        return lapsed or self.reach.damaged(self.plan)
 
-        ``ClusterError`` where there is no way.
+    @property
+    def may_return(self) -> bool:
+        """Whether a switch has ended just now, and may begin anew before anybody draws conclusions."""
+        return any(time.monotonic() < at + SILENT_S for at in self._away.values())
+
+    def lose(self, switch: str) -> None:
+        """A switch has ended."""
+        self.reach.switches.add(switch)
+        self._away[switch] = time.monotonic()
+
+    def begin_anew(self, switch: str) -> None:
+        """A switch is there, and has lost all plans, of those that are being installed, too."""
+        self.reach.switches.discard(switch)
+        self._away.pop(switch, None)
+        self._anew[switch] = self._epoch
+
+    def next(self, members: Sequence[int]) -> Callable[[], Plan | None]:
+        """What installs the tree of ``members`` beside the old one, in an epoch of its own; in any thread.
+
+        One alone needs none. It raises ``ClusterError`` where there is no way, ``ControllerError`` where a switch does
+        not take it.
         """
         self._epoch += 1
         if len(members) == 1:
-            return None
+            return lambda: None
         hosts = tuple(self.hosts[member] for member in members)
-        request = replace(self._request, workers=hosts, epoch=self._epoch)
-        try:
-            return self._controller.start_job(request, self.reach.view)
-        except (PlanError, ControllerError) as error:
-            raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
+        request, view = replace(self._request, workers=hosts, epoch=self._epoch), self.reach.view
+
+        def install() -> Plan:
+            try:
+                return self._controller.start_job(request, view)
+            except PlanError as error:
+                raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
+
+        return install
 
     def drop(self, plan: Plan) -> None:
-        """Take a plan out of the switches that are there."""
-        self._controller.uninstall(plan, self.reach.switches)
+        """Take a plan out of the switches that are there; later, where one is gone of which nobody knows yet."""
+        self._dropped.append(plan)
+        lost = frozenset(self.reach.switches)
+        for one in [*self._dropped]:
+            with contextlib.suppress(ControllerError):
+                self._controller.uninstall(one, lost)
+                self._dropped.remove(one)
 
-    def swap(self, plan: Plan | None) -> None:
-        """All use this one from now on, or none; the old one goes."""
-        if plan is not None:
-            self.drop(self.plan)
-            self.plan = plan
+    def swap(self, plan: Plan | None) -> Callable[[], None]:
+        """All use this one from now on, or none; what takes the old one out, in any thread."""
+        if plan is None:
+            return lambda: None
+        old, self.plan = self.plan, plan
+        return lambda: self.drop(old)
 
     def blamed(self, waiting: Mapping[int, tuple[int, WaitStatus | None]]) -> Collection[int]:
         """Members that an operation waits for, by those that wait: the seq that each lacks, and what it was told."""

@@ -26,6 +26,7 @@ REORDER_DELAY_PS: Final = 2_000_000_000
 """Reordered frames are late by up to 2 ms: about what a round trip takes between processes."""
 
 
+Events = socket.socket | None
 Socket = tuple[str, int]
 """IP address and UDP port."""
 
@@ -57,6 +58,10 @@ class Wires(Protocol):
 
     def cut(self) -> Collection[Ends]:
         """Links that have gone down, as far as anybody can tell."""
+
+    @property
+    def events(self) -> Events:
+        """Readable when :meth:`cut` may have something to say, until it was asked."""
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start a program at a host; it dies with us."""
@@ -122,6 +127,11 @@ class VethWires:
         """Those of which a switch's interface has lost its carrier."""
         down = self._carriers.down() if self._carriers else ()
         return {self._ends[name] for name in down}
+
+    @property
+    def events(self) -> Events:
+        """The kernel's, of interfaces."""
+        return self._carriers.events if self._carriers else None
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start it in the host's namespace."""
@@ -194,6 +204,11 @@ class UdpWires:
     def cut(self) -> Collection[Ends]:
         """Datagrams have no carrier."""
         return ()
+
+    @property
+    def events(self) -> Events:
+        """None."""
+        return None
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start it beside us."""

@@ -31,6 +31,11 @@ class Carriers:
             self.close()
             raise RealError(f"changes of interfaces cannot be heard of: {error.strerror}") from error
 
+    @property
+    def events(self) -> socket.socket:
+        """Readable when something changed, until :meth:`down` was called."""
+        return self._events
+
     def down(self) -> frozenset[str]:
         """Those that have been without a carrier at some time, or that are gone."""
         if self._changed():
