@@ -15,7 +15,7 @@ from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from p4reduce.labs.frame.report import Check, Report
+    from p4reduce.labs.frame.report import Check, Finding, Report
 
 app = typer.Typer(help="Labs: copy one, work on it, have it graded.", no_args_is_help=True)
 
@@ -188,7 +188,8 @@ def copy(
     except LabError as error:
         raise BadInput(str(error)) from None
     output = Output()
-    output.line(f"{target}: read README.md, work in {target}/skeleton, then: p4reduce lab grade {target}")
+    output.line(f"{target}: read README.md, work in {target}/skeleton, then:")
+    output.line(f"    p4reduce lab grade {target}")
     if not student:
         output.line("Where your work is graded by a teacher, copy it with --student NAME: its numbers are yours then.")
 
@@ -223,12 +224,13 @@ def _print(output: Output, report: "Report") -> None:
 
     output.line(f"lab {report.lab}, {report.folder}")
     subject = ""
+    told: dict[Finding, str] = {}
     for check in report.checks:
         if check.subject != subject:
             subject = check.subject
             points, most = report.part(subject)
             output.line(f"{subject}: {points} of {counted(most, 'point')}")
-        _print_check(output, check)
+        _print_check(output, check, told)
     for note in report.notes:
         output.line(f"note: {note}")
     failed = sum(check.passed is False for check in report.checks)
@@ -241,11 +243,17 @@ def _print(output: Output, report: "Report") -> None:
         output.line(Text(f"not yet, {had}: {counted(failed, 'check')} failed{after}", "bold red"))
 
 
-def _print_check(output: Output, check: "Check") -> None:
+def _print_check(output: Output, check: "Check", told: "dict[Finding, str]") -> None:
+    """A check; what was said of an earlier one (``told``: of which) is not said again."""
     mark, style = {True: ("pass", "green"), False: ("FAIL", "bold red"), None: ("-", "dim")}[check.passed]
     output.line(Text.assemble("  ", (f"{mark:<5}", style), check.title))
-    if check.finding is not None:
-        said = check.finding.said.replace("\n", "\n        ")
-        for label, text in (("", said), ("where: ", check.finding.where), ("look:  ", check.finding.look)):
-            if text:
-                output.line(f"        {label}{text}")
+    if check.finding is None:
+        return
+    if check.finding in told:
+        output.line(f"        the same as above, in '{told[check.finding]}'")
+        return
+    told[check.finding] = check.title
+    said = check.finding.said.replace("\n", "\n        ")
+    for label, text in (("", said), ("where: ", check.finding.where), ("look:  ", check.finding.look)):
+        if text:
+            output.line(f"        {label}{text}")

@@ -13,7 +13,7 @@ import yaml
 from p4reduce.base.safe_yaml import PlainNodes, one_line
 from p4reduce.labs import catalogue
 from p4reduce.labs.frame.draws import EXAMPLE, personal
-from p4reduce.labs.frame.lab import SKELETON, Lab
+from p4reduce.labs.frame.lab import SKELETON, Lab, Task
 from p4reduce.labs.frame.report import LabError
 
 NOTE: Final = "lab.yaml"
@@ -57,6 +57,12 @@ def copy_lab(lab: Lab, student: str, target: Path) -> None:
     (target / NOTE).write_text(
         f"# Which lab this is, and whose: 'p4reduce lab grade' reads it.\nlab: {lab.name}\nstudent: '{student}'\n"
     )
+
+
+def skeleton_of(task: Task, name: str) -> str:
+    """A file as its student got it."""
+    path = catalogue.home(task.lab) / SKELETON / name
+    return filled(path.read_text("utf-8"), task.parameters)
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

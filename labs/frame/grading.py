@@ -49,7 +49,7 @@ def grade(
         folder=str(answers),
         checks=tuple(_with_points(what, wanted, checks)),
         student=whose,
-        praise=what.praise,
+        praise=what.praise if len(wanted) == len(what.parts) else "what was asked for holds",
         notes=tuple(_notes(what, whose, found)),
         digest="" if what.alike else found,
         sandbox=tuple(task.seen),

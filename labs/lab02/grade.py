@@ -24,6 +24,7 @@ def grade(task: Task) -> Iterator[Check]:
 
 class _Grader:
     def __init__(self, task: Task) -> None:
+        self.task = task
         self.path: Path = task.answers / FILE
         self.layout = Layout.of(task.personal)
         self.cases = cases(self.layout, task.hidden)
@@ -46,7 +47,7 @@ class _Grader:
     # --- header
 
     def compile(self) -> None:
-        self.program = compiled(self.path)
+        self.program = compiled(self.task, FILE)
         for name in ("hop", "value", "ethernet"):
             if name not in self.program.headers:
                 raise Wrong(f"the program has no header {name}: keep the names of the skeleton", str(self.path))

@@ -95,6 +95,7 @@ class _Played:
 
 class _Grader:
     def __init__(self, task: Task) -> None:
+        self.task = task
         self.path: Path = task.answers / FILE
         self.numbers = Numbers.of(task.personal)
         self.draws = task.hidden
@@ -117,7 +118,7 @@ class _Grader:
         ]
 
     def compile(self) -> None:
-        self.program = compiled(self.path)
+        self.program = compiled(self.task, FILE)
         self._bench(2)
 
     def _bench(self, workers: int) -> Bench:

@@ -39,6 +39,7 @@ def grade(task: Task) -> Iterator[Check]:
 
 class _Grader:
     def __init__(self, task: Task, code: StudentCode) -> None:
+        self.task = task
         self.path: Path = task.answers / P4_FILE
         self.file = str(task.answers / WORKER_FILE)
         self.code = code
@@ -48,13 +49,14 @@ class _Grader:
 
     def steps(self) -> list[Step]:
         return [
+            # Before the gate: it needs no P4.
+            Step("worker", "a window of SLOTS chunks", self.window),
+            Step("worker", "again after a time-out, and only what is missing", self.again),
             Step("switch", "the program compiles", self.compile, gate=True),
             Step("switch", "sums, cell by cell, twice around", self.sums),
             Step("switch", "a repetition before the end is dropped", self.early),
             Step("switch", "a repetition after it gets the RESULT, alone", self.late),
             Step("switch", "the RESULT stays until everybody has it", self.stays),
-            Step("worker", "a window of SLOTS chunks", self.window),
-            Step("worker", "again after a time-out, and only what is missing", self.again),
             Step("network", "nothing lost", lambda: self.network(0.0)),
             Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
             Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
@@ -63,7 +65,7 @@ class _Grader:
     # --- the switch
 
     def compile(self) -> None:
-        self.program = compiled(self.path)
+        self.program = compiled(self.task, P4_FILE)
         self._bench()
 
     def _bench(self, workers: int = 3) -> Bench:

@@ -17,8 +17,11 @@ from p4reduce.dataplane.tables import Exact, TableEntry
 from p4reduce.dataplane.trace.packets import Packet
 from p4reduce.dataplane.trace.record import PacketTrace, Recorder
 from p4reduce.frontend.compile import compile_text
+from p4reduce.labs.frame.digest import plain
+from p4reduce.labs.frame.folders import skeleton_of
+from p4reduce.labs.frame.lab import Task
 from p4reduce.labs.frame.report import Wrong
-from p4reduce.labs.frame.text import counted, todo_lines
+from p4reduce.labs.frame.text import counted
 
 T = TypeVar("T")
 _LIMIT: Final = 1 << 16
@@ -29,8 +32,9 @@ _SHOWN: Final = 5
 """errors of the compiler that are told at once"""
 
 
-def compiled(path: Path) -> Program:
-    """A student's program, loaded. Raises Wrong with what the compiler says."""
+def compiled(task: Task, name: str) -> Program:
+    """A student's program, loaded. Raises Wrong with what the compiler says, and where it is the skeleton still."""
+    path = task.answers / name
     try:
         if path.stat().st_size > _LIMIT:
             raise Wrong(f"{path.name} has more than {_LIMIT} bytes: this lab takes fewer than 10,000", str(path))
@@ -39,30 +43,25 @@ def compiled(path: Path) -> Program:
         raise Wrong(f"there is no {path.name}: hand it in", str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise Wrong(f"{path.name} cannot be read: {error}", str(path)) from None
-    if todos := todo_lines_p4(path):
-        where = f"{path}, line {', '.join(map(str, todos[:8]))}{', ...' if len(todos) > 8 else ''}"
-        raise Wrong(f"{counted(len(todos), 'TODO')} left (that is how the lab begins): see README.md", where)
+    todos = [number for number, line in enumerate(text.splitlines(), start=1) if re.search(r"\bTODO\b", line)]
+    if plain(name, text) == plain(name, skeleton_of(task, name)):
+        where = ", line " + ", ".join(map(str, todos)) if todos else ""
+        said = "nothing is written yet (that is how the lab begins): see README.md"
+        raise Wrong(said, f"{path}{where}")
     # Nothing but the two library files: a message of the compiler shows lines of what is included.
     if re.search(r"\binclude\b", _INCLUDE.sub("", COMMENT.sub(" ", text.replace("\\\n", "")))):
         raise Wrong("include nothing but <core.p4> and <v1model.p4>", str(path))
     look = f"p4reduce p4 check {path}"
     found = compile_text(text, path.name)
     if not found.ok or found.json is None:
-        said = "\n".join(found.messages()[:_SHOWN])
-        raise Wrong(f"{path.name} does not compile:\n{said}", str(path), look)
+        said = "\n".join([f"{path.name} does not compile:", *found.messages()[:_SHOWN]])
+        if todos:
+            said += f"\n{counted(len(todos), 'TODO')} left, line {', '.join(map(str, todos))}"
+        raise Wrong(said, str(path), look)
     try:
         return load_program(found.json)
     except ProgramError as error:
         raise Wrong(f"{path.name}: the embedded switch does not run this: {error}", str(path), look) from None
-
-
-def todo_lines_p4(path: Path) -> list[int]:
-    """Lines with TODO; in P4 they stand in comments."""
-    return [
-        number
-        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1)
-        if re.search(r"\bTODO\b", line)
-    ] or todo_lines(path)
 
 
 @dataclass(frozen=True)

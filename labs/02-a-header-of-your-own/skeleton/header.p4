@@ -1,4 +1,4 @@
-// Lab 02: a header of your own. Write what each TODO asks for; README.md, steps 3 to 6.
+// Lab 02: a header of your own. Write what is missing; README.md, steps 3 to 6.
 #include <core.p4>
 #include <v1model.p4>
 

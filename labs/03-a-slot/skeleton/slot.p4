@@ -1,4 +1,4 @@
-// Lab 03: a slot. Write the body of `apply` where it says TODO; README.md, steps 3 to 6.
+// Lab 03: a slot. Write what is missing in `apply`; README.md, steps 3 to 6.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,4 +1,4 @@
-// Lab 05: loss. Write the body of `apply` where it says TODO; README.md, steps 3 to 5.
+// Lab 05: loss. Write what is missing in `apply`; README.md, steps 3 to 5.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -97,3 +97,26 @@ def test_make_grade(lab, folder, code, said):
     done = subprocess.run(command, cwd=lab, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode != 0) == bool(code), done.stderr
     assert said in done.stdout
+
+
+def test_what_is_wrong_in_many_checks_is_told_once(tmp_path):
+    call("lab", "copy", "09", tmp_path / "mine")
+    lines = call("lab", "grade", tmp_path / "mine").stdout.splitlines()
+    assert sum("that is how the lab begins" in line for line in lines) == 1
+    assert sum(line.strip() == "the same as above, in 'the mean of two tensors'" for line in lines) == 10
+    assert not any("step was right" in line for line in lines), "no step was right"
+    found = json.loads(call("lab", "grade", tmp_path / "mine", "--json").stdout)
+    assert all("how the lab begins" in check["finding"]["said"] for check in found["checks"])
+
+
+def test_a_part_that_passes_is_not_praised_for_all(lab):
+    shutil.copytree(SOLUTIONS / "01", lab / "skeleton", dirs_exist_ok=True)
+    done = call("lab", "grade", lab, "--only", "leaf1")
+    assert done.stdout.splitlines()[-1] == "PASS, 30 of 30 points: what was asked for holds"
+
+
+def test_a_copy_says_a_command_that_can_be_copied(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    done = call("lab", "copy", "07", "--student", "ana")
+    assert "    p4reduce lab grade 07-two-jobs-and-a-forger" in done.stdout.splitlines()
