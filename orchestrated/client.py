@@ -125,6 +125,14 @@ class RemoteExecutor:
         """What a network answers whose process has a live page (``cli/live/tasks``)."""
         return self._ask("page", **wanted)
 
+    def end_host(self, host: str, *, at_ps: int | None = None) -> None:
+        """A host ends, with all processes at it, now or at a time."""
+        self._ask("end_host", host=host, at_ps=at_ps)
+
+    def end_process(self, host: str, *, task: str, at_ps: int | None = None) -> None:
+        """The process of a task at a host ends, now or at a time."""
+        self._ask("end_process", host=host, task=task, at_ps=at_ps)
+
     def end(self) -> None:
         """Have the network end, and close."""
         self._ask("end")

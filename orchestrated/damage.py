@@ -1,4 +1,4 @@
-"""What tests and trials do to a network: links that are cut and mended, switches that begin anew."""
+"""What tests and trials do to a network: links that are cut and mended, hosts that end, switches that begin anew."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -11,22 +11,30 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
 _CUT: Final = Faults(loss=1.0)
+Die = Callable[[str, str | None], None]
+"""Processes at a host end, of a task or of all."""
 Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 """Report something: its kind and data."""
 
 
 class Damage:
-    """Has its agenda, and what is down now. ``faults``: of links that are whole."""
+    """Has its agenda, and what is down now. ``faults``: of links that are whole; ``die``: ends processes at hosts."""
 
     def __init__(
-        self, topology: Topology, network: VirtualNetwork, switches: ServedSwitches, faults: Faults, tell: Tell
+        self,
+        topology: Topology,
+        network: VirtualNetwork,
+        switches: ServedSwitches,
+        faults: Faults,
+        tell: Tell,
+        die: Die,
     ) -> None:
         self._topology, self._network, self._switches = topology, network, switches
-        self._faults, self._tell = faults, tell
+        self._faults, self._tell, self._die = faults, tell, die
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._entered = 0
         self._cut: set[Hop] = set()
-        self._away: dict[str, int] = {}  # switches, and how many of their absences have not ended
+        self._away: dict[str, int] = {}  # switches and hosts, and how many of their absences have not ended
         self._down: set[Hop] = set()
 
     def down(self) -> set[Hop]:
@@ -46,6 +54,35 @@ class Damage:
             self._settle()
 
         self._enter(f"link {a} - {b}", at_ps, change)
+
+    def end_process(self, host: str, *, task: str, at_ps: int | None = None) -> None:
+        """The process of a task at a host ends, now or at a time; its host stays."""
+        self._check_host(host)
+        self._enter(f"task {task} at {host}", at_ps, lambda: self._die(host, task))
+
+    def end_host(self, host: str, *, at_ps: int | None = None, away_ps: int | None = None) -> None:
+        """A host ends, now or at a time, with all processes at it; after ``away_ps``, if given, it is back without."""
+        self._check_host(host)
+        if away_ps is not None and away_ps < 0:
+            raise ClusterError(f"host {host}: away_ps: {away_ps} is below 0")
+
+        def end() -> None:
+            self._away[host] = self._away.get(host, 0) + 1
+            self._settle()
+            self._die(host, None)
+
+        def begin() -> None:
+            self._away[host] -= 1
+            self._settle()
+
+        at_ps = self._network.now if at_ps is None else at_ps
+        self._enter(f"host {host}", at_ps, end)
+        if away_ps is not None:
+            self._enter(f"host {host}", at_ps + away_ps, begin)
+
+    def _check_host(self, host: str) -> None:
+        if host not in {node.name for node in self._topology.hosts}:
+            raise ClusterError(f"{host!r} is no host of topology {self._topology.name!r}")
 
     def restart_switch(self, switch: str, *, at_ps: int | None = None, away_ps: int = 0) -> None:
         """A switch begins anew, now or at a time, without entries and registers, after it was away for so long."""

@@ -85,6 +85,10 @@ class Service:
             "links_down": lambda _: sorted(world.links_down()),
             "change_link": self._change_link,
             "page": self._page,
+            "end_host": lambda request: world.damage.end_host(str(request["host"]), at_ps=request.get("at_ps")),
+            "end_process": lambda request: world.damage.end_process(
+                str(request["host"]), task=str(request["task"]), at_ps=request.get("at_ps")
+            ),
             "end": self._end,
         }
         try:

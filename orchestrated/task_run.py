@@ -59,6 +59,8 @@ class TaskRun:
     digest: Any = field(default_factory=hashlib.sha256)
     ended: bool = False
     error: str | None = None
+    died: list[str] = field(default_factory=list)
+    """hosts where its process has ended; nothing goes on while there are any"""
     coming: Order | None = None
     """what it goes on with after this round"""
     restored: dict[str, int] | None = None
@@ -115,8 +117,10 @@ class TaskRun:
     def turn(self, order: Order, jobs: Mapping[Role, Job], now_ps: int) -> None:
         """Go on with the plans, and at the hosts, of another order; the present round begins again."""
         before = {*self.order.reads} - self._unread
-        self._lacking |= any(worker not in self.order.task.workers for worker in order.task.workers)
-        self._unread = {*order.reads} - before
+        self._lacking |= any(worker not in self.order.task.workers for worker in order.task.workers) or bool(order.anew)
+        self._unread = {*order.reads} - {read for read in before if read[1] not in order.anew}
+        self.arrays = [np.zeros(order.task.elements, np.float32) for _ in order.task.workers]
+        self.died = []
         self.order, self.jobs, self.coming = order, jobs, None
         self.weights[:] = self.checkpoint
         self.due, self.wake_ps = {}, None
@@ -162,8 +166,8 @@ class TaskRun:
         self.phase = "training"
         self.times = {"started_ps": now_ps}
         self.checkpoint[:] = self.weights
-        for rank, worker in enumerate(task.workers):
-            self.arrays[rank][:] = gradient(task.name, rank, self.round, task.elements)
+        for array, rank, worker in zip(self.arrays, self.order.all_ranks, task.workers, strict=True):
+            array[:] = gradient(task.name, rank, self.round, task.elements)
             self.due[self.upload.members[worker]] = now_ps + self.order.training_ps[worker]
         self.times["trained_ps"] = max(self.due.values())
         if self.ring:
@@ -180,6 +184,8 @@ class TaskRun:
 
     def next_ps(self) -> int | None:
         """When it wants to be stepped, if no endpoint is done before; one that is dark waits for light."""
+        if self.died:
+            return None
         times = list(self.due.values()) if self.lit else []
         if self.wake_ps is not None:
             times.append(self.wake_ps)
@@ -198,7 +204,7 @@ class TaskRun:
 
     def _once(self, now_ps: int) -> bool:
         """One step; False when it must wait."""
-        if self.phase == "idle" or not self.lit:
+        if self.phase == "idle" or not self.lit or self.died:
             return False
         if self._reading is not None:
             return self._read_on(self._reading, now_ps)
@@ -270,7 +276,7 @@ class TaskRun:
 
     def _differs(self) -> str:
         """Which worker has other weights than the server; empty where all have the same."""
-        for rank, array in enumerate(self.arrays):
+        for rank, array in zip(self.order.all_ranks, self.arrays, strict=True):
             if not np.array_equal(array.view(np.uint32), self.weights.view(np.uint32)):
                 return f"worker {rank} and the server have different weights"
         return ""
@@ -301,8 +307,7 @@ class TaskRun:
     def _operation(self, index: int) -> Post:
         """What an endpoint gives and gets in the present phase."""
         serves = index == self._serving(self.job)
-        rank = 0 if serves else list(self.job.members.values()).index(index)
-        own = self.arrays[rank]
+        own = self.arrays[0 if serves else list(self.job.members.values()).index(index)]
         if self.ring:
             if not serves:
                 return Post(Collective.ALL_REDUCE, own, own, self.round)

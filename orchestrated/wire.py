@@ -51,6 +51,8 @@ def order_to_data(order: Order) -> dict[str, Any]:
         "aggregation_ps": order.aggregation_ps,
         "reads": [list(read) for read in order.reads],
         "schedule": order.schedule,
+        "ranks": list(order.ranks),
+        "anew": list(order.anew),
     }
 
 
@@ -63,6 +65,8 @@ def order_from_data(topology: Topology, data: Mapping[str, Any]) -> Order:
         int(data["aggregation_ps"]),
         tuple((str(home), str(reader), int(size)) for home, reader, size in data["reads"]),
         data["schedule"],
+        tuple(int(rank) for rank in data["ranks"]),
+        tuple(map(str, data["anew"])),
     )
 
 
@@ -106,7 +110,12 @@ def running_to_data(running: Mapping[str, Running]) -> dict[str, Any]:
 def running_from_data(data: Mapping[str, Any]) -> dict[str, Running]:
     """The inverse of :func:`running_to_data`."""
     return {
-        name: Running({role: (job, epoch) for role, (job, epoch) in one["keys"].items()}, one["round"], one["ended"])
+        name: Running(
+            {role: (job, epoch) for role, (job, epoch) in one["keys"].items()},
+            one["round"],
+            one["ended"],
+            tuple(one["died"]),
+        )
         for name, one in data.items()
     }
 

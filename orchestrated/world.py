@@ -19,9 +19,9 @@ from p4reduce.fabric.background import Background
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.orchestrated.changes import Changes
 from p4reduce.orchestrated.damage import Damage
 from p4reduce.orchestrated.memory import check_memory, half_of_memory
-from p4reduce.orchestrated.open_swap import OpenSwap
 from p4reduce.orchestrated.reading import check_reads, read_keys
 from p4reduce.orchestrated.report_log import ReportLog
 from p4reduce.orchestrated.rounds import Rounds
@@ -83,7 +83,6 @@ class World(AbstractContextManager["World"]):
         self._runs: dict[str, TaskRun] = {}
         self._ended: dict[str, Running] = {}
         self._leaving: list[list[Job]] = []  # of tasks that have ended or changed; their endpoints are still there
-        self._open: list[OpenSwap] = []
         self._read_keys = read_keys()
         self._log = ReportLog()
         self.switches = ServedSwitches(topology)
@@ -93,7 +92,8 @@ class World(AbstractContextManager["World"]):
                 self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
             )
             tell = partial(self._report, None)
-            self.damage = Damage(topology, self.network.fabric, self.switches, faults, tell)
+            self._changes = Changes(self.network, self._report, self._fail)
+            self.damage = Damage(topology, self.network.fabric, self.switches, faults, tell, self._die)
             self._rounds = Rounds(self.network, self._change_turn, tell)
         except BaseException:
             self.switches.close()
@@ -136,7 +136,7 @@ class World(AbstractContextManager["World"]):
         try:
             check_reads(order.reads)
             check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
-            jobs = self._add(order)
+            jobs = self._changes.add(order)
             run = TaskRun(order, jobs, self.network, self._read_keys)
             run.turns = order.schedule is not None
             if run.turns:
@@ -157,7 +157,7 @@ class World(AbstractContextManager["World"]):
         run = self._run(task)
         for role, plan in plans.items():
             if not run.ended and run.jobs[role].plan.epoch != plan.epoch:
-                self._change_over(run, role, plan)
+                self._changes.change_over(run, role, plan)
 
     def replan(self, order: Order, *, at_once: bool = False) -> None:
         """Give a running task other plans between two rounds; see the protocol."""
@@ -167,11 +167,10 @@ class World(AbstractContextManager["World"]):
         run = self._run(name)
         if self.running([name])[name].keys == order.keys:
             return
-        if order.task.elements != run.order.task.elements or len(order.task.workers) != len(run.arrays):
-            raise RefusedError(f"task {name}: a running task keeps its model and the number of its workers")
+        self._changes.check(run, order)
         run.coming = self._as_it_is(order)
         if at_once and not run.ended:
-            self._turn(run)
+            self._changes.turn(run)
             self._step(run)
 
     def keep_plans(self, task: str) -> None:
@@ -218,7 +217,10 @@ class World(AbstractContextManager["World"]):
         """Tasks that were started, by name."""
         found = {
             name: Running(
-                {role: (job.plan.job, job.plan.epoch) for role, job in run.jobs.items()}, run.round, run.ended
+                {role: (job.plan.job, job.plan.epoch) for role, job in run.jobs.items()},
+                run.round,
+                run.ended,
+                tuple(run.died),
             )
             for name, run in self._runs.items()
             if names is None or name in names
@@ -262,27 +264,13 @@ class World(AbstractContextManager["World"]):
         times = {host: round(told * self._slowdowns.get(host, 1.0)) for host, told in order.training_ps.items()}
         return replace(order, training_ps=times)
 
-    def _add(self, order: Order) -> dict[Role, Job]:
-        """The endpoints of an order's plans; after an error there are none."""
-        jobs: dict[Role, Job] = {}
-        try:
-            for role, plan in order.plans.items():
-                jobs[role] = self.network.add(plan)
-        except BaseException:
-            for job in jobs.values():
-                self.network.retire(job)
-            raise
-        return jobs
-
     def _next_ps(self, until_ps: int) -> int:
         """When Python is needed at the latest."""
         times = [until_ps if (at_ps := self.damage.next_ps()) is None else min(at_ps, until_ps)]
         times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
         if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
             times.append(at_ps)
-        # While a job catches up after a swap, look as often as its busiest link carries a chunk.
-        times += [self.now() + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self._open]
-        return min(times)
+        return min(times + self._changes.next_ps())
 
     def _follow(self) -> None:
         """Do what is due now."""
@@ -292,15 +280,17 @@ class World(AbstractContextManager["World"]):
                 self._step(run)
             if not self._rounds.step(self._runs, self.now()):
                 break
-        for one in list(self._open):
-            if one.run.ended or one.caught_up():
-                self._open.remove(one)
-                self._report(one.run, "resumed", one.interruption(self.now()).as_data())
+        self._changes.follow()
         for jobs in list(self._leaving):
             if not any(map(self.network.lingers, jobs)):
                 self._leaving.remove(jobs)
                 for job in jobs:
                     self.network.retire(job)
+
+    def _die(self, host: str, task: str | None) -> None:
+        """Processes of a task, or of all, at a host end."""
+        for run in [run for name, run in self._runs.items() if task in (None, name)]:
+            self._changes.die(run, host)
 
     def _step(self, run: TaskRun) -> None:
         try:
@@ -321,36 +311,16 @@ class World(AbstractContextManager["World"]):
             if reason:
                 self._fail(run, reason)
                 return
-            self._report(run, "round", {"round": number, **times, "training_ps": dict(run.order.training_ps)})
+            told = {"ranks": list(run.order.all_ranks), "training_ps": dict(run.order.training_ps)}
+            self._report(run, "round", {"round": number, **times, **told})
             if run.round == run.order.task.rounds:
                 self._report(run, "finished", {"digest": run.digest.hexdigest()})
                 self._leave(run)
                 return
             if run.turns:
                 run.rest()
-            elif run.coming is None or not self._turn(run):
+            elif run.coming is None or not self._changes.turn(run):
                 run.begin_round(self.now())
-
-    def _turn(self, run: TaskRun) -> bool:
-        """A run goes on with the order that waits: endpoints of its own, the old ones leave; whether it did."""
-        order, run.coming = run.coming, None
-        if order is None:
-            return False
-        try:
-            jobs = self._add(order)
-        except Exception as error:  # it stays as it is
-            self._report(run, "replanned", {"error": f"{type(error).__name__}: {one_line(error)}"})
-            return False
-        old = list(run.jobs.values())
-        run.close()
-        for job in old:
-            self.network.give_up(job)
-            self.network.retire(job)
-        self._open = [one for one in self._open if one.run is not run]
-        keys = {role: [*key] for role, key in order.keys.items()}
-        self._report(run, "replanned", {"keys": keys, "round": run.round, "again": run.begun})
-        run.turn(order, jobs, self.now())
-        return True
 
     def _fail(self, run: TaskRun, reason: str) -> None:
         self._report(run, "failed", {"reason": reason})
@@ -373,25 +343,11 @@ class World(AbstractContextManager["World"]):
             self._leaving.append(list(run.jobs.values()))
 
     def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """As :meth:`_change_over` where nobody can be told: the task fails."""
+        """As :meth:`Changes.change_over` where nobody can be told: the task fails."""
         try:
-            self._change_over(run, role, plan)
+            self._changes.change_over(run, role, plan)
         except RefusedError as error:
             self._fail(run, str(error))
-
-    def _change_over(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """All endpoints of a job go on in the next epoch, on another tree, now."""
-        job = run.jobs[role]
-        if plan.in_network != job.plan.in_network or plan.slots != job.plan.slots or plan.job != job.plan.job:
-            raise RefusedError(
-                f"task {run.order.task.name}: job {job.plan.job} cannot change to another kind of plan, job or window"
-            )
-        try:
-            one = OpenSwap(self.network, run, role)
-            self.network.change_over(job, plan)
-            self._open.append(one)
-        except Exception as error:  # half of its hosts may have changed: it cannot go on
-            self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
 
     def _report(self, run: TaskRun | None, kind: ReportKind, data: Mapping[str, Any]) -> None:
         self._log.add(self.now(), kind, None if run is None else run.order.task.name, data)

@@ -34,6 +34,10 @@ Latency = Annotated[str, typer.Option("--control-latency", help="Virtual time fr
 Measure = Annotated[str, typer.Option("--measure", help="Virtual time between readings of all counters.")]
 Links = Annotated[list[str] | None, typer.Option("--cut", help="Cut a link: 'leaf1,spine1@5ms'; may be repeated.")]
 Mended = Annotated[list[str] | None, typer.Option("--mend", help="The same to mend it.")]
+Killed = Annotated[
+    list[str] | None,
+    typer.Option("--kill", help="End a host, 'h3@5ms', or a task's process there, 'task1/h3@5ms'; may be repeated."),
+]
 Hosts = Annotated[
     str | None,
     typer.Option(
@@ -110,6 +114,7 @@ EXAMPLES: Final = (
     "p4reduce orchestrate -t leaf-spine-8 -d tasks.sqlite",
     "p4reduce orchestrate -t wan:graph=germany50,servers=1 -p overlay-mst --threshold 2",
     "p4reduce orchestrate -t leaf-spine-8 --cut leaf1,spine1@5ms --mend leaf1,spine1@9ms",
+    "p4reduce orchestrate -t leaf-spine-8 --kill h3@1200us --kill task2/h2@5100us",
     "p4reduce example hosts > hosts.yaml               # what hosts can do, for --hosts",
     "p4reduce orchestrate -t leaf-spine-8 --hosts leaf-spine-8 --background gravity:load=0.3,seed=1",
     "p4reduce orchestrate -t leaf-spine-8 --live --hold   # watch the tasks in a browser: docs/live.md",
@@ -132,6 +137,7 @@ def orchestrate(
     background: Traffic = None,
     cut: Links = None,
     mend: Mended = None,
+    kill: Killed = None,
     socket: SocketPath = None,
     placement: Placing = "packed",
     order: Order = "fifo",
@@ -198,12 +204,18 @@ def orchestrate(
     profiles = _profiles(hosts, topology)
     traffic = _traffic(background, topology)
     changes = [*_link_changes(cut, "--cut", up=False), *_link_changes(mend, "--mend", up=True)]
+    deaths = _deaths(kill, topology)
     socket = socket or database.with_name(database.name + ".socket")
     with open_store(database) as store, handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
         executor = _network(socket, topology, lanes, traffic)
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
+            for host, task, at_ps in deaths:
+                if task:
+                    executor.end_process(host, task=task, at_ps=at_ps)
+                else:
+                    executor.end_host(host, at_ps=at_ps)
             with tasks_page(output, executor, database, live=live, hold=hold, browser=open_page):
                 _run(store, executor, policy, lanes, switch_slots, options, profiles, output)
                 rows = store.tasks()
@@ -368,6 +380,21 @@ def _delay(text: str, flag: str, least: int) -> int:
         raise BadInput(f"{flag}: {error}") from None
     if found < least:
         raise BadInput(f"{flag}: {text} is too short")
+    return found
+
+
+def _deaths(texts: list[str] | None, topology: str | None) -> list[tuple[str, str, int]]:
+    """Host, task ('': the host itself) and time of each."""
+    known = None if topology is None else {host.name for host in load(topology).hosts}
+    found = []
+    for text in texts or []:
+        who, at, time = text.partition("@")
+        task, _, host = who.strip().rpartition("/")
+        if not at or not host:
+            raise BadInput(f"--kill: {text!r}: expected a host and a time, as in 'h3@5ms' or 'task1/h3@5ms'")
+        if known is not None and host not in known:
+            raise BadInput(f"--kill: {text!r}: {host!r} is no host of {topology}")
+        found.append((host, task, _delay(time.strip(), "--kill", least=0)))
     return found
 
 

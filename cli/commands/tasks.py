@@ -61,6 +61,9 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
 
     With a number as workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named; then
     also slots (of a host, for each worker), shards (home hosts of the data), shard_bytes; owner is for --order fair.
+
+    on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can take
+    the worker's place), raise (it fails at once, and says who died), shrink (the others go on).
     """
     from p4reduce.control_plane.orchestrator import read_trace  # noqa: PLC0415  (slow to import)
 
@@ -102,8 +105,11 @@ def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> No
     output.data({**task_data(row), **found})
     task_table(output, [row])
     times = ("training_ps", "upload_ps", "aggregation_ps", "broadcast_ps", "total_ps")
-    cells = [[str(one["round"]), *(time_text(one[field]) for field in times)] for one in rounds]
-    output.table(["round", "training", "upload", "aggregation", "broadcast", "total"], cells)
+    cells = [
+        [str(one["round"]), str(len(one["ranks"] or row.ranks)), *(time_text(one[field]) for field in times)]
+        for one in rounds
+    ]
+    output.table(["round", "models", "training", "upload", "aggregation", "broadcast", "total"], cells)
     if turns:
         output.table(_TURNS, [_turn(one) for one in turns])
     output.table(["plan", "job", "epoch", "phase"], [[str(cell) for cell in plan.values()] for plan in plans])
@@ -155,6 +161,8 @@ def task_data(row: "TaskRow") -> dict[str, Any]:
         "wanted": None if row.task.wanted is None else row.task.wanted.count,
         "owner": row.task.owner,
         "candidates": list(row.candidates),
+        "on_failure": row.task.on_failure,
+        "ranks": list(row.ranks),
         "elements": row.task.elements,
         "rounds": row.task.rounds,
         "arrival_ps": row.task.arrival_ps,

@@ -13,6 +13,7 @@ from p4reduce.control_plane.orchestrator.foresight import Foresight
 from p4reduce.control_plane.orchestrator.giving import Giver
 from p4reduce.control_plane.orchestrator.installer import Installer
 from p4reduce.control_plane.orchestrator.kinds import KindsOf
+from p4reduce.control_plane.orchestrator.losses import Losses
 from p4reduce.control_plane.orchestrator.monitor import Monitor
 from p4reduce.control_plane.orchestrator.moving import Mover
 from p4reduce.control_plane.orchestrator.options import Options
@@ -88,7 +89,8 @@ class Orchestrator:
         self.replanner = Replanner(self.installer, self.computing, name, self._take_reports, self._changed)
         self.giver = Giver(self.installer, self._kinds, self.computing, self.replanner, self.state)
         self.mover = Mover(self.installer, self._placer, self.giver, self.replanner, self.state, name)
-        self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.fail, self.mover, self.replanner)
+        self.losses = Losses(self.installer, self.mover, self.replanner, self.state, self.fail)
+        self.rescheduler = Rescheduler(self.installer, policy, name, self.state, self.losses, self.replanner)
         self.computing.measured |= store.history.slowdowns()
         self._name = name
         self._checkpoint = checkpoint
@@ -273,8 +275,13 @@ class Orchestrator:
                 self._placer.round_done(task, int(report.data["round"]))
             slow = self.computing.measure(task, report.data.get("training_ps", {}))
             self.store.history.note_slowdowns(slow, report.at_ps)
+        elif report.kind == "died":
+            self.losses.take(report)
+            self._consider = True
         elif report.kind == "replanned":
             self.replanner.take(report)
+            if "error" not in report.data:
+                self.losses.forget(report.task)
             self._consider = self.admission.room = self.giver.due = True
         elif report.kind == "restored":
             self.store.history.note_restored(report)
@@ -298,6 +305,7 @@ class Orchestrator:
         self._placer.end(name)
         self._kinds.forget(name)
         self.replanner.end(name)
+        self.losses.forget(name)
         self._consider = self.admission.room = self.giver.due = True
 
     def fail(self, name: str, reason: str) -> None:
@@ -317,6 +325,7 @@ class Orchestrator:
         for row in at_work:
             if row.name not in running or running[row.name].ended:
                 self.fail(row.name, "its hosts had stopped when the orchestrator came back")
+        self.losses.found(running)
 
     def _cancel(self) -> None:
         for row in self.store.tasks_to_cancel():

@@ -14,7 +14,9 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.model import Hop
 
-ReportKind = Literal["round", "finished", "failed", "resumed", "replanned", "restored", "link", "schedule", "window"]
+ReportKind = Literal[
+    "round", "finished", "failed", "resumed", "replanned", "restored", "died", "link", "schedule", "window"
+]
 LAST_JOB: Final = 57_343
 """of those that tasks get; an executor numbers what hosts read by the others"""
 Read = tuple[str, str, int]
@@ -28,7 +30,8 @@ class Order:
     ``plans`` has one installed plan for 'both', or one for 'upload' and one for 'broadcast'. ``training_ps`` is how
     long each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and
     broadcast; ``reads`` what hosts read over the network before they begin. ``schedule``: the number of the schedule
-    from which on it takes turns; None: it waits for nobody.
+    from which on it takes turns; None: it waits for nobody. ``ranks``: of the workers, where some of the first ones
+    have died; (): 0, 1, ... ``anew``: hosts where a new process takes the place of one that died.
     """
 
     task: Task
@@ -37,6 +40,13 @@ class Order:
     aggregation_ps: int = 0
     reads: tuple[Read, ...] = ()
     schedule: int | None = None
+    ranks: tuple[int, ...] = ()
+    anew: tuple[str, ...] = ()
+
+    @property
+    def all_ranks(self) -> tuple[int, ...]:
+        """The rank of each worker."""
+        return self.ranks or tuple(range(len(self.task.workers)))
 
     @property
     def keys(self) -> "dict[Role, tuple[int, int]]":
@@ -53,8 +63,8 @@ class Report:
     kind : str
         'round': a round of a task is done; ``data`` has 'round' (from 0) and the times 'started_ps', 'trained_ps',
         'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
-        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'training_ps': how long each
-        worker trained, by host, where that is known.
+        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': whose models are in it.
+        'training_ps': how long each worker trained, by host, where that is known.
         'finished': all rounds are done; 'digest' is the SHA-256 of the weights of every round.
         'failed': a host gave up; 'reason'.
         'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
@@ -63,6 +73,8 @@ class Report:
         'error' says why.
         'restored': all of its workers have their data, and the model where they lacked it, and train; 'round',
         'read_bytes', 'model_bytes', 'duration_ps' since it began, or was replanned.
+        'died': a process of a task has ended before the task; 'host', 'round'. Nothing of the task goes on until it is
+        stopped, or replanned without that host.
         'link': a link went down or came back; 'node', 'port', 'up'.
         'schedule': a schedule holds from now on; 'number'.
         'window': a window of a schedule has ended; 'schedule', 'round', 'window' (its place), 'started_ps', 'lit_ps',
@@ -110,11 +122,15 @@ class Interruption:
 
 @dataclass(frozen=True)
 class Running:
-    """A task at the executor: the (job, epoch) of each role, the round that it is in, and whether it has ended."""
+    """A task at the executor: the (job, epoch) of each role, the round that it is in, and whether it has ended.
+
+    ``died``: hosts where a process of it has ended, and nobody has taken its place.
+    """
 
     keys: Mapping[Role, tuple[int, int]] = field(default_factory=dict)
     round: int = 0
     ended: bool = False
+    died: tuple[str, ...] = ()
 
 
 class Executor(Protocol):
@@ -141,14 +157,19 @@ class Executor(Protocol):
         """Run a task. Nothing when it has been started with these plans; `RefusedError` when it cannot be run here."""
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
-        """All hosts of these jobs go on in the epochs of other, installed plans, at one time; nothing if they have."""
+        """All hosts of these jobs go on in the epochs of other, installed plans, at one time; nothing if they have.
+
+        `RefusedError` where a process of the task has died.
+        """
 
     def replan(self, order: Order, *, at_once: bool = False) -> None:
         """Between two rounds a running task takes other plans, perhaps at other hosts, with endpoints of their own.
 
         It is told when that has happened ('replanned'). ``at_once``: the present round is given up and begun again,
         from the model as it was before. Workers that are new get the model, and read what ``order.reads`` says. Nothing
-        when it has these plans, or has ended; a later order takes the place of one that still waits.
+        when it has these plans, or has ended; a later order takes the place of one that still waits. With
+        ``order.ranks`` it may have fewer workers than before. `RefusedError` for a host where a process has died,
+        unless it is one of ``order.anew``.
         """
 
     def keep_plans(self, task: str) -> None:

@@ -74,8 +74,8 @@ class History:
         """A round of a task, from the executor's report."""
         times = [int(report.data[name]) for name in ROUND_TIMES]
         self._connection.execute(
-            "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (report.task, int(report.data["round"]), *times),
+            "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (report.task, int(report.data["round"]), *times, json.dumps(list(report.data["ranks"]))),
         )
 
     def note_slowdowns(self, slowdowns: Mapping[str, float], at_ps: int) -> None:
@@ -104,6 +104,7 @@ class History:
         return [
             {
                 **dict(row),
+                "ranks": None if row["ranks"] is None else json.loads(row["ranks"]),
                 "training_ps": row["trained_ps"] - row["started_ps"],
                 "upload_ps": row["uploaded_ps"] - row["trained_ps"],
                 "aggregation_ps": row["aggregated_ps"] - row["uploaded_ps"],

@@ -5,7 +5,7 @@ that are new, these read their data from the homes, and the next round begins. W
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -83,24 +83,22 @@ class Mover:
         names = {row.name for row in rows}
         self._kept = {name: hosts for name, hosts in self._kept.items() if name in names}
 
-    def rescue(self, row: TaskRow, cause: str) -> bool:
+    def rescue(self, row: TaskRow, cause: str, lost: Sequence[str] = ()) -> bool:
         """Have a task go on elsewhere, at once, whose plans or hosts do not work any more; whether that is possible.
 
-        First at its hosts with other plans, then, where moving is on and its hosts were chosen, at others.
+        First at its hosts with other plans, if none of them is ``lost``; then, where moving is on and its hosts were
+        chosen, at others.
         """
-        name = row.name
-        if self._installer.options.schedule:
-            return False  # plans come with turns
-        self._replanner.cancel(name)
-        row = self._store.task(name)
-        if row.state not in AT_WORK:
-            return True
-        state = self._state(name)
-        options: list[Task] = [row.task]
+        state = self._state(row.name)
+        options: list[Task] = [] if lost else [row.task]
         if self._installer.options.move is not None and row.wanted is not None:
             with contextlib.suppress(PlanError):
                 options.append(self._elsewhere(row, row.wanted, state)[0])
-        return any(self._change(row, task, state, "rescue", cause, at_once=True) for task in options)
+        return any(self._rescue(row, task, state, cause, lost) for task in options)
+
+    def _rescue(self, row: TaskRow, task: Task, state: NetworkState, cause: str, lost: Sequence[str]) -> bool:
+        anew = tuple(host for host in lost if host in task.workers)
+        return self.change(row, task, state, "rescue", cause, at_once=True, anew=anew)
 
     def _consider(self, row: TaskRow, threshold: float) -> None:
         left = row.task.rounds - self._store.history.rounds_done(row.name)
@@ -116,14 +114,14 @@ class Mover:
             return
         if found.saving_s > threshold * found.cost_s:
             cause = "it is predicted to be quicker there"
-            self._change(row, task, state, "move", cause, saving=found)
+            self.change(row, task, state, "move", cause, saving=found)
         elif self._kept.get(row.name) != task.workers:
             self._kept[row.name] = task.workers
             self._note(row, "stay", {"hosts": list(task.workers), **vars(found), "threshold": threshold})
 
     def _elsewhere(self, row: TaskRow, wanted: Wanted, state: NetworkState) -> tuple[Task, Cluster]:
         """The task at the hosts that it would get now, and the cluster without it; `PlanError`: there are none."""
-        asked = replace(row.task, workers=(), wanted=wanted)
+        asked = replace(row.task, workers=(), wanted=replace(wanted, count=len(row.task.workers)))
         found, cluster = self._placer.another(asked, state)
         if row.task.server in found.workers:
             raise PlanError(f"task {row.name}: its server's host cannot be a worker")
@@ -146,7 +144,7 @@ class Mover:
         workers = len(task.workers)
         return Saving((totals[0] - totals[1]) * workers, cost * workers, times[0], times[1])
 
-    def _change(
+    def change(
         self,
         row: TaskRow,
         task: Task,
@@ -156,16 +154,24 @@ class Mover:
         *,
         saving: Saving | None = None,
         at_once: bool = False,
+        anew: tuple[str, ...] = (),
+        more: Mapping[str, Any] | None = None,
     ) -> bool:
+        """Have a task change to these hosts, with the plans that they get now; whether that is possible.
+
+        more: for the database, beside what is known here.
+        """
         try:
             decision, proposals = self._giver.propose(task, state)
         except PlanError:
             return False
         why: dict[str, Any] = {"hosts": list(task.workers), "before": list(row.task.workers)}
+        why |= more or {}
         why |= {} if saving is None else {"old_s": saving.old_s, "new_s": saving.new_s}
         why["plans"] = type(decision.upload).__name__.removesuffix("Layout").lower()
         numbers = {} if saving is None else {"saving_s": saving.saving_s, "cost_s": saving.cost_s}
-        return self._replanner.begin(row, Change(task, proposals, what, cause, at_once, why=why, **numbers))
+        change = Change(task, proposals, what, cause, at_once, why=why, anew=anew, **numbers)
+        return self._replanner.begin(row, change)
 
     def _note(self, row: TaskRow, what: str, why: dict[str, Any]) -> None:
         with self._store.transaction():

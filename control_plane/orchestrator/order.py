@@ -10,10 +10,18 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
 
 
-def order_of(task: Task, plans: dict[Role, Plan], computing: ComputingManager, wanted: Wanted | None = None) -> Order:
+def order_of(
+    task: Task,
+    plans: dict[Role, Plan],
+    computing: ComputingManager,
+    wanted: Wanted | None = None,
+    *,
+    ranks: tuple[int, ...] = (),
+    anew: tuple[str, ...] = (),
+) -> Order:
     """What the executor is asked to run. ``wanted``: what the task wanted of its hosts, for the data that they read.
 
-    In a ring every host adds up about one model, as the server does of a tree.
+    ``ranks`` and ``anew`` as in the order. In a ring every host adds up about one model, as the server does of a tree.
     """
     upload = plans.get("both") or plans["upload"]
     arriving = 1 if upload.in_network or upload.ring else len(task.workers)
@@ -26,6 +34,8 @@ def order_of(task: Task, plans: dict[Role, Plan], computing: ComputingManager, w
         tuple((home, reader, count * wanted.shard_bytes) for (home, reader), count in shards.items())
         if wanted is not None
         else (),
+        ranks=ranks,
+        anew=anew,
     )
 
 

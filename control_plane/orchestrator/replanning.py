@@ -15,6 +15,7 @@ from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Report, Role
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
+from p4reduce.control_plane.orchestrator.members import ranks_at
 from p4reduce.control_plane.orchestrator.order import hosts_of, order_of
 from p4reduce.control_plane.orchestrator.rows import TaskRow
 from p4reduce.control_plane.orchestrator.states import ENDED, Phase, TaskState
@@ -29,11 +30,11 @@ class Change:
     Attributes
     ----------
     task : Task
-        With the hosts that it is to have, as many workers as it has.
+        With the hosts that it is to have: as many workers as it has, or some of those.
     proposals : sequence of Proposal
         Its plans, which have their resources.
     what : str
-        'tree', 'hosts add', 'move' or 'rescue'.
+        'tree', 'hosts add', 'move', 'rescue' or 'shrink'.
     cause : str
         Why.
     at_once : bool
@@ -42,6 +43,8 @@ class Change:
         Predicted, in worker-seconds.
     why : mapping
         More, for the database.
+    anew : tuple of str
+        Hosts where a new process takes the place of one that died.
     """
 
     task: Task
@@ -52,6 +55,7 @@ class Change:
     saving_s: float | None = None
     cost_s: float | None = None
     why: Mapping[str, Any] | None = None
+    anew: tuple[str, ...] = ()
 
 
 class Replanner:
@@ -84,7 +88,7 @@ class Replanner:
         self._executor = installer.executor
         self._computing = computing
         self._policy = policy
-        self._take_reports = take_reports
+        self.take_reports = take_reports
         self._changed = changed
         self.pending: dict[str, dict[Role, Plan]] = {}
         """by task, the plans that wait for the end of a round"""
@@ -95,7 +99,8 @@ class Replanner:
         plans = {proposal.role: proposal.plan for proposal in change.proposals}
         try:
             self._computing.extend(change.task)
-            order = order_of(change.task, plans, self._computing, row.wanted)
+            ranks = ranks_at(row.task.workers, row.ranks, change.task.workers)
+            order = order_of(change.task, plans, self._computing, row.wanted, ranks=ranks, anew=change.anew)
         except PlanError:  # a host is full, or too slow
             self._installer.withdraw(change.proposals)
             self._computing.settle(row.task)
@@ -126,7 +131,7 @@ class Replanner:
         except (InstallError, RefusedError) as error:
             reason = one_line(error)
         self._installer.checkpoint("told of change")
-        self._take_reports()  # time has passed: it may have ended
+        self.take_reports()  # time has passed: it may have ended
         if reason:
             self.give_up(name, reason)
         return not reason
@@ -136,7 +141,7 @@ class Replanner:
         if name in self.pending:
             self._executor.keep_plans(name)
             self._installer.checkpoint("kept plans")
-            self._take_reports()
+            self.take_reports()
             self.give_up(name, "something else is more urgent")
 
     def give_up(self, name: str, reason: str) -> None:
@@ -173,8 +178,8 @@ class Replanner:
             return  # whoever comes next finds that its plans are not all known
         one = min(plans.values(), key=lambda plan: plan.generation)
         workers = hosts_of(one, row.task.server)
-        if row.wanted is not None and workers != row.task.workers:
-            self._store.place(name, workers, row.task.server)
+        if workers != row.task.workers:
+            self._store.place(name, workers, row.task.server, ranks_at(row.task.workers, row.ranks, workers))
         reason = f"{'again ' if report.data['again'] else ''}round {report.data['round']}: {_described(one, workers)}"
         self._store.change(name, TaskState.RESCHEDULED, report.at_ps, reason)
         self._store.history.note_replanned(one.generation, report.at_ps, int(report.data["round"]))
@@ -212,7 +217,8 @@ class Replanner:
             with self._store.transaction():
                 for plan in plans.values():
                     self._store.set_phase(plan.generation, Phase.INSTALLED)
-            order = order_of(task, plans, self._computing, row.wanted)
+            ranks = ranks_at(row.task.workers, row.ranks, workers)
+            order = order_of(task, plans, self._computing, row.wanted, ranks=ranks)
             self._executor.replan(order, at_once=known[first]["at_once"])
         except (RefusedError, PlanError) as error:
             self._executor.keep_plans(name)

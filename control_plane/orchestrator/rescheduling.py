@@ -9,7 +9,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import StoreError
 from p4reduce.control_plane.orchestrator.executor import Role
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
-from p4reduce.control_plane.orchestrator.moving import Mover
+from p4reduce.control_plane.orchestrator.losses import Losses
 from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase
@@ -43,18 +43,16 @@ class Rescheduler:
         policy: Policy,
         name: str,
         state: StateWithout,
-        fail: Fail,
-        mover: Mover,
+        losses: Losses,
         replanner: Replanner,
     ) -> None:
-        self._mover = mover
+        self._losses = losses
         self._replanner = replanner
         self._installer = installer
         self._store = installer.store
         self._policy = policy
         self._name = name
         self._state = state
-        self._fail = fail
         self._kept: dict[str, tuple[float, int]] = {}  # task -> last kept for this saving a round and cost: told once
         self._last = -1  # number of the task that was last asked about without need
         self.lost: set[str] = set()
@@ -91,6 +89,8 @@ class Rescheduler:
         """Why a task cannot, or should not, stay on its trees; None when it can. ``state`` is as it was found."""
         if row.name in self.lost:
             return Cause("a switch has lost its entries", True)
+        if died := self._losses.died(row.name):
+            return Cause(f"the process of {died[0]} has died", True)
         topology = self._installer.controller.topology
         rows = self._rows(row)
         for plan in map(self._installer.plan_of, rows if down else ()):
@@ -111,6 +111,9 @@ class Rescheduler:
         self._replanner.cancel(row.name)  # only what must go comes here with a change that waits, or in a ring
         row = self._store.task(row.name)
         if row.state in ENDED:
+            return
+        if self._losses.died(row.name):
+            self._give_up(row, cause.text if cause else "", "no other process could take its place")
             return
         if self._in_a_ring(row):
             self._give_up(row, cause.text if cause else "", "its hosts find no other plans")
@@ -149,17 +152,9 @@ class Rescheduler:
         return any(self._installer.plan_of(one).ring for one in self._rows(row))
 
     def _give_up(self, row: TaskRow, cause: str, otherwise: str) -> None:
-        """Other trees will not do: its hosts begin the round again with other plans, or elsewhere; else it fails."""
-        try:
-            # Where tasks take turns, only the next schedule may change plans between rounds.
-            if not self._installer.options.schedule and self._mover.rescue(row, cause):
-                self.lost.discard(row.name)
-                return
-        except (StoreError, sqlite3.Error):
-            raise
-        except Exception as error:  # a policy's fault
-            otherwise += f"; and no other plans: {type(error).__name__}: {one_line(error)}"
-        self._fail(row.name, f"{cause}, and {otherwise}")
+        """Other trees will not do: it begins the round again with other plans, elsewhere or with fewer; or it fails."""
+        self._losses.settle(row, cause, otherwise)
+        self.lost.discard(row.name)
 
     def _weigh(self, row: TaskRow, olds: Mapping[Role, Plan], changed: Sequence[Proposal]) -> TradeOff:
         done = self._store.history.rounds_done(row.name)

@@ -26,7 +26,8 @@ class TaskRow:
 
     ``task`` has those workers that take part: of one that selects them all candidates as long as nothing is chosen,
     then the chosen ones, and no selection any more; of one whose hosts are chosen these, as soon as it is scheduled.
-    ``candidates`` are the workers that it was submitted with, ``wanted`` what it wanted instead of names.
+    ``ranks`` has the rank of each of these workers: that of the start, also when others have died. ``candidates`` are
+    the workers that it was submitted with, ``wanted`` what it wanted instead of names.
     ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
     why a queued task did not fit when it was last tried; None before that.
     """
@@ -45,6 +46,7 @@ class TaskRow:
     fault: str = ""
     candidates: tuple[str, ...] = ()
     wanted: Wanted | None = None
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ def task_row(row: sqlite3.Row) -> TaskRow:
     if not fault and task.name != row["name"]:
         task, fault = UNREADABLE, f"its specification is that of {one_line(task.name, 60)!r}"
     candidates, wanted = task.workers, task.wanted
-    if not fault and row["placed"] is not None:
-        task, fault = _placed(task, row["placed"])
     if not fault and row["chosen"] is not None:
         task, fault = _chosen(task, row["chosen"])
+    ranks = tuple(range(len(task.workers)))
+    if not fault and row["placed"] is not None:
+        task, ranks, fault = _placed(task, row["placed"])
     return TaskRow(
         number=row["number"],
         name=row["name"],
@@ -86,6 +89,7 @@ def task_row(row: sqlite3.Row) -> TaskRow:
         fault=fault,
         candidates=candidates,
         wanted=wanted,
+        ranks=ranks,
     )
 
 
@@ -106,13 +110,17 @@ def _chosen(task: Task, text: str) -> tuple[Task, str]:
         return UNREADABLE, f"its choice of workers in the database cannot be used: {one_line(error)}"
 
 
-def _placed(task: Task, text: str) -> tuple[Task, str]:
-    """The task with the hosts that were chosen for it, and what is wrong with them."""
+def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
+    """The task with the hosts that were chosen for it, or that are left to it, their ranks, and what is wrong."""
     try:
         hosts = json.loads(text)
-        return replace(task, workers=tuple(hosts["workers"]), server=hosts["server"], wanted=None), ""
-    except (ValueError, TypeError, KeyError, RecursionError, PlanError) as error:
-        return UNREADABLE, f"its hosts in the database cannot be used: {one_line(error)}"
+        placed = replace(task, workers=tuple(hosts["workers"]), server=hosts["server"], wanted=None)
+        ranks = tuple(int(rank) for rank in hosts.get("ranks", range(len(placed.workers))))
+        if len({*ranks}) != len(placed.workers) or min(ranks) < 0:
+            raise ValueError("they have other ranks than one each")
+        return placed, ranks, ""
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, PlanError) as error:
+        return UNREADABLE, (0,), f"its hosts in the database cannot be used: {one_line(error)}"
 
 
 def _subset(chosen: Any, workers: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from p4reduce.control_plane.orchestrator.errors import StoreError
 
-VERSION: Final = 6
+VERSION: Final = 7
 """of the tables; a newer one is refused, an older one is converted by `UPGRADES`"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
@@ -192,6 +192,30 @@ CREATE INDEX replans_of_task ON replans (task);
 """
 """What came with other kinds of plans, and other hosts, for running tasks; ``generation`` is that of the first plan."""
 
+MEMBERS: Final = """
+ALTER TABLE replans RENAME TO replans_before;
+CREATE TABLE replans (
+    generation INTEGER PRIMARY KEY,
+    task TEXT NOT NULL REFERENCES tasks (name),
+    at_ps INTEGER NOT NULL,
+    what TEXT NOT NULL CHECK (what IN ('tree', 'hosts add', 'move', 'rescue', 'shrink')),
+    cause TEXT NOT NULL,
+    at_once INTEGER NOT NULL,
+    saving_s REAL,
+    cost_s REAL,
+    round INTEGER,
+    done_ps INTEGER,
+    read_bytes INTEGER,
+    model_bytes INTEGER,
+    duration_ps INTEGER
+) STRICT;
+INSERT INTO replans SELECT * FROM replans_before;
+DROP TABLE replans_before;
+CREATE INDEX replans_of_task ON replans (task);
+ALTER TABLE rounds ADD COLUMN ranks TEXT;
+"""
+"""What came with tasks that go on without a worker that died: whose models are in a round (NULL: in one of before)."""
+
 INDICES: Final = """
 CREATE INDEX tasks_in_state ON tasks (state, arrival_ps, number);
 CREATE INDEX tasks_new ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NULL;
@@ -221,6 +245,7 @@ ALTER TABLE tasks ADD COLUMN rank REAL NOT NULL DEFAULT 0;
     + PLACEMENT,
     4: TURNS,
     5: REPLANS,
+    6: MEMBERS,
 }
 """from each version to the next"""
 
@@ -278,7 +303,7 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = _check(connection, path)
         steps = (
-            [TABLES, INDICES, PLACEMENT, TURNS, REPLANS]
+            [TABLES, INDICES, PLACEMENT, TURNS, REPLANS, MEMBERS]
             if version == 0
             else [UPGRADES[old] for old in range(version, VERSION)]
         )

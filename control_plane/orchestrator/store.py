@@ -289,10 +289,14 @@ class Store:
                 "UPDATE tasks SET chosen = ? WHERE name = ? AND chosen IS NULL", (json.dumps(list(workers)), name)
             )
 
-    def place(self, name: str, workers: Sequence[str], server: str) -> None:
-        """Which hosts a task runs at; that changes when it is moved, or waits again."""
+    def place(self, name: str, workers: Sequence[str], server: str, ranks: Sequence[int] | None = None) -> None:
+        """Which hosts a task runs at; that changes when it is moved, when some are lost, or when it waits again.
+
+        ranks: of the workers; None: 0, 1, ...
+        """
         with self.transaction():
-            placed = json.dumps({"workers": list(workers), "server": server})
+            hosts = {"workers": list(workers), "server": server}
+            placed = json.dumps(hosts if ranks is None else {**hosts, "ranks": list(ranks)})
             self._connection.execute("UPDATE tasks SET placed = ? WHERE name = ?", (placed, name))
 
     def request_cancel(self, name: str) -> None:

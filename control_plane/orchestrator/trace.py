@@ -12,7 +12,7 @@ from p4reduce.base.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import TaskError
 from p4reduce.control_plane.scheduling.selection import How, Selection
-from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.task import OnFailure, Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 
@@ -32,6 +32,7 @@ COLUMNS: Final = (
     "slots",
     "shards",
     "shard_bytes",
+    "on_failure",
 )
 """fields of a task in a file; those from 'rounds' on may be left out, and the server where hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
@@ -99,6 +100,7 @@ class TaskLine(BaseModel):
     slots: int = 1
     shards: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     shard_bytes: int = 0
+    on_failure: OnFailure = "abort"
 
     def task(self) -> Task:
         """As the policies see it; `PlanError` when its fields do not fit each other."""
@@ -117,6 +119,7 @@ class TaskLine(BaseModel):
             wanted=self._wanted(),
             owner=self.owner,
             slots=self.slots,
+            on_failure=self.on_failure,
         )
 
     def _wanted(self) -> Wanted | None:
@@ -228,6 +231,7 @@ def _entry(task: Task) -> dict[str, Any]:
         "slots": task.slots if task.slots > 1 else None,
         "shards": None if task.wanted is None else list(task.wanted.shards) or None,
         "shard_bytes": None if task.wanted is None else task.wanted.shard_bytes or None,
+        "on_failure": task.on_failure if task.on_failure != "abort" else None,
     }
     return {name: value for name, value in entry.items() if value is not None}
 

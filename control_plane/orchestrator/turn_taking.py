@@ -102,6 +102,8 @@ class Turns:
 
     def fault(self, task: Task) -> str:
         """Why a task can never take turns here; empty where it may."""
+        if task.on_failure == "shrink":
+            return "on_failure: where tasks take turns none goes on with fewer workers; take 'abort' or 'raise'"
         try:
             check_jobs([job_of(task)], self._network)
         except TdmError as error:

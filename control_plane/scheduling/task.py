@@ -21,6 +21,8 @@ MAX_SLOTS: Final = 1 << 20
 
 Aggregation = Literal["switches", "hosts"]
 """who adds up the models of a task"""
+OnFailure = Literal["abort", "raise", "shrink"]
+"""what becomes of a running task of which a worker dies: see :attr:`Task.on_failure`"""
 Reservation = Literal["peak", "mean"]
 """what is reserved for a task: its demand, or what it takes on average while it trains and communicates"""
 
@@ -65,6 +67,9 @@ class Task:
         Whose task it is, for the order 'fair'.
     slots : int
         Slots (GPUs) of its host that each local model takes.
+    on_failure : 'abort', 'raise' or 'shrink'
+        What becomes of it, once it runs, when a worker dies or cannot be reached any more. shrink: the others go on.
+        raise: it fails at once, and the reason names who died. abort: it fails where its workers cannot be replaced.
     """
 
     name: str
@@ -83,6 +88,7 @@ class Task:
     wanted: Wanted | None = None
     owner: str = ""
     slots: int = 1
+    on_failure: OnFailure = "abort"
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -132,6 +138,10 @@ class Task:
             )
         if self.reservation not in ("peak", "mean"):
             raise PlanError(f"task {self.name}: reservation: {short(self.reservation)} is neither 'peak' nor 'mean'")
+        if self.on_failure not in ("abort", "raise", "shrink"):
+            raise PlanError(
+                f"task {self.name}: on_failure: {short(self.on_failure)} is none of 'abort', 'raise' and 'shrink'"
+            )
         if self.select is not None:
             try:
                 self.select.check_workers(self.workers)

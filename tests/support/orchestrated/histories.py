@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -95,6 +96,7 @@ def tasks(draw):
         "demand_bps": draw(st.sampled_from([0, RATE // 10, RATE // 2 + 1, 2 * RATE])),
         "priority": draw(st.sampled_from([None, None, 3, 7])),
         "select": draw(st.sampled_from([None, None, *SELECTIONS])),
+        "on_failure": draw(st.sampled_from(["abort", "raise", "shrink", "shrink"])),
     }
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     if draw(st.booleans()):
@@ -142,6 +144,8 @@ class Histories(RuleBasedStateMachine):
         self.store = self.controller = self.orchestrator = None
         self.names = 0
         self.few: int | None = None
+        self.cut = False
+        self.died: dict[str, set[str]] = {}  # hosts by task
         STATISTICS["histories"] += 1
 
     # --- what users, networks and others do
@@ -187,6 +191,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(link=st.sampled_from(UPLINKS), up=st.booleans())
     def change_a_link(self, link, up):
+        self.cut = True
         self.hosts.change_link(*link, up=up)
 
     @rule(name=st.sampled_from(sorted(switch.name for switch in TOPOLOGY.switches)), refuses=st.booleans())
@@ -199,6 +204,35 @@ class Histories(RuleBasedStateMachine):
         if name in self.switches:
             self.switches[name].entries.clear()
             STATISTICS["switches began anew"] += 1
+
+    @rule(place=st.integers(0, 100))
+    def end_a_process(self, place):
+        """Of a task that runs, whether an orchestrator is there or not."""
+        found = [
+            (name, host)
+            for name, run in self.hosts.busy.items()
+            for host in (*run.order.task.workers, run.order.task.server)
+        ]
+        if found:
+            name, host = found[place % len(found)]
+            self.died.setdefault(name, set()).add(host)
+            STATISTICS["processes that died"] += self.hosts.end_process(host, task=name)
+
+    @rule(host=st.sampled_from(HOSTS), up=st.booleans())
+    def end_a_host(self, host, up):
+        """Its link goes down, then all that runs there ends; or it is back."""
+        self._change_host(host, up=up)
+
+    def _change_host(self, host, *, up):
+        if host not in {one.name for one in self.topology.hosts}:
+            return
+        self.cut = True
+        (leaf,) = self.topology.neighbours(host)
+        self.hosts.change_link(host, leaf, up=up)
+        if not up:
+            for name, run in self.hosts.busy.items():
+                self.died.setdefault(name, set()).update({host} & {*run.order.task.workers, run.order.task.server})
+            STATISTICS["hosts that died"] += self.hosts.end_process(host)
 
     @rule(place=st.integers(0, 100))
     def lose_an_entry(self, place):
@@ -301,7 +335,8 @@ class Histories(RuleBasedStateMachine):
             if not task.fault:
                 known = [host for host in json.loads(row.plan)["workers"] if host != task.task.server]
                 waits = task.state in AT_WORK and row.phase is Phase.INSTALLED
-                assert list(task.task.workers) == known or (waits and task.wanted is not None)
+                shrinks = task.task.on_failure == "shrink" and set(known) < set(task.task.workers)
+                assert list(task.task.workers) == known or (waits and (task.wanted is not None or shrinks))
         active = {(row.job, row.epoch) for row in self.user.plans((Phase.ACTIVE,))}
         for name, run in self.hosts.runs.items():
             if not run.ended:
@@ -346,11 +381,24 @@ class Histories(RuleBasedStateMachine):
             if row.state is TaskState.FINISHED:
                 rounds = [one["round"] for one in self.user.history.rounds(row.name)]
                 assert rounds == list(range(row.task.rounds))
+                self._check_members(row)
             STATISTICS[f"tasks {row.state}"] += 1
             for one in self.user.history.replans(row.name):
                 STATISTICS[f"changed: {one['what']}{'' if one['done_ps'] else ', not done'}"] += 1
         assert all(row.phase is Phase.REMOVED for row in self.user.plans(tuple(Phase)))
         assert all(run.ended for run in self.hosts.runs.values())
+
+    def _check_members(self, row):
+        """Every round is over those that hosts say; nobody who was lost came back, or was lost without a death."""
+        found = [tuple(one["ranks"]) for one in self.user.history.rounds(row.name)]
+        assert found == self.hosts.members[row.name]
+        for sooner, later in pairwise(found):
+            assert set(later) <= set(sooner)
+        if len(found[-1]) < len(row.ranks) or len(row.ranks) < (row.wanted.count if row.wanted else len(found[0])):
+            assert row.task.on_failure == "shrink"
+            STATISTICS["tasks that went on with fewer"] += 1
+        if not self.died.get(row.name) and row.wanted is None and not self.cut:
+            assert len(set(found)) == 1
 
 
 def taken(resources):

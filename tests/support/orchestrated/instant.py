@@ -126,6 +126,7 @@ class _Run:
     stuck_ps: int | None = None
     times: dict = field(default_factory=dict)
     coming: object = None
+    died: tuple = ()
 
 
 class InstantHosts:
@@ -144,6 +145,7 @@ class InstantHosts:
         self.timetable = self.waiting = None
         self.round_ends_ps = 0
         self.windows = 0
+        self.members: dict[str, list] = {}  # whose models are in each round of a task
 
     def take_charge(self, term, database):
         self.fuse("take charge", LostError)
@@ -171,6 +173,8 @@ class InstantHosts:
     def swap(self, task, plans):
         self.fuse("swap", RefusedError)
         run = self.runs[task]
+        if run.died and not run.ended:
+            raise RefusedError(f"task {task}: its process of {run.died[0]} has died")
         for role, plan in plans.items():
             if not run.ended and run.plans[role].epoch != plan.epoch:
                 self._replace(task, role, plan)
@@ -211,6 +215,10 @@ class InstantHosts:
         self.fuse("replan", RefusedError)
         run = self.runs[order.task.name]
         if not run.ended and {role: (one.job, one.epoch) for role, one in run.plans.items()} != order.keys:
+            hosts = {order.task.server, *order.task.workers}
+            if any(host in hosts and host not in order.anew for host in run.died):
+                raise RefusedError(f"task {order.task.name}: its process of {run.died[0]} has died")
+            assert set(order.all_ranks) <= set(run.order.all_ranks)
             run.coming = order
             if at_once:
                 self._turn(order.task.name, run, again=True)
@@ -223,7 +231,7 @@ class InstantHosts:
         self.fuse("kept plans", LostError)
 
     def _turn(self, name, run, *, again):
-        run.order, run.coming = run.coming, None
+        run.order, run.coming, run.died = run.coming, None, ()
         run.plans = dict(run.order.plans)
         keys = {role: [*key] for role, key in run.order.keys.items()}
         self._tell("replanned", name, {"keys": keys, "round": run.round, "again": again})
@@ -242,14 +250,14 @@ class InstantHosts:
         while self.time < until_ps:
             if after is not None and self.news > after:
                 break
-            due = min((run.done_ps for run in self.busy.values()), default=until_ps)
+            due = min((run.done_ps for run in self.busy.values() if not run.died), default=until_ps)
             if self.waiting is not None:
                 due = min(due, self.round_ends_ps)
             self.time = min(until_ps, max(self.time, due))
             if self.waiting is not None and self.time >= self.round_ends_ps:
                 self._change_schedule()
             for name, run in list(self.busy.items()):
-                if run.done_ps <= self.time:
+                if run.done_ps <= self.time and not run.died:
                     self._finish_round(name, run)
                 if run.ended:
                     del self.busy[name]
@@ -263,7 +271,9 @@ class InstantHosts:
     def running(self, names=None):
         self.fuse("running", LostError)
         return {
-            name: Running({role: (plan.job, plan.epoch) for role, plan in run.plans.items()}, run.round, run.ended)
+            name: Running(
+                {role: (plan.job, plan.epoch) for role, plan in run.plans.items()}, run.round, run.ended, run.died
+            )
             for name, run in (self.runs.items() if names is None else self._named(names))
         }
 
@@ -285,6 +295,16 @@ class InstantHosts:
         ends = {(a, self.topology.port(a, b)), (b, self.topology.port(b, a))}
         self.down = self.down - ends if up else self.down | ends
         self._tell("link", None, {"node": a, "port": self.topology.port(a, b), "up": up})
+
+    def end_process(self, host, *, task=None):
+        """Of a task, or of all at this host; whether there was one."""
+        found = False
+        for name, run in list(self.busy.items()):
+            member = host in (run.order.task.server, *run.order.task.workers)
+            if task in (None, name) and member and host not in run.died:
+                run.died, found = (*run.died, host), True
+                self._tell("died", name, {"host": host, "round": run.round})
+        return found
 
     def carries(self, plan) -> bool:
         """Whether packets of a plan get where they are to."""
@@ -330,7 +350,9 @@ class InstantHosts:
                 self._tell("failed", name, {"reason": "no RESULT"})
             return
         done = dict.fromkeys(("uploaded_ps", "aggregated_ps", "done_ps"), self.time)
-        self._tell("round", name, {"round": run.round, **run.times, **done})
+        ranks = list(run.order.all_ranks)
+        self.members.setdefault(name, []).append(tuple(ranks))
+        self._tell("round", name, {"round": run.round, **run.times, **done, "ranks": ranks})
         run.round += 1
         if run.round == run.order.task.rounds:
             run.ended = True
@@ -350,4 +372,6 @@ def restarted(hosts: InstantHosts) -> InstantHosts:
     """Another network in its place: nothing is left of what was in hosts and switches."""
     for switch in hosts.switches.values():
         switch.entries.clear()
-    return InstantHosts(hosts.topology, hosts.switches, hosts.fuse, instance=hosts.instance + "'")
+    new = InstantHosts(hosts.topology, hosts.switches, hosts.fuse, instance=hosts.instance + "'")
+    new.members = hosts.members
+    return new

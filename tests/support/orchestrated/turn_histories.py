@@ -33,6 +33,7 @@ def turn_tasks(draw):
         "rounds": draw(st.integers(1, 4)),
         "training_ps": draw(st.sampled_from([0, 20 * PS_PER_US, 50 * PS_PER_US])),
         "demand_bps": draw(st.sampled_from([*[0] * 6, RATE // 10, 2 * RATE])),
+        "on_failure": draw(st.sampled_from([*["abort"] * 8, *["raise"] * 4, "shrink"])),
     }
     if draw(st.booleans()):  # the scheduler places; sometimes more than there are, sometimes with a server of its own
         fields |= {"wanted": Wanted(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40]))), "workers": ()}
@@ -74,6 +75,7 @@ class TurnHistories(Histories):
 
     @rule(link=st.sampled_from(LINKS), up=st.booleans())
     def change_a_link(self, link, up):
+        self.cut = True
         self.hosts.change_link(*link, up=up)
 
     @rule(name=st.sampled_from(sorted(switch.name for switch in PODS.switches)), refuses=st.booleans())

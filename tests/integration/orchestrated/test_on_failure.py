@@ -1,0 +1,191 @@
+"""Workers of running tasks die: their tasks go on with the others, or end with a reason that names them."""
+
+from dataclasses import replace
+
+import pytest
+from tests.support.orchestrated.bench import (
+    OPTIONS,
+    PROGRAM,
+    PS_PER_US,
+    KillAt,
+    check_end,
+    open_store,
+    orchestrating,
+    run_killed,
+    two_spines,
+)
+from tests.support.orchestrated.sums import expected_digest, ranks_of
+
+from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator import TaskState
+from p4reduce.control_plane.scheduling import Task
+from p4reduce.orchestrated.world import World
+
+AT_PS = 90 * PS_PER_US
+ROUNDS = 6
+
+
+def two_tasks(on_failure, **more):
+    """They share switches and a server's host; deaths are of workers of the first one."""
+    return [
+        Task("a", "server1", ("h1", "h3", "h5"), 3000, ROUNDS, 20 * PS_PER_US, on_failure=on_failure, **more),
+        Task("b", "server1", ("h2", "h4"), 3000, ROUNDS, 20 * PS_PER_US),
+    ]
+
+
+def run(tmp_path, tasks, damage, *, kills=None, **how):
+    path = tmp_path / "t.sqlite"
+    with World(two_spines(), PROGRAM) as world, open_store(path) as store:
+        store.submit(tasks)
+        damage(world.damage)
+        steps = []
+        if kills is None:
+            with orchestrating(world, store, **how) as orchestrator:
+                orchestrator.run()
+        else:
+            steps = run_killed(world, path, list(kills), **how)
+        check_end(world, store)
+        rows = {row.name: row for row in store.tasks()}
+        found = {name: ranks_of(store, name) for name in rows}
+        for name, row in rows.items():
+            if row.state is TaskState.FINISHED:
+                assert len(found[name]) == row.task.rounds
+                assert row.digest == expected_digest(row.task, found[name]), "an exact sum over one set of members"
+        return steps, rows, found, store.history.decisions("a"), store.history.replans("a")
+
+
+def ends_process(*hosts, at_ps=AT_PS):
+    return lambda damage: [damage.end_process(host, task="a", at_ps=at_ps) for host in hosts]
+
+
+def ends_host(*hosts, at_ps=AT_PS, **more):
+    return lambda damage: [damage.end_host(host, at_ps=at_ps, **more) for host in hosts]
+
+
+HOWS = {"process": ends_process, "host": ends_host}
+
+
+PLANS = {
+    "tree": {},
+    "star": {"policy": "spff"},
+    "ring": {"options": replace(OPTIONS, slots="whole"), "slots": 16},
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("how", HOWS)
+def test_survivors_go_on_and_the_other_task_does_not_hear_of_it(tmp_path, how, plan):
+    _, rows, found, told, replans = run(tmp_path, two_tasks("shrink"), HOWS[how]("h3"), **PLANS[plan])
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert {(0, 2)} <= set(found["a"]) <= {(0, 1, 2), (0, 2)}
+    assert found["a"] == sorted(found["a"], key=len, reverse=True), "who is lost stays away"
+    assert set(found["b"]) == {(0, 1)}
+    assert (rows["a"].task.workers, rows["a"].ranks) == (("h1", "h5"), (0, 2))
+    (shrink,) = [one for one in told if one["what"] == "shrink"]
+    assert (shrink["why"]["lost"], shrink["why"]["hosts"], shrink["why"]["ranks"]) == (["h3"], ["h1", "h5"], [0, 2])
+    assert [(one["what"], one["at_once"]) for one in replans] == [("shrink", True)]
+    assert replans[0]["round"] == found["a"].index((0, 2))
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("on_failure", ["raise", "abort"])
+def test_else_the_task_ends_and_says_who_died(tmp_path, how, on_failure):
+    _, rows, found, _, replans = run(tmp_path, two_tasks(on_failure), HOWS[how]("h3"))
+    assert (rows["a"].state, rows["b"].state) == (TaskState.FAILED, TaskState.FINISHED)
+    said = f"worker h3 (rank 1) is lost in round {len(found['a'])} of 6 (on_failure: {on_failure}): "
+    assert rows["a"].reason.startswith(said)
+    assert replans == []
+
+
+@pytest.mark.parametrize(
+    "at_us", [*range(30, 60, 5), *(pytest.param(at, marks=pytest.mark.soak) for at in range(1, 200, 3))]
+)
+def test_at_any_moment_of_a_round(tmp_path, at_us):
+    """While chunks are on their way, while hosts train, and between two rounds; on two trees as on one."""
+    _, rows, found, _, _ = run(tmp_path, two_tasks("shrink"), ends_process("h1", at_ps=at_us * PS_PER_US))
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found["a"][-1] == (1, 2)
+
+
+@pytest.mark.parametrize("order", [("h1", "h5"), ("h5", "h1")])
+@pytest.mark.parametrize("gap_us", [0, 1, 10, 11, 40])
+def test_two_die_one_after_the_other_or_while_survivors_are_told(tmp_path, order, gap_us):
+    def damage(to):
+        for place, host in enumerate(order):
+            to.end_process(host, task="a", at_ps=AT_PS + place * gap_us * PS_PER_US)
+
+    _, rows, found, _, _ = run(tmp_path, two_tasks("shrink"), damage)
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found["a"][-1] == (1,)
+
+
+def test_nobody_is_left_or_no_model(tmp_path):
+    _, rows, _, _, _ = run(tmp_path, two_tasks("shrink"), ends_process("h1", "h3", "h5"))
+    assert rows["a"].state is TaskState.FAILED
+    assert rows["a"].reason.startswith("workers h1 (rank 0), h3 (rank 1), h5 (rank 2) are lost in round ")
+    (tmp_path / "other").mkdir()
+    _, rows, _, _, _ = run(tmp_path / "other", two_tasks("shrink"), ends_process("server1"))
+    assert (rows["a"].state, rows["b"].state) == (TaskState.FAILED, TaskState.FINISHED)
+    assert rows["a"].reason.startswith("the server's host server1 is lost, and the global model with it in round ")
+
+
+def test_one_worker_that_is_alone(tmp_path):
+    tasks = [replace(task, workers=task.workers[:1]) for task in two_tasks("shrink")]
+    _, rows, _, _, _ = run(tmp_path, tasks, ends_host("h1"))
+    assert (rows["a"].state, rows["b"].state) == (TaskState.FAILED, TaskState.FINISHED)
+
+
+@pytest.mark.parametrize("on_failure", ["shrink", "raise", "abort"])
+def test_links_between_switches_make_new_trees_in_all_three(tmp_path, on_failure):
+    def damage(to):
+        to.change_link("leaf1", "spine1", up=False, at_ps=AT_PS)
+        to.change_link("leaf2", "spine1", up=False, at_ps=AT_PS)
+
+    _, rows, found, _, _ = run(tmp_path, two_tasks(on_failure), damage)
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert set(found["a"]) == {(0, 1, 2)}
+
+
+def test_of_a_network_that_falls_apart_the_part_with_the_model_goes_on(tmp_path):
+    def damage(to):
+        for spine in ("spine1", "spine2"):
+            to.change_link("leaf1", spine, up=False, at_ps=AT_PS)
+
+    _, rows, found, _, _ = run(tmp_path, [replace(one, on_failure="shrink") for one in two_tasks("shrink")], damage)
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert {name: ranks[-1] for name, ranks in found.items()} == {"a": (0,), "b": (0,)}
+
+
+STEPS = ["report died", "intended change", "installed both", "recorded installation", "told of change", "uninstalled"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("on_failure", ["shrink", "raise"])
+def test_killed_on_the_way_it_comes_to_the_same(tmp_path, on_failure, step):
+    kills = [KillAt(number, step) for number in (1, 2, 1, 1)]
+    damage = ends_process("h3")
+    steps, rows, found, told, _ = run(tmp_path, two_tasks(on_failure), damage, kills=kills)
+    assert step in steps or on_failure == "raise"
+    assert rows["b"].state is TaskState.FINISHED
+    if on_failure == "raise":
+        assert rows["a"].state is TaskState.FAILED
+        assert "worker h3 (rank 1) is lost" in rows["a"].reason
+        return
+    assert rows["a"].state is TaskState.FINISHED
+    assert found["a"][-1] == (0, 2)
+    assert [one["what"] for one in told].count("died") == 1
+
+
+def test_what_dies_is_a_host():
+    with World(two_spines(), PROGRAM) as world:
+        for end in (world.damage.end_host, lambda host: world.damage.end_process(host, task="a")):
+            with pytest.raises(ClusterError, match="'leaf1' is no host"):
+                end("leaf1")
+        with pytest.raises(ClusterError, match="away_ps: -1 is below 0"):
+            world.damage.end_host("h1", away_ps=-1)
+
+
+def test_the_field_has_three_values():
+    with pytest.raises(PlanError, match="task a: on_failure: 'die' is none of 'abort', 'raise' and 'shrink'"):
+        replace(two_tasks("abort")[0], on_failure="die")
