@@ -62,8 +62,8 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
     With a number as workers ('workers: 8') the orchestrator chooses the hosts, and the server if none is named; then
     also slots (of a host, for each worker), shards (home hosts of the data), shard_bytes; owner is for --order fair.
 
-    on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can take
-    the worker's place), raise (it fails at once, and says who died), shrink (the others go on).
+    on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can
+    take the worker's place), raise (it fails at once, and says who died), shrink (the others go on).
     """
     from p4reduce.control_plane.orchestrator import read_trace  # noqa: PLC0415  (slow to import)
 

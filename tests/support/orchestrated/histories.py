@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -218,12 +219,31 @@ class Histories(RuleBasedStateMachine):
             self.died.setdefault(name, set()).add(host)
             STATISTICS["processes that died"] += self.hosts.end_process(host, task=name)
 
+    @rule(
+        us=st.integers(0, 60),
+        deaths=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 100), st.booleans()), min_size=1, max_size=3),
+        left=st.sampled_from([0, 0, *range(1, 100)]),
+    )
+    def work_while_some_die(self, us, deaths, left):
+        """One after the other: while tasks begin, while they run, and while survivors are given their trees."""
+        self.fuse.set(0, "kill")
+        self._work(self.hosts.time + us * PS_PER_US)
+        at_ps = self.hosts.time
+        for gap_us, place, host in deaths:
+            at_ps += gap_us * PS_PER_US
+            die = self._change_host if host else self.end_a_process
+            what = (HOSTS[place % len(HOSTS)], False) if host else (place,)
+            self.hosts.deaths.append((at_ps, partial(die, *what)))
+        self.fuse.set(left, "kill")
+        self._work(at_ps + 100 * PS_PER_US)
+        self.fuse.set(0, "kill")
+
     @rule(host=st.sampled_from(HOSTS), up=st.booleans())
     def end_a_host(self, host, up):
         """Its link goes down, then all that runs there ends; or it is back."""
-        self._change_host(host, up=up)
+        self._change_host(host, up)
 
-    def _change_host(self, host, *, up):
+    def _change_host(self, host, up):
         if host not in {one.name for one in self.topology.hosts}:
             return
         self.cut = True

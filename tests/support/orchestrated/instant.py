@@ -145,6 +145,7 @@ class InstantHosts:
         self.timetable = self.waiting = None
         self.round_ends_ps = 0
         self.windows = 0
+        self.deaths: list = []  # when, and what happens then
         self.members: dict[str, list] = {}  # whose models are in each round of a task
 
     def take_charge(self, term, database):
@@ -251,9 +252,13 @@ class InstantHosts:
             if after is not None and self.news > after:
                 break
             due = min((run.done_ps for run in self.busy.values() if not run.died), default=until_ps)
+            due = min([due, *(at_ps for at_ps, _ in self.deaths)])
             if self.waiting is not None:
                 due = min(due, self.round_ends_ps)
             self.time = min(until_ps, max(self.time, due))
+            for one in [one for one in self.deaths if one[0] <= self.time]:
+                self.deaths.remove(one)
+                one[1]()
             if self.waiting is not None and self.time >= self.round_ends_ps:
                 self._change_schedule()
             for name, run in list(self.busy.items()):
