@@ -10,11 +10,12 @@ import typer
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.commands.tasks import DATABASE, Database, open_store, task_data, task_table
 from p4reduce.cli.failures import BadInput, Failed, guarded
+from p4reduce.cli.happenings import deaths, delay, link_changes
 from p4reduce.cli.live.session import Hold, Live, Open, tasks_page
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 from p4reduce.cli.units import time_text
-from p4reduce.topologies import load, parse_delay, to_yaml
+from p4reduce.topologies import load, to_yaml
 
 if TYPE_CHECKING:
     from p4reduce.control_plane.orchestrator import HostsFile, Orchestrator, Store
@@ -188,8 +189,8 @@ def orchestrate(
     if lanes not in (64, 256):
         raise BadInput(f"--lanes: {lanes}: the bundled programs have 64 or 256")
     options = Options(
-        control_latency_ps=_delay(control_latency, "--control-latency", least=0),
-        measure_every_ps=_delay(measure, "--measure", least=1),
+        control_latency_ps=delay(control_latency, "--control-latency", least=0),
+        measure_every_ps=delay(measure, "--measure", least=1),
         threshold=None if only_forced else threshold,
         placement=placement,
         order=order,
@@ -198,20 +199,20 @@ def orchestrate(
         move=move,
         forecast=forecast or "",
         schedule=schedule or "",
-        delta_ps=_delay(delta, "--delta", least=0),
+        delta_ps=delay(delta, "--delta", least=0),
     )
     _check_schedule(schedule, topology)
     profiles = _profiles(hosts, topology)
     traffic = _traffic(background, topology)
-    changes = [*_link_changes(cut, "--cut", up=False), *_link_changes(mend, "--mend", up=True)]
-    deaths = _deaths(kill, topology)
+    changes = [*link_changes(cut, "--cut", up=False), *link_changes(mend, "--mend", up=True)]
+    dying = deaths(kill, topology)
     socket = socket or database.with_name(database.name + ".socket")
     with open_store(database) as store, handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
         executor = _network(socket, topology, lanes, traffic)
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
-            for host, task, at_ps in deaths:
+            for host, task, at_ps in dying:
                 if task:
                     executor.end_process(host, task=task, at_ps=at_ps)
                 else:
@@ -371,39 +372,3 @@ def _drop_empty(log: Path) -> None:
     """What the network wrote to standard error stays, if it wrote anything."""
     if log.is_file() and not log.stat().st_size:
         log.unlink()
-
-
-def _delay(text: str, flag: str, least: int) -> int:
-    try:
-        found = parse_delay(text)
-    except ValueError as error:
-        raise BadInput(f"{flag}: {error}") from None
-    if found < least:
-        raise BadInput(f"{flag}: {text} is too short")
-    return found
-
-
-def _deaths(texts: list[str] | None, topology: str | None) -> list[tuple[str, str, int]]:
-    """Host, task ('': the host itself) and time of each."""
-    known = None if topology is None else {host.name for host in load(topology).hosts}
-    found = []
-    for text in texts or []:
-        who, at, time = text.partition("@")
-        task, _, host = who.strip().rpartition("/")
-        if not at or not host:
-            raise BadInput(f"--kill: {text!r}: expected a host and a time, as in 'h3@5ms' or 'task1/h3@5ms'")
-        if known is not None and host not in known:
-            raise BadInput(f"--kill: {text!r}: {host!r} is no host of {topology}")
-        found.append((host, task, _delay(time.strip(), "--kill", least=0)))
-    return found
-
-
-def _link_changes(texts: list[str] | None, flag: str, *, up: bool) -> list[tuple[str, str, bool, int]]:
-    found = []
-    for text in texts or []:
-        ends, at, time = text.partition("@")
-        names = ends.split(",")
-        if not at or len(names) != 2:
-            raise BadInput(f"{flag}: {text!r}: expected two nodes and a time, as in 'leaf1,spine1@5ms'")
-        found.append((names[0].strip(), names[1].strip(), up, _delay(time.strip(), flag, least=0)))
-    return found

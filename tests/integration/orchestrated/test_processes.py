@@ -96,17 +96,20 @@ def invoke(*arguments):
 
 
 def test_the_commands_submit_run_and_show(folder):
-    write_trace(folder / "tasks.yaml", some_tasks())
+    write_trace(folder / "tasks.yaml", [replace(one, on_failure="shrink") for one in some_tasks()])
     database = folder / "tasks.sqlite"
     assert invoke("tasks", "submit", folder / "tasks.yaml", "-d", database).exit_code == 0
     flags = ("-d", database, "-t", folder / "network.yaml", "-l", "64", "--control-latency", "10us", "--json")
-    ran = invoke("orchestrate", *flags, "--cut", "leaf1,spine1@48us")
+    ran = invoke("orchestrate", *flags, "--cut", "leaf1,spine1@48us", "--kill", "second/h4@80us", "--kill", "h6@1s")
     assert ran.exit_code == 0, ran.output
     listed = json.loads(invoke("tasks", "list", "-d", database, "--json").stdout)
     assert [(row["name"], row["state"]) for row in listed] == [("first", "finished"), ("second", "finished")]
     shown = json.loads(invoke("tasks", "show", "first", "-d", database, "--json").stdout)
     assert len(shown["rounds"]) == 3
     assert [change["after"] for change in shown["changes"]][:3] == ["queued", "scheduled", "running"]
+    second = json.loads(invoke("tasks", "show", "second", "-d", database, "--json").stdout)
+    assert (second["on_failure"], second["workers"], second["ranks"]) == ("shrink", ["h2", "h5"], [0, 2])
+    assert second["rounds"][-1]["ranks"] == [0, 2]
     (swap,) = json.loads(invoke("tasks", "swaps", "-d", database, "--json").stdout)
     assert swap["cause"].startswith("link ")
     assert swap["resent_bytes"] > 0
@@ -153,6 +156,9 @@ def test_hosts_that_take_time_to_add_up_and_traffic_of_others_are_given_by_flags
         (("orchestrate", "-l", "65"), "--lanes: 65"),
         (("orchestrate", "--cut", "leaf1@5ms"), "--cut: 'leaf1@5ms': expected two nodes and a time"),
         (("orchestrate", "--cut", "a,b@5"), "--cut: "),
+        (("orchestrate", "--kill", "h1"), "--kill: 'h1': expected a host and a time"),
+        (("orchestrate", "--kill", "task1/@5ms"), "--kill: 'task1/@5ms': expected a host and a time"),
+        (("orchestrate", "-t", "leaf-spine-8", "--kill", "leaf1@5ms"), "--kill: 'leaf1@5ms': 'leaf1' is no host"),
         (("orchestrate", "--measure", "0ps"), "--measure: 0ps is too short"),
         (("orchestrate", "--hosts", "none.yaml"), "--hosts: none.yaml: No such file or directory; give a YAML file"),
         (("orchestrate", "--hosts", "h9.yaml", "-t", "network.yaml"), "--hosts: h9.yaml: hosts.h9: topology "),
