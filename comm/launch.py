@@ -4,7 +4,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from p4reduce.base.ports import free_ports
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.comm import remote
 from p4reduce.comm.backend import Served
@@ -135,7 +135,7 @@ class _Coordinator:
         ranks = [*range(workers), *([self._places] if server else [])]
         for rank in ranks:
             self._group.backend(rank)  # raises for a rank that the group has not
-        port = free_port()
+        (port,) = free_ports(1)
         for rank in ranks:
             alone = torch_environment(rank, workers, port) if rank < workers else {}
             if self._places > workers:
@@ -240,10 +240,3 @@ def torch_environment(rank: int, workers: int, port: int, address: str = "127.0.
         "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": interface,
     }
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody uses now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

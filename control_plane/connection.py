@@ -22,6 +22,8 @@ _BATCH: Final = 500
 """updates of one write: far below gRPC's limit of 4 MB a message"""
 _PACKETS: Final = 1024
 """packets, and digests, for the controller that are kept for whoever asks"""
+_TICKS: Final = 10
+"""of a deadline: however long this process had no turn, that counts as one of them at most"""
 _BYTES_PER_S: Final = 100_000
 """A large request has more time: a second for each of so many bytes, which is slow for a write of table entries."""
 
@@ -314,7 +316,7 @@ class Connection:
         self.check(doing)
         deadline_s = self._deadline_s + size / _BYTES_PER_S
         try:
-            async with asyncio.timeout(deadline_s):
+            async with _patience(deadline_s):
                 yield
         except TimeoutError:
             raise self._error(doing, f"no answer within {deadline_s:.3g} s; is the switch running?") from None
@@ -329,6 +331,29 @@ class Connection:
     def _error(self, doing: str, reason: str) -> ControllerError:
         target = self.target
         return ControllerError(f"switch {target.name} ({target.address}, device {target.device_id}): {doing}: {reason}")
+
+
+@asynccontextmanager
+async def _patience(deadline_s: float) -> AsyncIterator[None]:
+    """``TimeoutError`` after so many seconds in which this process had its turns.
+
+    A clock alone would also count what the process waited for a processor: then the answer may be here already.
+    """
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+
+    def tick() -> None:
+        if len(timers) < _TICKS:
+            timers.append(loop.call_later(deadline_s / _TICKS, tick))
+        else:
+            timeout.reschedule(loop.time())
+
+    tick()
+    try:
+        async with asyncio.timeout(None) as timeout:
+            yield
+    finally:
+        timers[-1].cancel()
 
 
 def _name(entity: Entity | fy.P4CounterEntry | fy.P4DigestEntry) -> str:

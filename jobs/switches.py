@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
@@ -17,6 +17,10 @@ from p4reduce.fabric import VirtualNetwork
 from p4reduce.topologies import Topology
 
 _DEFAULTS = SwitchSettings()
+VIRTUAL_DEADLINE_S: Final = 300.0
+"""for an answer of switches in virtual time, seconds: nothing of a run may depend on how busy this machine is, and no
+network loses an answer between threads. What is left for a deadline to find is a fault, and its error names the switch.
+"""
 
 
 class ServedSwitches:
@@ -92,7 +96,7 @@ class EmbeddedSwitches(ServedSwitches):
         *,
         settings: SwitchSettings = _DEFAULTS,
         lock: AbstractContextManager[bool] | None = None,
-        deadline_s: float = 10.0,
+        deadline_s: float = VIRTUAL_DEADLINE_S,
     ) -> None:
         super().__init__(topology, lock=lock)
         try:

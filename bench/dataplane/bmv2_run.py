@@ -30,7 +30,8 @@ START_S: Final = 60.0
 ANSWER_S: Final = 20.0
 EGRESS_THREADS: Final = 4
 """simple_switch.h, nb_egress_threads"""
-GRPC: Final = "127.0.0.1:50051"
+GRPC: Final = "127.0.0.1:9559"
+"""no port that the kernel gives to clients"""
 
 
 class Ports:

@@ -342,12 +342,19 @@ def _run(
     from p4reduce.control_plane.orchestrator import ComputingManager, Orchestrator  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
     from p4reduce.jobs.programs import bundled  # noqa: PLC0415  (slow to import)
+    from p4reduce.jobs.switches import VIRTUAL_DEADLINE_S  # noqa: PLC0415
 
     program = bundled(lanes)
     computing = ComputingManager(executor.topology, None if profiles is None else profiles.of(executor.topology))
     term = store.take_charge()
     with Controller(
-        executor.topology, executor.targets, program, election_id=term, keep=True, slots=switch_slots
+        executor.topology,
+        executor.targets,
+        program,
+        election_id=term,
+        keep=True,
+        slots=switch_slots,
+        deadline_s=VIRTUAL_DEADLINE_S,
     ) as controller:
         orchestrator = Orchestrator(
             store, controller, executor, policy_named(policy), name=policy, options=options, computing=computing

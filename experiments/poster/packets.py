@@ -43,8 +43,6 @@ MOST_TASKS: Final = 32
 TWICE: Final = ("duplicate", "unexpected result")
 """why a switch refuses contributions and results that it has already"""
 FIRST_JOB: Final = 1
-DEADLINE_S: Final = 300.0
-"""for every answer of a switch: all cores are busy with other pieces of the experiment"""
 
 
 class TaskNetwork:
@@ -76,7 +74,7 @@ class TaskNetwork:
         self._slots = program.slots
         self._background = Background("gravity", load, seed) if load else None
         self._expected: list[dict[Hop, Traffic]] = []
-        self._switches = EmbeddedSwitches(topology, program, deadline_s=DEADLINE_S)
+        self._switches = EmbeddedSwitches(topology, program)
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from p4reduce.experiments.poster.settings import PosterSettings, Scenario
 from p4reduce.experiments.poster.tasks import draw_tasks
 from p4reduce.fabric import Faults
 from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import VIRTUAL_DEADLINE_S
 from p4reduce.orchestrated.world import World
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -171,6 +172,7 @@ def _run(unit: SwapUnit, trial: _Trial, detour: float) -> tuple[_Found, list[str
             program,
             election_id=store.take_charge(),
             keep=True,
+            deadline_s=VIRTUAL_DEADLINE_S,
         ) as controller:
             Orchestrator(store, controller, world, decide, name=POLICY, options=options).run()
         return _found(unit, trial, detour, store, sum(world.interface_bytes().values()))

@@ -21,7 +21,7 @@ from p4reduce.control_plane.tdm.network import OpticalNetwork
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
 from p4reduce.control_plane.tdm.turns import turns_of
 from p4reduce.experiments.tdm.cases import Case
-from p4reduce.experiments.tdm.packets import DEADLINE_S, LANES, play
+from p4reduce.experiments.tdm.packets import LANES, play
 from p4reduce.fabric import Stop
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
@@ -145,7 +145,7 @@ def _pairs(topology: Topology, case: EcmpCase) -> list[Wanted]:
 def _carry(topology: Topology, wanted: Sequence[Wanted], case: EcmpCase, *, flows: int) -> tuple[float, bool]:
     """All of them at once: seconds until the last result, and whether all sums are right."""
     with (
-        EmbeddedSwitches(topology, bundled(LANES), deadline_s=DEADLINE_S) as switches,
+        EmbeddedSwitches(topology, bundled(LANES)) as switches,
         JobNetwork(switches) as network,
     ):
         posted: list[tuple[Job, list[np.ndarray[tuple[int], np.dtype[np.int32]]], int]] = []

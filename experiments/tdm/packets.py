@@ -30,8 +30,6 @@ from p4reduce.jobs.switches import EmbeddedSwitches
 
 KEEPS: Final = ("starts", "pause", "gates")
 LANES: Final = 256
-DEADLINE_S: Final = 300.0
-"""for every answer of a switch"""
 
 
 def play(
@@ -97,7 +95,7 @@ def play(
         else physical(schedule.network, delay, servers=needs_servers(schedule), planes=planes)
     )
     with (
-        EmbeddedSwitches(topology, bundled(lanes), deadline_s=DEADLINE_S) as switches,
+        EmbeddedSwitches(topology, bundled(lanes)) as switches,
         JobNetwork(switches, faults=Faults(loss=loss), seed=seed) as network,
     ):
         made = TwinInstaller if electrical else Installer

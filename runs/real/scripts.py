@@ -16,10 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from p4reduce.base.ports import free_ports
 from p4reduce.base.units import PS_PER_NS
 from p4reduce.comm.communicator import STEP
 from p4reduce.comm.errors import ClusterError
-from p4reduce.comm.launch import free_port, rank_environment, torch_environment
+from p4reduce.comm.launch import rank_environment, torch_environment
 from p4reduce.comm.membership import Journal
 from p4reduce.comm.remote import ADDRESS, SPEC
 from p4reduce.control_plane.bounds import plan_bound
@@ -75,7 +76,7 @@ class ScriptCluster(RealCluster):
         hosts = self.assignment.workers
         inside = isinstance(self.wires, VethWires)
         master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
-        port = STORE_PORT if inside else free_port()
+        port = STORE_PORT if inside else free_ports(1)[0]
         presence = self._parts.enter_context(Presence(self._aside))
         scripts = Scripts(hosts, self._say, presence)
         for rank, host in enumerate(hosts):

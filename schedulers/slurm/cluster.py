@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from p4reduce.base.ports import free_ports
 from p4reduce.comm.slurm_step import NETWORK
 from p4reduce.fabric.real.net.processes import carrying, kill
 from p4reduce.fabric.real.net.state import VARIABLE, RunFolder
@@ -67,7 +68,7 @@ class SlurmCluster:
     def start(self, said: Callable[[str, int, int], None] = lambda label, done, total: None) -> None:
         """Write the files, start all daemons and wait until every node is idle; `SlurmError` says who is not."""
         hosts = [host.name for host in self.topology.workers]
-        ports = _free_ports(len(hosts) + 1)
+        ports = free_ports(len(hosts) + 1)
         place = Place(
             self.folder,
             socket.gethostname().split(".")[0],
@@ -192,12 +193,3 @@ class SlurmCluster:
     def _last_words(self, name: str) -> str:
         lines = self._log(name).read_text("utf-8", errors="replace").splitlines()
         return " ".join([line for line in lines if "error" in line or "fatal" in line][-2:])[-_SHOWN:]
-
-
-def _free_ports(count: int) -> list[int]:
-    """TCP ports of the loopback interface that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]

@@ -27,7 +27,9 @@ behind the queue, does not see them."""
 GROWTH_BYTES: Final = 512
 """By how much the P4 program may lengthen a packet: one byte more, and an assertion of BMv2 ends the switch."""
 START_DEADLINE_S: Final = 60.0
-_GRPC_PORT: Final = 50051
+_GRPC_PORT: Final = 9559
+"""Below those that the kernel gives to clients: asking whether a switch listens, or another switch's controller, would
+now and then take the port itself (a connection to a free port may even meet itself), and the switch would end."""
 _THRIFT_PORT: Final = 9090
 _TRY_S: Final = 0.05
 
@@ -46,7 +48,7 @@ class Bmv2Switches:
     """All switches of a topology on BMv2, empty, with their P4Runtime servers ready.
 
     To be used by ``with``, in the network namespace of a :class:`~p4reduce.fabric.real.net.RealNetwork`: P4Runtime is
-    at 127.0.0.1 from port 50051 on and Thrift from 9090 on, and nobody else is there to have them.
+    at 127.0.0.1 from port 9559 on (IANA's for it) and Thrift from 9090 on, and nobody else is there to have them.
 
     Parameters
     ----------

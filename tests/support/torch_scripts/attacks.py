@@ -280,11 +280,11 @@ def main(names: list[str]) -> int:
 
 def carried_out(name: str) -> dict[str, Any]:
     """How each rank ended (exit code, -n for signal n, "hangs") and what it said; seconds that it took."""
-    from p4reduce.comm.launch import free_port
+    from p4reduce.base.ports import free_ports
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(SIZE)}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]), "WORLD_SIZE": str(SIZE)}
         os.environ |= {"ATTACK_FOLDER": folder, "P4REDUCE_SET_TOPOLOGY": f"star:hosts={SIZE}", "OMP_NUM_THREADS": "1"}
         context = multiprocessing.get_context("fork")
         ranks = [context.Process(target=one_rank, args=(name, rank, folder)) for rank in range(SIZE)]

@@ -1,6 +1,7 @@
-"""Hundreds of switches: a deadline measures one switch, not the queue before it, and large requests have more time."""
+"""A deadline measures one switch: not the queue before it, nor the turns that a busy machine gives this process."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -51,3 +52,32 @@ def test_a_deadline_grows_with_the_request(size, said):
 
     with pytest.raises(ControllerError, match=said):
         asyncio.run(wait())
+
+
+def test_an_answer_that_came_while_this_process_had_no_turn_is_in_time():
+    connection = Connection(Target("s1", "127.0.0.1:1"), None, deadline_s=0.2, election_id=1)
+    resumed = threading.Event()
+
+    async def wait():
+        loop, answer = asyncio.get_running_loop(), asyncio.Event()
+        # The loop stands still for longer than the deadline; behind it are its timers, and only then what had come.
+        loop.call_soon(resumed.wait, 0.5)
+        loop.call_later(0.05, lambda: loop.call_soon(answer.set))
+        async with connection._step("waiting"):
+            await answer.wait()
+        return "answered"
+
+    assert asyncio.run(wait()) == "answered"
+
+
+def test_waiting_ends_where_it_was_left():
+    """Nothing goes off after an answer."""
+    connection = Connection(Target("s1", "127.0.0.1:1"), None, deadline_s=0.01, election_id=1)
+
+    async def wait():
+        async with connection._step("waiting"):
+            pass
+        await asyncio.sleep(0.05)
+        return "still here"
+
+    assert asyncio.run(wait()) == "still here"

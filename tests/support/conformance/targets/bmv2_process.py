@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,13 +15,14 @@ from typing import IO, Final
 import grpc
 from tests.support.conformance.targets.command_line import CommandFailed, CommandLine
 
+from p4reduce.base.ports import free_ports
 from p4reduce.fabric.real.net import here_command
 from p4reduce.fabric.real.net.children import last_lines, start, stop
 
 DEVICE_ID: Final = 1
 START_DEADLINE_S: Final = 60.0
 ATTEMPTS: Final = 5
-"""Somebody else may take a port between our finding it free and BMv2's using it."""
+"""Another server may be told the same port between our finding it free and BMv2's using it."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _has_thrift(switch: str) -> bool:
 
 
 def _start(binaries: Bmv2Binaries, program_json: Path, output: IO[bytes], log: Path, queues: int) -> Bmv2Process:
-    thrift, runtime, frames = _free_ports(3)
+    thrift, runtime, frames = free_ports(3)
     command = [binaries.switch, "--device-id", str(DEVICE_ID)]
     if _has_thrift(binaries.switch):
         command += ["--thrift-port", str(thrift)]
@@ -147,11 +147,3 @@ def _connect(command_line: str, thrift: int, process: subprocess.Popen[bytes], l
         except CommandFailed as error:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"BMv2 does not answer on Thrift: {error}\n{last_lines(log)}") from None
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]

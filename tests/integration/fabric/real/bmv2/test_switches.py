@@ -44,6 +44,8 @@ def switches_take_a_program() -> None:
         switches = Bmv2Switches(topology, network.switch_interfaces, Path(folder))
         with switches:
             targets = [Target(*target) for target in switches.targets]
+            clients = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()[0])
+            assert all(int(target.address.split(":")[1]) < clients for target in targets), "a client may take it"
             with Controller(topology, targets, program, deadline_s=60.0):
                 switches.check()
             registers_can_be_read(switches)
