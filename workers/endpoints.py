@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from p4reduce.native.memory import address_of
 from p4reduce.workers import wire
+from p4reduce.workers.guesses import Guesses, begin_guessing
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.kernels.server import REPLIES
-from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
+from p4reduce.workers.numbers import MAX_MEMBERS, BlockFloat, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Post, Prepared, check, prepare
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
 from p4reduce.workers.settings import HostAddress, Timing
@@ -23,6 +24,7 @@ from p4reduce.workers.specs import (
     RingSpec,
     ServerSpec,
     WorkerSpec,
+    peers_of,
 )
 from p4reduce.workers.status import EndpointStatus, read_status
 from p4reduce.workers.templates import templates_to
@@ -65,6 +67,7 @@ class Endpoints:
         self._posted: list[Prepared | None] = []
         self._ahead: dict[int, Prepared] = {}
         self._numbers: list[Numbers] = []
+        self._guesses: dict[int, Guesses] = {}
         self._retired: dict[HostAddress, list[int]] = {}
 
     def __len__(self) -> int:
@@ -78,7 +81,7 @@ class Endpoints:
     def add(self, spec: EndpointSpec) -> int:
         """Make an endpoint; its index. ``ValueError`` names the field that cannot be."""
         common = {"job": spec.job, "epoch": spec.epoch, "lanes": spec.lanes, "first_seq": spec.first_seq}
-        index = self._add(_KINDS[type(spec)], spec.link, _peers(spec), **common)
+        index = self._add(_KINDS[type(spec)], spec.link, peers_of(spec), **common)
         try:
             self.change_priority(index, spec.priority)
             self._set_up(index, spec)
@@ -98,6 +101,8 @@ class Endpoints:
                 self._records[index]["repeats"] = spec.repeats
                 self._records[index]["deadline"] = spec.deadline_ps or 0
                 self._records[index]["share"] = (spec.deadline_ps or 0) // spec.levels
+                if isinstance(spec.numbers, BlockFloat) and spec.numbers.speculates and not spec.closes:
+                    self._guesses[index] = Guesses(int(self._records[index]["max_lead"]), spec.lanes)
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
                 self._set_slots(index, 2 * spec.slots)
@@ -236,6 +241,8 @@ class Endpoints:
     def give_up(self, index: int) -> None:
         """An endpoint leaves its operation where it is, and owes nobody anything any more."""
         self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
+        if index in self._guesses:  # some may have had all exponents of it
+            self._guesses[index] = Guesses(int(self._records[index]["max_lead"]), int(self._records[index]["lanes"]))
 
     def retire(self, index: int, link: HostAddress) -> None:
         """An endpoint of this address hears and says nothing more, and its memory is freed.
@@ -251,8 +258,8 @@ class Endpoints:
             Kind.SERVER
         )  # which is never asked for more than replies: a ring would still look at its frames
         self._memory[index], self._posted[index] = [], None
-        self._ahead.pop(index, None)
-        self._streams.pop(index, None)
+        for kept in (self._ahead, self._streams, self._guesses):
+            kept.pop(index, None)
         self._retired.setdefault(link, []).append(index)
 
     def _keep(self, index: int, array: NDArray[Any]) -> int:
@@ -352,7 +359,10 @@ class Endpoints:
         record["words"] = operation.words
         record["lead"] = lead if operation.has_exponents(mode) else 0
         known = min(int(record["tail"]), int(record["lead"])) if record["status"] == State.DONE else 0
+        # What was announced by chunks behind which others came again does not count: not all knew which the last are.
+        known = 0 if record["redone"] else known
         record["known"] = known if known and endpoint.agreed_ahead(self._records, index, known) else 0
+        begin_guessing(record, self._guesses.get(index), operation)
         # What may be closed without some announces nothing ahead: not all would have been heard.
         record["tail"] = lead if mode == NumberMode.BLOCK and operation.partial is None else 0
         record["ahead"] = record["ahead_count"] = 0
@@ -381,20 +391,6 @@ class Endpoints:
             record["end"] += 2 * (size - 1) * int(record["segment"])
         else:
             record["end"] += chunks + int(record["lead"]) - int(record["known"])
-
-
-def _peers(spec: EndpointSpec) -> Sequence[HostAddress]:
-    match spec:
-        case WorkerSpec() | ServerSpec():
-            return (spec.parent,)
-        case PsWorkerSpec():
-            return (spec.server,)
-        case PsServerSpec():
-            return spec.members
-        case RingSpec():
-            return (spec.next, spec.previous)
-        case AllToAllSpec():
-            return spec.others or (spec.link,)
 
 
 def _check_field(name: str, value: int, bits: int) -> None:

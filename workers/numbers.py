@@ -33,6 +33,7 @@ MAX_EXPONENT: Final = 128
 UNANNOUNCED: Final = 255
 """in the place of the exponent of a chunk of the next operation: not posted yet. It is the largest, so one worker that
 says so is heard by all; a chunk that has it (abs(x) >= 2**127) is agreed on like one that was not announced."""
+MAX_BIASED: Final = 255
 INT32_MAX: Final = 2**31 - 1
 MAX_MEMBERS: Final = 65535
 """the ``count`` field has 16 bits"""
@@ -134,9 +135,14 @@ class _Scaled:
 
 @dataclass(frozen=True)
 class BlockFloat(_Scaled):
-    """Block floating point: the module's docstring has the formulas."""
+    """Block floating point: the module's docstring has the formulas.
+
+    speculates: an all-reduce does not wait for its first exponents where it can guess them (docs/protocol.md,
+    Speculation); a guess may be larger than the exponent by ``EXCESS`` bits, each of which doubles the error's bound.
+    """
 
     mode: NumberMode = NumberMode.BLOCK
+    speculates: bool = False
 
     def scale(self, exponent: int, members: int) -> Scale:
         """2**(30-h-e), its inverse, and 2**(30-h), beyond which nobody who kept to the exponent comes."""

@@ -103,6 +103,11 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # known: its first chunks, whose exponents the operation before has agreed on. tail: its last seqs, which may
         # announce those of the next one. ahead: exponents of the next one, or 0; ahead_count: how many are announced.
         *_integers("known", "tail", "ahead", "ahead_count"),
+        # Of a worker that guesses exponents (guessing.py), 0: it does not. truths: int16 for each of the first ``lead``
+        # chunks, agreed on or -1; unknown: how many are -1. guesses, doubtful: uint8 for each, what they left with,
+        # whether a RESULT was flagged; inputs: float32, copies of them; again: int64, which come again; redone: how
+        # many do, redone_total: in all operations.
+        *_integers("truths", "unknown", "guesses", "doubtful", "inputs", "again", "redone", "redone_total"),
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
         *_integers("words", "poison"),
         # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk, float32; 0: none.
@@ -185,6 +190,8 @@ ENTRY_DTYPE: Final = np.dtype(
         ("exponent", "u1"),
         ("withheld", "u1"),
         ("closes", "u1"),
+        # guessed: its exponent was a guess, or was settled before it left (guessing.py); else it is announced.
+        ("guessed", "u1"),
         # Sent again because the timer ran out, to ask whether anybody answers.
         ("probe", "u1"),
         ("contributions", "u2"),

@@ -3,6 +3,7 @@
 ``WorkerSpec`` and ``ServerSpec`` are of jobs in the network, the others of the baselines without aggregation.
 """
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final, Literal
 
@@ -190,3 +191,18 @@ class AllToAllSpec(_Spec):
 
 
 EndpointSpec = WorkerSpec | ServerSpec | PsWorkerSpec | PsServerSpec | RingSpec | AllToAllSpec
+
+
+def peers_of(spec: EndpointSpec) -> Sequence[HostAddress]:
+    """Whom an endpoint talks to."""
+    match spec:
+        case WorkerSpec() | ServerSpec():
+            return (spec.parent,)
+        case PsWorkerSpec():
+            return (spec.server,)
+        case PsServerSpec():
+            return spec.members
+        case RingSpec():
+            return (spec.next, spec.previous)
+        case AllToAllSpec():
+            return spec.others or (spec.link,)

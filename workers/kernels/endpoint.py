@@ -16,6 +16,7 @@ from p4reduce.workers.kernels.all_to_all import (
     all_to_all_time_out,
     all_to_all_transmit,
 )
+from p4reduce.workers.kernels.announcing import worker_agreed_ahead, worker_posted
 from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
 from p4reduce.workers.kernels.jit import entry
 from p4reduce.workers.kernels.recovery import rewind, time_out
@@ -24,7 +25,7 @@ from p4reduce.workers.kernels.ring import ring_posted, ring_receive, ring_transm
 from p4reduce.workers.kernels.selective import poll_after
 from p4reduce.workers.kernels.sender import stand_still
 from p4reduce.workers.kernels.server import server_agreed_ahead, server_posted, server_receive, server_transmit
-from p4reduce.workers.kernels.worker import worker_agreed_ahead, worker_receive, worker_transmit
+from p4reduce.workers.kernels.worker import worker_receive, worker_transmit
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
 
 _WORKER: Final = int(Kind.WORKER)
@@ -123,7 +124,9 @@ def resume(eps: Any, i: int, paused_ps: int) -> None:
 @entry(_EPS, int)
 def posted(eps: Any, i: int) -> None:
     """An operation was written into the record: frames of it that came early are taken in."""
-    if eps[i].kind == _RING:
+    if eps[i].kind == _WORKER:
+        worker_posted(eps[i])
+    elif eps[i].kind == _RING:
         ring_posted(eps[i])
     elif eps[i].kind == _ALL_TO_ALL:
         all_to_all_posted(eps[i])

@@ -33,7 +33,8 @@ from p4reduce.workers.kernels.frames import (
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
-from p4reduce.workers.kernels.worker import carries_lanes, scale_down
+from p4reduce.workers.kernels.scales import scale_down
+from p4reduce.workers.kernels.worker import carries_lanes
 from p4reduce.workers.numbers import UNANNOUNCED, NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
 

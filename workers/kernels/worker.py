@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.native.memory import as_double, carray, copy_bytes, load_u8, pointer, store_u8
+from p4reduce.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 from p4reduce.workers import wire
+from p4reduce.workers.kernels.announcing import said_ahead
 from p4reduce.workers.kernels.chunks import clear_lanes, clear_tail, dequantize, fill_nan, quantize, send_raw, take_raw
 from p4reduce.workers.kernels.congestion import cut
 from p4reduce.workers.kernels.frames import (
@@ -40,6 +41,14 @@ from p4reduce.workers.kernels.frames import (
     seq_of,
     type_of,
     write_frame,
+)
+from p4reduce.workers.kernels.guessing import (
+    GUESSED,
+    exponent_of_entry,
+    is_guessed,
+    is_to_be_taken,
+    note_truth,
+    repeated_chunk,
 )
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.leaving import (
@@ -66,8 +75,9 @@ from p4reduce.workers.kernels.recovery import (
     settle,
     told_to_wait,
 )
+from p4reduce.workers.kernels.scales import scale_down, scale_up
 from p4reduce.workers.kernels.sender import entry_at, payload_at
-from p4reduce.workers.numbers import EXPONENT_BIAS, UNANNOUNCED, NumberMode
+from p4reduce.workers.numbers import NumberMode
 from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
 
 _RAW: Final = int(NumberMode.RAW)
@@ -94,28 +104,6 @@ _DUPLICATE: Final = int(Refusal.DUPLICATE)
 
 
 @kernel
-def power_of_two(exponent: int) -> Any:
-    """2**exponent as float64, for -1022..1023, from its bits: no call of ldexp."""
-    return as_double((exponent + 1023) << 52)
-
-
-@kernel
-def scale_up(e: Any, exponent: int) -> Any:
-    """Lanes per unit: 2**(30 - h - e) with block floating point (numbers.BlockFloat.scale)."""
-    if e.mode != _BLOCK:
-        return e.scale
-    if exponent == 0:
-        return 1.0
-    return power_of_two(30 - e.headroom - (exponent - EXPONENT_BIAS))
-
-
-@kernel
-def scale_down(e: Any, exponent: int) -> Any:
-    """The inverse of ``scale_up``: exact for powers of two."""
-    return 1.0 / scale_up(e, exponent)
-
-
-@kernel
 def answer_of(collective: int, mode: int) -> Any:
     """What the RESULT of a data chunk carries."""
     if collective in (_PUSH, _BARRIER):
@@ -127,17 +115,6 @@ def answer_of(collective: int, mode: int) -> Any:
 def carries_lanes(collective: int) -> Any:
     """Whether a data chunk goes up with lanes."""
     return collective not in (_PULL, _BARRIER)
-
-
-@kernel
-def _ahead(e: Any, seq: int) -> Any:
-    """What a seq announces that has none of its own operation's exponents to announce."""
-    left = e.end - seq
-    if left > e.tail:
-        return 0
-    if e.ahead == 0:
-        return UNANNOUNCED
-    return load_u8(e.ahead, e.ahead_count - left) if left <= e.ahead_count else 0
 
 
 @kernel
@@ -156,7 +133,7 @@ def _open(e: Any, seq: int) -> None:
     entry.carried = 0
     entry.agreed = 0
     announces = position + e.known
-    entry.announced = load_u8(e.exponents, announces) if e.lead > 0 and announces < e.chunks else _ahead(e, seq)
+    entry.announced = load_u8(e.exponents, announces) if e.lead > 0 and announces < e.chunks else said_ahead(e, seq)
     entry.type = _TYPE_PULL if e.collective == _PULL else _TYPE_PUSH
     entry.has_lanes = 0
     entry.answer = _NOTHING
@@ -165,8 +142,14 @@ def _open(e: Any, seq: int) -> None:
     entry.poisoned = 0
     entry.withheld = 0
     entry.closes = e.counts != 0
+    entry.guessed = 0
     if chunk < 0:
         return
+    again = chunk >= e.chunks
+    if again:
+        chunk = repeated_chunk(e, chunk - e.chunks)
+    if e.guesses != 0:
+        exponent_of_entry(e, entry, chunk, again)
     begin = chunk * e.lanes
     entry.answer = answer_of(e.collective, e.mode)
     entry.count = min(e.lanes, e.length - begin)
@@ -175,17 +158,20 @@ def _open(e: Any, seq: int) -> None:
         entry.has_lanes = 1
         entry.exponent = load_u8(e.exponents, chunk) if e.lead > 0 else 0
         entry.poisoned = load_u8(e.poison, chunk) if e.poison != 0 else 0
-        copy_bytes(payload_at(e, seq), e.source + 4 * begin, 4 * entry.count)
+        copy_bytes(payload_at(e, seq), (e.inputs if again else e.source) + 4 * begin, 4 * entry.count)
         clear_tail(payload_at(e, seq), entry.count, e.lanes)
 
 
 @kernel
-def _has_lanes(e: Any, seq: int) -> Any:
-    """Whether a chunk goes up with lanes that an earlier one has announced; of one that never left, too."""
+def _waits_for_exponent(e: Any, seq: int) -> Any:
+    """Whether a chunk's lanes need the exponent that an earlier one announces; of one that never left, too."""
     entry = entry_at(e, seq)
     if entry.seq == seq:
-        return entry.has_lanes != 0 and entry.lead > 0
-    return e.lead > 0 and seq - e.start >= e.lead - e.known and carries_lanes(e.collective)
+        return entry.has_lanes != 0 and entry.lead > 0 and entry.guessed == 0
+    chunk = seq - e.start - e.lead + e.known
+    if e.lead == 0 or chunk < 0 or not carries_lanes(e.collective):
+        return False
+    return chunk < e.chunks and not is_guessed(e, chunk)
 
 
 @kernel
@@ -197,7 +183,7 @@ def _lead_of(e: Any, seq: int) -> Any:
 @kernel
 def _is_free(e: Any, seq: int) -> Any:
     """Whether a chunk may leave: nobody reads its slot any more, and its exponent is agreed on."""
-    return is_in(e, seq - e.window) and (not _has_lanes(e, seq) or is_in(e, seq - _lead_of(e, seq)))
+    return is_in(e, seq - e.window) and (not _waits_for_exponent(e, seq) or is_in(e, seq - _lead_of(e, seq)))
 
 
 @kernel
@@ -219,7 +205,7 @@ def _wake(e: Any, seq: int) -> None:
 @kernel
 def _agree(e: Any, entry: Any, seq: int) -> None:
     """The exponent of a chunk's lanes, which has been agreed on, goes into its entry."""
-    if entry.has_lanes and entry.lead > 0:
+    if entry.has_lanes and entry.lead > 0 and entry.guessed == 0:
         # The last epoch that answered counts. Where the ring has reused the entry it was not asked again since these
         # lanes were last sent, and the exponent of then stands.
         announcer = entry_at(e, seq - entry.lead)
@@ -248,7 +234,7 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
             send_raw(payload_at(e, seq), e.lanes, lanes)
         elif quantize(payload_at(e, seq), e.lanes, scale_up(e, entry.agreed), e.limit, lanes) > 0:
             flags |= SATURATED
-            e.saturated += 1
+            e.saturated += entry.guessed == 0  # what is held since a guess is too small comes again
     return write_frame(e, out, 0, entry.type, flags, count, seq, entry.iteration, entry.announced)
 
 
@@ -264,16 +250,6 @@ def _first(e: Any, seq: int, in_order: int, now: int, out: Any) -> Any:
     length = _push(e, entry, seq, out)
     mark_sent(e, entry, now, in_order)
     return length
-
-
-@kernel
-def worker_agreed_ahead(e: Any, count: int) -> Any:
-    """Whether every worker had announced its next operation in each of the last ``count`` chunks."""
-    for seq in range(e.end - count, e.end):
-        entry = entry_at(e, seq)
-        if entry.seq != seq or entry.carried == UNANNOUNCED:
-            return False
-    return True
 
 
 @kernel
@@ -363,15 +339,19 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
         return _WRONG_SEQ
     if (flags & HAS_LANES != 0) != (entry.answer != _NOTHING):
         return _WRONG_KIND
-    # Block floating point never saturates: there the flag says that somebody's chunk is not finite.
-    poisoned = flags & SATURATED != 0 and e.mode == _BLOCK and not entry.words
-    if poisoned:
-        e.poisoned += 1
-    elif flags & SATURATED:
-        e.saturated += 1
+    # Block floating point never saturates: there somebody's chunk is not finite, or a guess is too small.
+    flagged = flags & SATURATED != 0
+    poisoned = flagged and e.mode == _BLOCK and not entry.words
+    taken = e.status == _ACTIVE and entry.operation == e.operation
     entry.carried = exponent_of(frame)
+    if entry.guessed == GUESSED:
+        taken = taken and is_to_be_taken(e, seq - e.start - e.lead + e.known, flagged)
+    elif poisoned:
+        e.poisoned += 1
+    elif flagged:
+        e.saturated += 1
     # A chunk of an earlier operation, repeated in a new epoch: its result is the caller's by now.
-    if entry.answer != _NOTHING and e.status == _ACTIVE and entry.operation == e.operation:
+    if entry.answer != _NOTHING and taken:
         if entry.closes:
             _note_partial(e, entry, frame, seq, flags)
         if poisoned and entry.answer == _SUM:
@@ -380,6 +360,9 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
             dequantize(lanes_of(frame), entry.count, scale_down(e, entry.agreed), entry.target)
         else:
             take_raw(lanes_of(frame), entry.count, entry.target)
+    announces = seq - e.start + e.known
+    if e.truths != 0 and entry.operation == e.operation and announces < e.lead:
+        note_truth(e, announces, entry.carried)
     e.results_received += 1
     if congestion_of(frame):
         cut(e, entry.order)
