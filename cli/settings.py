@@ -74,6 +74,7 @@ FLAGS: Final = (
     Flag("lanes", int, NUMBERS, "int32 lanes of a full packet.", "-l", "64|256"),
     Flag("numbers", str, NUMBERS, "Block floating point, or a fixed scale.", None, "block|fixed"),
     Flag("scale", float, NUMBERS, "Units of int32 per 1.0; needed with --numbers fixed."),
+    Flag("speculate", bool, NUMBERS, "Guess first exponents: a round trip less, 6 bits of precision at most."),
     Flag("window", int, NUMBERS, "Chunks in flight; chosen from rate * round trip if absent."),
     Flag("faults.loss", float, FAULTS, "Probability that a frame is lost."),
     Flag("faults.duplicate", float, FAULTS, "Probability that a frame comes twice."),

@@ -1,10 +1,11 @@
 """A job in the network: its plan, the endpoints of its hosts, and what it has carried so far."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.predict import Operation, Traffic, add, predict
-from p4reduce.jobs.specs import Numbers
+from p4reduce.jobs.specs import Numbers, lead_of
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat
 
@@ -24,13 +25,23 @@ class Job:
     """Operation, elements and lead of every collective so far."""
     spared: int = 0
     """Chunks whose exponents the operation before had agreed on: no PUSH without lanes asks for them."""
+    repeated: int = 0
+    """Chunks that came again, since the exponent that their workers had guessed did not do."""
     priority: int = field(init=False)
     """Its class at its hosts now: that of its plan, until :meth:`~p4reduce.jobs.network.JobNetwork.set_class`."""
     result_priority: int = field(init=False)
     """The same at its server."""
+    lead: int = field(init=False)
+    """How many chunks ahead its workers agree on exponents, whatever plan it gets later; 0: they have none."""
 
     def __post_init__(self) -> None:
+        self.lead = lead_of(self.plan, self.numbers)
         self.priority = self.result_priority = self.plan.priority or 0
+
+    @property
+    def guessed(self) -> int:
+        """First chunks of a sum whose exponents may be guessed."""
+        return self.lead if isinstance(self.numbers, BlockFloat) and self.numbers.speculates else 0
 
     @property
     def endpoints(self) -> list[int]:
@@ -47,7 +58,7 @@ class Job:
     def note(self, operation: str, elements: int, *, words: bool = False) -> None:
         """Remember a collective for the prediction; ``words``: its lanes were added as they are, without exponents."""
         sums = operation in {"all_reduce", "push", "push_pull"}
-        lead = self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
+        lead = self.lead if sums and not words else 0
         self.carried.append((Operation(operation), elements, lead))
 
     def predicted(self) -> dict[Hop, Traffic]:
@@ -57,12 +68,11 @@ class Job:
             times[what] = times.get(what, 0) + 1
         parts = []
         for (operation, elements, lead), count in times.items():
-            once = predict(self.plan, operation, elements, lead=lead)
-            parts.append({hop: Traffic(one.frames * count, one.bytes * count) for hop, one in once.items()})
-        if not self.spared:
-            return add(*parts)
-        once = predict(self.plan, Operation.BARRIER, 1)  # one frame without lanes up every edge, one down
-        return {
-            hop: one - Traffic(once[hop].frames * self.spared, once[hop].bytes * self.spared)
-            for hop, one in add(*parts).items()
-        }
+            parts.append(_times(predict(self.plan, operation, elements, lead=lead), count))
+        bare = predict(self.plan, Operation.BARRIER, 1) if self.spared else {}  # one frame without lanes up, one down
+        full = predict(self.plan, Operation.ALL_REDUCE, 1, lead=0) if self.repeated else {}
+        return add(*parts, _times(full, self.repeated), _times(bare, -self.spared))
+
+
+def _times(traffic: Mapping[Hop, Traffic], count: int) -> dict[Hop, Traffic]:
+    return {hop: Traffic(one.frames * count, one.bytes * count) for hop, one in traffic.items()}

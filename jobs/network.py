@@ -77,6 +77,7 @@ class JobNetwork:
         self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by identity: what its time-outs cover of others
         self._of_endpoint: dict[int, Occupant] = {}
         self._first_of: dict[int, Job] = {}
+        self._speculating: dict[int, Job] = {}
         self.fabric = VirtualNetwork(
             switches.topology,
             switches.devices(),
@@ -127,7 +128,10 @@ class JobNetwork:
             self.retire(job)
             raise
         self._occupy(job, by_batch)
-        self._first_of[next(iter(job.members.values()))] = job
+        first = next(iter(job.members.values()))
+        self._first_of[first] = job
+        if job.guessed:
+            self._speculating[first] = job
         return job
 
     def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
@@ -191,6 +195,7 @@ class JobNetwork:
                 progress=None if check is None else lambda _now_ps: check(),
             )
         self.switches.report(self.fabric)
+        self._note_repeated()
         return reason
 
     def status(self, index: int) -> EndpointStatus:
@@ -244,6 +249,7 @@ class JobNetwork:
             self.endpoints.retire(index, link_address(job.plan, self.hosts[index]))
             self._of_endpoint.pop(index, None)
             self._first_of.pop(index, None)
+            self._speculating.pop(index, None)
         if self._occupants.pop(id(job), None) is not None:
             self._cover()
 
@@ -260,6 +266,11 @@ class JobNetwork:
         self.close()
 
     # --- inside
+
+    def _note_repeated(self) -> None:
+        """All members of a job send the same chunks again."""
+        for index, job in self._speculating.items():
+            job.repeated = int(self.endpoints.records[index]["redone_total"])
 
     def _start(self, index: int) -> None:
         self._connect()

@@ -61,6 +61,17 @@ def endpoint_specs(
         yield from _of_star(plan, ps_window(plan, queue_frames, restrained=restrained), common, *sends)
 
 
+def lead_of(plan: Plan, numbers: Numbers | None) -> int:
+    """How many chunks ahead a plan's workers agree on exponents; 0: their numbers have none.
+
+    A job that speculates pays for each with a frame without lanes in every operation, and is wrong about some of
+    them, so that they are as few as a round trip needs.
+    """
+    if not isinstance(numbers, BlockFloat):
+        return 0
+    return min(plan.lead, with_margin(plan.window_needed)) if numbers.speculates else plan.lead
+
+
 def host_address(address: Address) -> HostAddress:
     """Where an endpoint sends its frames."""
     return HostAddress(address.mac, address.ip, address.udp)
@@ -92,7 +103,7 @@ Made = Iterator[tuple[str, EndpointSpec]]
 
 
 def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, congestion: Congestion) -> Made:
-    slots, members, lead = plan.slots, len(plan.workers), plan.lead
+    slots, members, lead = plan.slots, len(plan.workers), lead_of(plan, numbers) or plan.lead
     for host in plan.workers:
         yield (
             host,

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.comm.backend import FloatArray
-from p4reduce.workers.numbers import BlockFloat, FixedScale, Numbers, float32_rounding, headroom
+from p4reduce.workers.numbers import EXCESS, BlockFloat, FixedScale, Numbers, float32_rounding, headroom
 
 Doubles = npt.NDArray[np.float64]
 UNIT_ROUNDOFF = 2.0**-24
@@ -39,6 +39,8 @@ class ExpectedSum:
     numbers: Numbers | None
     lanes: int
     members: int
+    guessed: int = 0
+    """First chunks whose exponents may be larger than they need to be, by ``EXCESS`` bits."""
     poisoned: npt.NDArray[np.bool_] | None = None
     """Shape (elements,): where the sum must not be finite; in the network all of a chunk that holds such a number."""
 
@@ -61,7 +63,9 @@ class ExpectedSum:
 
     def _deviation(self, result: FloatArray, part: slice) -> Deviation:
         error = np.abs(result[part].astype(np.float64) - self.exact[part])
-        bound = self._bound(self.magnitude[part]) + float32_rounding(result[part])
+        bound = self._bound(self.magnitude[part])
+        bound[: max(0, self.guessed * self.lanes - part.start)] *= 2.0**EXCESS
+        bound += float32_rounding(result[part])
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.where(bound > 0, error / bound, np.where(error > 0, np.inf, 0.0))
         return Deviation(float(error.max()), float(bound.max()), float(ratio.max()))
@@ -77,20 +81,23 @@ class ExpectedSum:
         if isinstance(self.numbers, BlockFloat):
             return _block_bound(magnitude, self.lanes, self.members) + slack
         if isinstance(self.numbers, FixedScale):
-            return self.members / (2.0 * self.numbers.factor) + slack
+            return np.asarray(self.members / (2.0 * self.numbers.factor) + slack)
         steps = (self.members - 1) * UNIT_ROUNDOFF
         return np.asarray(steps / (1 - steps) * total + slack)
 
 
-def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int) -> ExpectedSum:
-    """Add ``inputs`` (float32, shape (elements,) each); ``numbers``: how the network adds, None for hosts' float32."""
+def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, *, guessed: int = 0) -> ExpectedSum:
+    """Add ``inputs`` (float32, shape (elements,) each); ``numbers``: how the network adds, None for hosts' float32.
+
+    guessed: first chunks whose exponents are not necessarily those of these inputs, but guesses.
+    """
     if not all(_all_finite(array) for array in inputs):
         poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
         if isinstance(numbers, BlockFloat):
             chunks = np.add.reduceat(poisoned, np.arange(0, poisoned.size, lanes)) > 0
             poisoned = np.repeat(chunks, lanes)[: poisoned.size]
         clean = [np.where(poisoned, np.float32(0), array) for array in inputs]
-        return replace(expect_sum(clean, numbers, lanes), poisoned=poisoned)
+        return replace(expect_sum(clean, numbers, lanes, guessed=guessed), poisoned=poisoned)
     exact = np.zeros(inputs[0].size, np.float64)
     magnitude = np.zeros(inputs[0].size, np.float32)
     for array in inputs:
@@ -99,7 +106,7 @@ def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int) ->
         for first in range(0, array.size, step):
             part = slice(first, first + step)
             np.maximum(magnitude[part], np.abs(array[part]), out=magnitude[part])
-    return ExpectedSum(exact, magnitude, numbers, lanes, len(inputs))
+    return ExpectedSum(exact, magnitude, numbers, lanes, len(inputs), guessed)
 
 
 def _all_finite(array: FloatArray) -> bool:

@@ -62,6 +62,8 @@ class Experiment(BaseModel):
     numbers: Literal["block", "fixed"] = "block"
     scale: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Fixed scale: units of int32 per 1.0; needed with ``numbers: fixed``."""
+    speculate: bool = False
+    """Block floating point: an all-reduce guesses its first exponents from those before, and repeats what is wrong."""
     rate: str | None = None
     """Overrides every link's rate, e.g. ``100G``."""
     delay: str | None = None
@@ -139,6 +141,8 @@ class Experiment(BaseModel):
         for field in ("deadline", "quorum"):
             if found[field] is None:
                 found.pop(field)
+        if not self.speculate:
+            found.pop("speculate")
         return found
 
     @property
@@ -164,6 +168,18 @@ class Experiment(BaseModel):
             )
         if self.quorum is not None and self.workers is not None and self.quorum > self.workers:
             raise ValueError(f"quorum: {self.quorum} of {self.workers} workers cannot be")
+        return self
+
+    @model_validator(mode="after")
+    def _of_guesses(self) -> Self:
+        if not self.speculate:
+            return self
+        if self.numbers == "fixed":
+            raise ValueError("speculate: a fixed scale has no exponents to guess; leave one of them away")
+        if self.deadline is not None:
+            raise ValueError("speculate: what a deadline closes is not of all, and teaches nothing; choose one of them")
+        if self.time == "real":
+            raise ValueError("speculate: in virtual time only; leave --time real and --target bmv2 away")
         return self
 
     @model_validator(mode="after")

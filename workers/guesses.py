@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.native.memory import address_of
-from p4reduce.workers.kernels.guessing import EXCESS, UNKNOWN
-from p4reduce.workers.numbers import MAX_BIASED
+from p4reduce.workers.kernels.guessing import UNKNOWN
+from p4reduce.workers.numbers import EXCESS, MAX_BIASED
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 
@@ -29,7 +29,7 @@ def guess(seen: list[Exponents] | deque[Exponents]) -> Exponents:
 
 
 def missed(guesses: Exponents, truths: Exponents) -> NDArray[np.bool_]:
-    """Where a guess does not do (``guessing.is_missed``)."""
+    """Where a guess does not do (as ``guessing.is_missed``)."""
     wide, true = guesses.astype(np.int64), truths.astype(np.int64)
     return np.asarray((true > wide) | ((true > 0) & (true < wide - EXCESS)))
 

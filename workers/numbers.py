@@ -34,6 +34,9 @@ UNANNOUNCED: Final = 255
 """in the place of the exponent of a chunk of the next operation: not posted yet. It is the largest, so one worker that
 says so is heard by all; a chunk that has it (abs(x) >= 2**127) is agreed on like one that was not announced."""
 MAX_BIASED: Final = 255
+EXCESS: Final = 6
+"""bits by which an exponent that is guessed may be larger than the one that is agreed on; each doubles the error's
+bound"""
 INT32_MAX: Final = 2**31 - 1
 MAX_MEMBERS: Final = 65535
 """the ``count`` field has 16 bits"""

@@ -15,7 +15,7 @@ from p4reduce.comm.errors import ClusterError, CollectiveError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.control_plane.predict import Operation
 from p4reduce.jobs.job import Job
-from p4reduce.jobs.verify import exchanged, expect_sum, expect_words
+from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS
 from p4reduce.workers.records import State
 
@@ -221,10 +221,13 @@ class Attempts:
             return
         contributors = [rank for rank in self._contributors if rank in self.given]
         inputs = [self.given[rank] for rank in contributors]
-        expected = None
+        expected: ExpectedSum | ExpectedWords | None = None
         if first.operation in {"all_reduce", "push"}:
             numbers, lanes = self.job.numbers, carrier.experiment.lanes
-            expected = expect_words(inputs) if first.options.words else expect_sum(inputs, numbers, lanes)
+            if first.options.words:
+                expected = expect_words(inputs)
+            else:
+                expected = expect_sum(inputs, numbers, lanes, guessed=self.job.guessed)
         if first.operation == "all_to_all":
             for call, wanted in zip(left, exchanged([self.given[call.rank] for call in left]), strict=True):
                 if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):

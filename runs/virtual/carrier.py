@@ -68,7 +68,8 @@ class Carrier:
         self.topology = topology
         self.workers = workers
         self.server = server
-        self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
+        block = experiment.numbers == "block"
+        self.numbers = BlockFloat(speculates=experiment.speculate) if block else FixedScale(experiment.scale or 1.0)
         self.records: list[CollectiveRecord] = []
         self.on_collective: Callable[[int], None] | None = None
         """Told how many collectives are done, after each."""
@@ -328,7 +329,8 @@ class Carrier:
         inputs = [call.array for call in calls if call.rank < len(workers)]
         if calls[0].options.words:
             return expect_words(inputs)
-        return expect_sum(inputs, job.numbers, self.experiment.lanes)
+        guessed = job.guessed if calls[0].operation == "all_reduce" else 0
+        return expect_sum(inputs, job.numbers, self.experiment.lanes, guessed=guessed)
 
     def _totals(self, job: Job) -> tuple[int, int]:
         statuses = self.network.statuses(job)

@@ -11,9 +11,8 @@ import numpy as np
 
 from p4reduce.native.memory import carray, load_u8, pointer, store_u8
 from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.numbers import EXCESS
 
-EXCESS: Final = 6
-"""bits by which a guess may be larger than the exponent that is agreed on; each doubles the bound of the error"""
 UNKNOWN: Final = -1
 """in the place of an agreed exponent: not yet"""
 

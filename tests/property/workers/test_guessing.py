@@ -6,15 +6,23 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.workers.test_announcing import Operation, Play, step_times
-from tests.property.workers.test_in_network import IMPATIENT, PATIENT, faults
+from tests.property.workers.test_in_network import IMPATIENT, PATIENT
 from tests.support.effort import examples
 from tests.support.loopback.guessing import Floats, Oracle
 from tests.support.loopback.jobs import Job, random_arrays, same_bytes
+from tests.support.loopback.network import Faults
 
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 
+faults = st.builds(
+    Faults,
+    loss=st.sampled_from([0, 0.01, 0.1]),
+    duplicate=st.sampled_from([0, 0.2]),
+    reorder=st.sampled_from([0, 0.1, 0.5]),
+    seed=st.integers(0, 1 << 30),
+)
 few = settings(max_examples=examples(6, 300), deadline=None)
 Change = Callable[[np.random.Generator, Floats], None]
 
