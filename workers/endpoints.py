@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -59,8 +60,11 @@ class Endpoints:
     fetch it after the last ``add``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept_in: Path | None = None) -> None:
+        """``kept_in``: a new file that holds the first records as they change, so that other processes may look."""
         self._room = np.zeros(_FIRST_ROOM, ENDPOINT_DTYPE)
+        if kept_in is not None:
+            self._room = np.asarray(np.memmap(kept_in, ENDPOINT_DTYPE, "w+", shape=(_FIRST_ROOM,)))
         self._records: NDArray[Any] = self._room[:0]
         self._memory: list[list[NDArray[Any]]] = []
         self._streams: dict[int, NDArray[Any]] = {}

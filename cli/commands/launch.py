@@ -10,7 +10,7 @@ import typer
 from p4reduce.cli.commands.run import Json, Out, Pcap
 from p4reduce.cli.failures import BadInput, Failed, guarded
 from p4reduce.cli.files import claim
-from p4reduce.cli.live.session import Hold, Live, Open, live_page, record
+from p4reduce.cli.live.session import Hold, Live, Open, live_page, real_page, record
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish
 from p4reduce.cli.settings import Settings, experiment_options
@@ -18,6 +18,7 @@ from p4reduce.cli.settings import Settings, experiment_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from p4reduce.cli.live.real import RealSource
     from p4reduce.comm.participant import Span
     from p4reduce.runs.experiment import Experiment
     from p4reduce.runs.virtual.incidents import Incident
@@ -101,15 +102,15 @@ def launch(
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
     claim(out=out, pcap=pcap)
     if experiment.time == "real":
-        if server or pcap is not None or join or live:
-            flag = "--server" if server else "--pcap" if pcap is not None else "--join" if join else "--live"
+        if server or pcap is not None or join:
+            flag = "--server" if server else "--pcap" if pcap is not None else "--join"
             raise BadInput(f"{flag}: not for scripts in real time")
-        _launch_real(experiment, command, timeout, out, output, compute, max_restarts)
+        with real_page(output, _title(command, experiment), live=live, hold=hold, browser=open_page) as seen:
+            _launch_real(experiment, command, timeout, out, output, compute, max_restarts, seen)
         return
     emitter = _Emitter(to_stderr=as_json)
     joins = joining_hosts(experiment, join or [])
-    title = f"{Path(command[0]).name}, {experiment.plan} on {experiment.topology}"
-    with live_page(output, title, live=live, hold=hold, browser=open_page) as page:
+    with live_page(output, _title(command, experiment), live=live, hold=hold, browser=open_page) as page:
         for restart in range(max_restarts + 1):
             with Cluster(experiment, capture=pcap, incidents=joins) as cluster:
                 if cluster.server is None and server:
@@ -186,6 +187,7 @@ def _launch_real(
     output: Output,
     compute: str,
     max_restarts: int,
+    page: "RealSource | None",
 ) -> None:
     from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
     from p4reduce.comm.membership import Decision  # noqa: PLC0415
@@ -209,6 +211,7 @@ def _launch_real(
                 output.note(Decision.from_plain(decision).describe())
             if output.as_json:
                 print(done.result.to_json(), end="")
+            record(output, page, out)
             finish(output, [done.result], out=out, title=f"{Path(command[0]).name}, {done.result.network.topology}")
             return
         output.note(
@@ -222,6 +225,10 @@ def _start_again(restart: int, most: int, code: int, output: Output) -> None:
     if restart == most or code == USAGE:
         raise typer.Exit(code)
     output.note(f"restart {restart + 1} of {most}")
+
+
+def _title(command: "Sequence[str]", experiment: "Experiment") -> str:
+    return f"{Path(command[0]).name}, {experiment.plan} on {experiment.topology}"
 
 
 def about_steps(count: int, how: str, spans: "Sequence[Span]") -> str:

@@ -10,6 +10,7 @@ import typer
 
 from p4reduce.cli.examples import epilog
 from p4reduce.cli.failures import BadInput, guarded
+from p4reduce.cli.live.session import Open, watch_running
 from p4reduce.cli.output import Output
 from p4reduce.cli.progress import progress_bar
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Networks of the kernel that stand until they are taken down.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+Live = Annotated[bool, typer.Option("--live", help="Serve a page of it until Ctrl-C; the network stays.")]
 Name = Annotated[str | None, typer.Option("--name", help="Which network; not needed where only one stands.")]
 Topology = Annotated[
     str,
@@ -52,6 +54,7 @@ All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 UP_EXAMPLES: Final = (
     "p4reduce net up leaf-spine-8",
+    "p4reduce net up leaf-spine-8 --live                # and a page that shows it: docs/live.md",
     "p4reduce net up my-network.yaml --name lab3 --target bmv2 --trace",
     "p4reduce net up my-network.yaml --p4-json build/basic.json --p4-info build/basic.p4info.txt --runtime pod-topo",
 )
@@ -89,6 +92,8 @@ def up(
     duplicate: Duplicate = 0.0,
     reorder: Reorder = 0.0,
     seed: Seed = 0,
+    live: Live = False,
+    open_page: Open = False,
     as_json: Json = False,
 ) -> None:
     """Build a network of namespaces and switches, and leave it standing.
@@ -105,6 +110,8 @@ def up(
     from p4reduce.topologies import load  # noqa: PLC0415
 
     output = Output(as_json=as_json)
+    if open_page and not live:
+        raise BadInput("--open: goes with --live")
     if lanes not in (64, 256):
         raise BadInput(f"--lanes: there are programs for 64 and 256 lanes, not for {lanes}")
     if trace and target != "bmv2":
@@ -131,6 +138,8 @@ def up(
         run = standing.bring_up(wanted.line())
     output.data(_plain(run))
     _show(output, run)
+    if live:
+        watch_running(output, run, browser=open_page)
 
 
 @app.command("exec", epilog=epilog(*EXEC_EXAMPLES), context_settings=PASS_ON)

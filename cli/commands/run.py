@@ -5,9 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
-from p4reduce.cli.failures import BadInput, guarded
+from p4reduce.cli.failures import guarded
 from p4reduce.cli.files import claim
-from p4reduce.cli.live.session import Hold, Live, Open, live_page, record
+from p4reduce.cli.live.session import Hold, Live, Open, live_page, real_page, record
 from p4reduce.cli.output import Output
 from p4reduce.cli.runs import finish, run_all
 from p4reduce.cli.settings import Settings, experiment_options
@@ -48,10 +48,9 @@ def run(
     output = Output(as_json=as_json)
     experiment = settings.experiment()
     claim(out=out, pcap=pcap)
-    if live and experiment.time == "real":
-        raise BadInput("--live: shows runs in virtual time; leave --time real away, or --live")
     title = f"{experiment.model}, {experiment.plan} on {experiment.topology}"
-    with live_page(output, title, live=live, hold=hold, browser=open_page) as page:
+    serve = real_page if experiment.time == "real" else live_page
+    with serve(output, title, live=live, hold=hold, browser=open_page) as page:
         (result,) = run_all([experiment], output, capture=pcap)
         if as_json:
             print(result.to_json(), end="", flush=True)

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from p4reduce.cli.live.recording import RecordedSource
 
 What = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
-        help="Folder of a run's --out, a recording, a result file; a database of tasks that run.", show_default=False
+        help="Folder of a run's --out, a recording, a result file; a database of tasks that run; the name of a run in "
+        "real time or a standing network, not needed where there is one.",
+        show_default=False,
     ),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
@@ -25,16 +27,18 @@ EXAMPLES: Final = (
     "p4reduce watch out/seen",
     "p4reduce watch out/demo/result.json --open",
     "p4reduce watch tasks.sqlite                        # while 'p4reduce orchestrate' runs them",
+    "p4reduce watch net-1                               # a network that 'p4reduce net up' built",
 )
 
 
 @guarded
-def watch(what: What, *, open_page: Open = False, as_json: Json = False) -> None:
+def watch(what: What = None, *, open_page: Open = False, as_json: Json = False) -> None:
     """Open the live page of a run that was recorded, or of what goes on now.
 
     A run with --live and --out records what its page showed. Of other results the page shows the end: trees, bytes,
     losses. It is served on loopback until Ctrl-C. Tasks that 'p4reduce orchestrate' runs are shown by the process of
-    their network, whether that was started with --live or not.
+    their network, whether that was started with --live or not. Runs in real time and standing networks are looked at
+    while they go on; the page is this command's, and they are left alone.
     """
     import signal  # noqa: PLC0415
 
@@ -43,6 +47,9 @@ def watch(what: What, *, open_page: Open = False, as_json: Json = False) -> None
     from p4reduce.cli.live.session import stay, told  # noqa: PLC0415
 
     output = Output(as_json=as_json)
+    if what is None or not what.exists():
+        _watch_running(what, output, open_page=open_page)
+        return
     if (network := _network_of(what)) is not None:
         _watch_tasks(what, network, output, open_page=open_page)
         return
@@ -51,6 +58,24 @@ def watch(what: What, *, open_page: Open = False, as_json: Json = False) -> None
         output.data({"url": server.url})
         told(output, server.url, browser=open_page)
         stay(output, f"{what} is shown")
+
+
+def _watch_running(what: Path | None, output: Output, *, open_page: bool) -> None:
+    """A run in real time or a standing network, by its name."""
+    from p4reduce.cli.live.session import watch_running  # noqa: PLC0415  (slow to import)
+    from p4reduce.fabric.real.net.state import all_runs  # noqa: PLC0415
+
+    runs = [run for run in all_runs() if run.alive and "view" in run.info]
+    names = ", ".join(run.name for run in runs)
+    found = [run for run in runs if what is None or run.name == str(what)]
+    if what is not None and not found:
+        raise BadInput(
+            f"{what}: there is no such file or folder, and nothing of that name goes on in real time; there is: "
+            f"{names or 'nothing'}"
+        )
+    if len(found) != 1:
+        raise BadInput(f"WHAT: say what to watch: {names or 'nothing goes on in real time now'}")
+    watch_running(output, found[0], browser=open_page, data=True)
 
 
 def _network_of(what: Path) -> Path | None:
@@ -90,8 +115,6 @@ def _source(what: Path) -> "RecordedSource":
         return recording.read(what / recording.FILE)
     if what.suffix == ".gz":
         return recording.read(what)
-    if not what.exists():
-        raise BadInput(f"{what}: there is no such file or folder")
     if what.is_dir() and not (what / RESULT).is_file():
         raise BadInput(f"{what}: has neither {recording.FILE} nor {RESULT}; 'p4reduce run --live --out' makes them")
     results = read_results(what)

@@ -5,12 +5,10 @@ from typing import Any, Final
 from p4reduce.cli.commands.trace import package_root
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.model import Program
-from p4reduce.dataplane.trace import Packet, Recorder, TextFormat
 from p4reduce.dataplane.trace.glossary import Glossary, of_folder
-from p4reduce.dataplane.trace.moment import copied
 from p4reduce.dataplane.trace.record import cut
-from p4reduce.dataplane.trace.source import Sources
 from p4reduce.dataplane.trace.summary import summary
+from p4reduce.dataplane.trace.what_if import what_if
 from p4reduce.fabric.network import VirtualNetwork
 from p4reduce.topologies.model import Hop
 
@@ -59,15 +57,8 @@ def trace(network: VirtualNetwork, link: Hop, frame: bytes) -> dict[str, Any]:
     device = network.device(node)
     if not isinstance(device, Device):
         raise NoTrace(f"{node} is a host: it takes the frame itself, no P4 program sees it")
+    port = topology.link_at(*link).port_of(node)
     try:
-        recorder = Recorder(copied(device))
+        return {"switch": node, **what_if(device, port, frame, [package_root()], glossary())}
     except ValueError as error:
         raise NoTrace(str(error)) from None
-    found = recorder.run(Packet(frame, topology.link_at(*link).port_of(node)))
-    text = TextFormat(device.program, Sources([package_root()]), glossary(), all_writes=False)
-    return {
-        "switch": node,
-        "port": found.port,
-        "outcome": text.why(found),
-        "lines": [line.plain for line in text.packet(found)],
-    }

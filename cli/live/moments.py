@@ -1,8 +1,9 @@
 """What a network looked like at a moment, copied raw while it stands still, and read only when somebody asks."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,17 @@ MOST: Final = 2048
 LEAST: Final = 64
 
 
+class Cells(Protocol):
+    """Cells of a register as they were."""
+
+    @property
+    def size(self) -> int:
+        """How many."""
+
+    def read(self, index: int) -> int:
+        """The value of one."""
+
+
 @dataclass(frozen=True)
 class JobMoment:
     """One job: its plan then, its workers' endpoints in rank order and the server's, its slots by switch."""
@@ -27,7 +39,7 @@ class JobMoment:
     plan: Plan
     members: tuple[tuple[str, int], ...]
     """(host, row of the endpoints' records), in rank order, then the server"""
-    slots: dict[str, Register]
+    slots: Mapping[str, Cells]
     """of its switches, counted from the plan's base"""
 
 
@@ -65,7 +77,7 @@ def _of_job(network: JobNetwork, job: Job) -> JobMoment:
     members = list(job.members.items())
     if job.server is not None:
         members.append((network.hosts[job.server], job.server))
-    slots = {}
+    slots: dict[str, Cells] = {}
     for aggregator in plan.aggregators:
         register = _slots_of(network, aggregator.name)
         if register is not None:

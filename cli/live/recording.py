@@ -6,13 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from p4reduce.base.written import whole
 from p4reduce.cli.failures import BadInput
-from p4reduce.cli.live.source import NotOffered, VirtualSource, Wanted
+from p4reduce.cli.live.source import NotOffered, Wanted
 from p4reduce.cli.live.views import LINK_FIELDS
 from p4reduce.runs.result import RunResult
 from p4reduce.topologies.model import Hop
@@ -80,6 +80,7 @@ class SceneLine(_Plain):
     nodes: list[NodeLine]
     links: list[LinkLine]
     jobs: list[JobLine]
+    notes: list[str] = []
 
 
 class WorkerLine(_Plain):
@@ -114,13 +115,23 @@ class ViewLine(_Plain):
     time_ps: int
     since_ps: int
     events: int
-    links: list[list[float]]
+    links: list[list[float | None]]
     workers: list[WorkerLine]
     waits: list[str]
     slots: list[SlotsLine]
 
 
-def write(path: Path, source: VirtualSource) -> Path:
+class Recorded(Protocol):
+    """What can be written down: a source of moments."""
+
+    def scene(self) -> dict[str, Any]:
+        """As of ``Source``."""
+
+    def views(self, most: int) -> list[dict[str, Any]]:
+        """Of at most so many moments, with all slots."""
+
+
+def write(path: Path, source: Recorded) -> Path:
     """Write what was taken down of a run; returns the path."""
     with whole(path) as aside, gzip.GzipFile(aside, "wb", compresslevel=5, mtime=0) as file:
         file.write(_line({"p4reduce_recording": source.scene()}))

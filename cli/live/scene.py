@@ -17,7 +17,7 @@ COLOURS: Final = 32
 
 
 def scene(title: str, topology: Topology, plans: Iterable[Plan]) -> dict[str, Any]:
-    """Nodes, links (both directions, in the order of :func:`directions`) and jobs, as plain data."""
+    """Nodes, links (both directions, in the order of :func:`directions`) and jobs, as plain data; no notes yet."""
     return {
         "title": title,
         "topology": topology.name,
@@ -32,6 +32,7 @@ def scene(title: str, topology: Topology, plans: Iterable[Plan]) -> dict[str, An
             for node, port in directions(topology)
         ],
         "jobs": [job(plan) for plan in plans],
+        "notes": [],
     }
 
 

@@ -1,11 +1,12 @@
 """``--live``: the page of a command, from before its run until Ctrl-C."""
 
+import os
 import signal
 import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,7 +17,9 @@ from p4reduce.cli.failures import BadInput
 from p4reduce.cli.output import Output
 
 if TYPE_CHECKING:
+    from p4reduce.cli.live.real import RealSource
     from p4reduce.cli.live.source import VirtualSource
+    from p4reduce.fabric.real.net.state import Run
     from p4reduce.orchestrated.client import RemoteExecutor
 
 PANEL: Final = "Live page"
@@ -74,6 +77,51 @@ def live_page(
 
 
 @contextmanager
+def real_page(
+    output: Output, title: str, *, live: bool, hold: bool = False, browser: bool = False
+) -> Iterator["RealSource | None"]:
+    """Serve a page of the runs in real time that this process starts inside; afterwards, until Ctrl-C, of the last."""
+    if hold and live:
+        raise BadInput("--hold: real time cannot be held; leave it away, or --time real")
+    if not live:
+        _alone(hold=hold, browser=browser)
+        yield None
+        return
+    from p4reduce.cli.live.real import RealSource  # noqa: PLC0415  (slow to import)
+    from p4reduce.cli.live.server import LiveServer  # noqa: PLC0415
+    from p4reduce.fabric.real.net import state  # noqa: PLC0415
+
+    source = RealSource(title, lambda: state.view_of(lambda run: run.owner.pid == os.getpid()))
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), closing(source), LiveServer(source) as server:
+        told(output, server.url, browser=browser)
+        try:
+            yield source
+        except Exception as error:
+            said = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
+            source.finish(f"the run has failed{said}")
+            if len(source.history):
+                stay(output, f"the run has failed{said}")
+            raise
+        source.finish("the run has ended")
+        stay(output, "the run has ended")
+
+
+def watch_running(output: Output, run: "Run", *, browser: bool, data: bool = False) -> None:
+    """Serve a page of a run or network that goes on now, until Ctrl-C; it is left alone. ``data``: its address, too."""
+    from p4reduce.cli.live.real import RealSource  # noqa: PLC0415  (slow to import)
+    from p4reduce.cli.live.server import LiveServer  # noqa: PLC0415
+    from p4reduce.fabric.real.net import state  # noqa: PLC0415
+
+    title = f"{run.name}: {run.info.get('what', run.kind)}"
+    source = RealSource(title, lambda: state.view_of(lambda one: one.word == run.word), restarts=False)
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), closing(source), LiveServer(source) as server:
+        if data:
+            output.data({"url": server.url})
+        told(output, server.url, browser=browser)
+        stay(output, f"{run.name} is shown")
+
+
+@contextmanager
 def tasks_page(
     output: Output, executor: "RemoteExecutor", database: Path, *, live: bool, hold: bool = False, browser: bool = False
 ) -> Iterator[None]:
@@ -96,13 +144,13 @@ def tasks_page(
     stay(output, "all tasks have ended", executor.now)
 
 
-def record(output: Output, source: "VirtualSource | None", out: Path | None) -> None:
+def record(output: Output, source: "VirtualSource | RealSource | None", out: Path | None) -> None:
     """Write what the page showed beside a run's results, for 'p4reduce watch'; nothing without page or folder."""
     if source is None or out is None:
         return
     from p4reduce.cli.live.recording import FILE, write  # noqa: PLC0415
 
-    source.player.note()
+    source.note()
     write(out / FILE, source)
     output.note(f"wrote {FILE} to {out}: p4reduce watch {out}")
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from p4reduce.cli.live.flights import NoTrace, frames, trace
+from p4reduce.cli.live.moments import History
 from p4reduce.cli.live.player import Player
 from p4reduce.cli.live.scene import job_key, scene
 from p4reduce.cli.live.views import Views, window_ps
@@ -75,9 +76,13 @@ class VirtualSource:
         self._plans: dict[str, Plan] = {}
         self._serial = 0
 
+    def note(self) -> None:
+        """Take the present moment down."""
+        self.player.note()
+
     def finish(self, says: str) -> None:
         """Nothing more will come."""
-        self.player.note()
+        self.note()
         self.end = says
 
     def tick(self) -> dict[str, Any]:
@@ -134,13 +139,7 @@ class VirtualSource:
         network, moments = self.player.network, self.player.history.all()
         if network is None or not moments:
             return []
-        rows = sum(register.size for job in moments[-1].jobs for register in job.slots.values())
-        most = min(most, max(MOST_ROWS // max(rows, 1), 2))
-        step = max(1, -(-(len(moments) - 1) // max(most - 1, 1)))
-        chosen = [*moments[:-1:step], moments[-1]]
-        span, views = window_ps(moments[-1]), _views(network)
-        found = [self.player.history.at(moment.time_ps, 0, span) for moment in chosen]
-        return [views.whole(*pair) for pair in found if pair is not None]
+        return whole_views(self.player.history, _views(network), window_ps(moments[-1]), most)
 
     def control(self, action: str, value: float | None) -> None:
         """As of `Source`. Raises `NotOffered` after the end."""
@@ -183,6 +182,17 @@ class VirtualSource:
     def looks(self, change: int) -> None:
         """As of `Source`."""
         self.player.looks(change)
+
+
+def whole_views(history: History, views: Views, span_ps: int, most: int) -> list[dict[str, Any]]:
+    """Of at most so many of the moments, the first and the latest among them, with all slots."""
+    moments = history.all()
+    rows = sum(cells.size for job in moments[-1].jobs for cells in job.slots.values())
+    most = min(most, max(MOST_ROWS // max(rows, 1), 2))
+    step = max(1, -(-(len(moments) - 1) // max(most - 1, 1)))
+    chosen = [*moments[:-1:step], moments[-1]]
+    found = [history.at(moment.time_ps, 0, span_ps) for moment in chosen]
+    return [views.whole(*pair) for pair in found if pair is not None]
 
 
 def _views(network: JobNetwork) -> Views:

@@ -27,10 +27,11 @@ MOST_LINES: Final = 12
 class Views:
     """Views of one network's moments."""
 
-    def __init__(self, topology: Topology, links: LinkView) -> None:
+    def __init__(self, topology: Topology, links: LinkView | None) -> None:
+        """``links``: None where :meth:`links` needs none."""
         self.topology = topology
         hops: Sequence[Hop] = directions(topology)
-        self._rows = np.array([links.row(hop) for hop in hops], dtype=np.intp)
+        self._rows = np.array([] if links is None else [links.row(hop) for hop in hops], dtype=np.intp)
 
     def view(self, moment: Moment, before: Moment, *, switch: str | None, job: str | None) -> dict[str, Any]:
         """All of a moment, loads as since ``before``; slots of one switch, for one of its jobs."""
@@ -51,7 +52,7 @@ class Views:
         found = [slots(moment, name, job_key(job.plan)) for job in moment.jobs for name in job.slots]
         return {**self.view(moment, before, switch=None, job=None), "slots": found}
 
-    def links(self, moment: Moment, before: Moment) -> list[list[float]]:
+    def links(self, moment: Moment, before: Moment) -> list[list[float | None]]:
         """A row of ``LINK_FIELDS`` for each direction, in the order of ``scene.directions``."""
         now, then = moment.links[self._rows], before.links[self._rows]
         passed = max(moment.time_ps - before.time_ps, 1)
@@ -119,7 +120,9 @@ def _waits(moment: Moment, statuses: Mapping[int, EndpointStatus]) -> list[str]:
             continue
         oldest = min(int(moment.endpoints[index]["low"]) for index in busy) & SEQ_MASK
         read = _reader(job)
-        if blamed(job.plan, oldest, read):
+        if not job.slots:
+            pass  # of switches that do not tell: only what they told workers is known
+        elif blamed(job.plan, oldest, read):
             lines += who_is_missing(job.plan, oldest, read).splitlines()
         else:
             lines.append(f"job {job.plan.job}: chunk {oldest} is added up, its sum is on its way to workers")

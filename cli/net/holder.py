@@ -13,8 +13,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, cast
 
+from p4reduce.cli.net.shown import shown
 from p4reduce.cli.net.wanted import Wanted
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
@@ -28,6 +29,7 @@ from p4reduce.fabric.real.net import RealNetwork
 from p4reduce.fabric.real.net.state import RunFolder
 from p4reduce.fabric.real.relay import Relays
 from p4reduce.jobs.programs import bundled
+from p4reduce.runs.real.showing import SOCKET
 from p4reduce.runs.real.wires import RELAYED_FROM_PS
 from p4reduce.topologies import Topology, load
 
@@ -85,13 +87,18 @@ def hold(wanted: Wanted, say: IO[str]) -> None:
         _log_to(folder.logs / "net.log")
         relayed = _needs_relays(wanted, topology)
         network = stack.enter_context(RealNetwork(topology, name=folder.name, shape=wanted.shape, relayed=relayed))
-        checks = [stack.enter_context(_relays(wanted, network)).check] if relayed else []
+        relays = stack.enter_context(_relays(wanted, network)) if relayed else None
+        checks = [] if relays is None else [relays.check]
         switches = stack.enter_context(open_switches(wanted, topology, network, folder.logs))
         if wanted.lanes is not None:
             _program(topology, switches, wanted.lanes)
         if wanted.programs:
             _own_programs(switches, wanted)
-        folder.note(**describe(wanted, topology, network, switches))
+        view = folder.aside() / SOCKET
+        host = None if wanted.target == "bmv2" else cast("SwitchHost", switches)
+        stack.enter_context(shown(view, topology, network, relays, host))
+        what = f"{topology.name}, {wanted.target}"
+        folder.note(**describe(wanted, topology, network, switches), view=str(view), what=what)
         json.dump({"ready": folder.name}, say)
         say.write("\n")
         say.close()

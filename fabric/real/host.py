@@ -56,6 +56,10 @@ class DeviceHost:
         """(switch, address of its P4Runtime server, device id) of each switch."""
         return [(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
+    def device(self, name: str) -> Device | None:
+        """What runs at a switch; None before it has a program. Raises KeyError."""
+        return self.server.device(self._ids[name])
+
     def __enter__(self) -> Self:
         with ExitStack() as parts:
             self._start(parts)

@@ -29,9 +29,13 @@ class PortCounters:
     """times that the socket was full and frames waited in the queues"""
     overrun: int
     """frames that came faster than they were taken, and were dropped before they were counted"""
+    queued: int = 0
+    """frames that wait in its queues now"""
 
 
 def read_port(port: Any, link: Any, overrun: int) -> PortCounters:
     """The counters in a port's records."""
     sent = LinkCounters(**{field.name: int(link[field.name]) for field in fields(LinkCounters)})
-    return PortCounters(sent=sent, overrun=overrun, **{name: int(port[name]) for name in PORT_COUNTERS})
+    return PortCounters(
+        sent=sent, overrun=overrun, queued=int(link["depth"]), **{name: int(port[name]) for name in PORT_COUNTERS}
+    )

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
@@ -97,7 +98,7 @@ class RealBackend:
         self._residuals = Residuals()
         self.observer: Observer | None = None
         self._spec = spec
-        self._endpoints = Endpoints()
+        self._endpoints = Endpoints(None if spec.records is None else Path(spec.records))
         self._places = {one.job: (self._endpoints.add(one), one) for one in spec.endpoints}
         self._began_ns = time.monotonic_ns()
         where = spec.socket

@@ -95,9 +95,15 @@ class RealCluster:
     """The network, switches and workers of one run. Use as a context manager, from the main thread."""
 
     def __init__(
-        self, experiment: Experiment, folder: Path, name: str, progress: Progress, capture: Path | None
+        self,
+        experiment: Experiment,
+        folder: Path,
+        name: str,
+        progress: Progress,
+        capture: Path | None,
+        aside: Path | None = None,
     ) -> None:
-        """Build and start everything; ``folder`` gets the logs.
+        """Build and start everything; ``folder`` gets the logs, ``aside`` what is written often (None: ``folder``).
 
         Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built, ``RealError`` for what
         this machine cannot do, ``ClusterError`` when a worker does not start.
@@ -124,6 +130,7 @@ class RealCluster:
         """Those that ended on the way."""
         self._deadline = 0.0
         self.folder = folder
+        self._aside = aside or folder
         self.progress = progress
         self._parts = ExitStack()
         try:
@@ -136,6 +143,8 @@ class RealCluster:
             if experiment.target == "bmv2":
                 check_growth(plan, experiment.collective)
             self.job = Job(plan, self.numbers if plan.in_network else None)
+            self.plan_in_use: Callable[[], Plan] = lambda: self.job.plan
+            """Whoever looks on may ask at any time."""
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
             self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)
@@ -153,6 +162,10 @@ class RealCluster:
     def got(self) -> Path:
         """Where the result of the last collective is, as far as it was kept."""
         return self.folder / "got.npy"
+
+    def records_of(self, host: str) -> Path:
+        """Where those who look on find the records of a host's endpoints."""
+        return self._aside / f"{host}.records"
 
     def answers(self, what: str) -> dict[str, Message]:
         """One message of every host, within the run's wall-clock time."""
@@ -276,6 +289,7 @@ class RealCluster:
                 endpoints=[endpoints[host]],
                 jobs=jobs,
                 quorum=self.experiment.quorum or 1,
+                records=str(self.records_of(host)),
             )
             path = self.folder / f"{host}.json"
             path.write_text(spec.model_dump_json())

@@ -23,6 +23,7 @@ from p4reduce.fabric.real.net.children import last_lines, start, stop
 from p4reduce.fabric.real.net.state import RunFolder, remove_stale
 from p4reduce.native.objects import prepare
 from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.real.showing import SOCKET
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.training import accuracy_alone, training_options
 
@@ -110,12 +111,19 @@ def _session(
     try:
         remove_stale()  # what was left behind by a run that was killed
         with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
-            whole = {**request, "name": folder.name, "folder": str(folder.logs)}
+            aside = folder.aside()
+            folder.note(view=str(aside / SOCKET), what=_about(experiment))
+            whole = {**request, "name": folder.name, "folder": str(folder.logs), "aside": str(aside)}
             if "script" in request:
-                whole["script"] = {**request["script"], "aside": str(folder.aside())}
+                whole["script"] = {**request["script"], "aside": str(aside)}
             return _run(command, whole, folder, progress, emit)
     except RealError as error:
         raise ClusterError(str(error)) from error
+
+
+def _about(experiment: Experiment) -> str:
+    """What a run is, for those who look for it."""
+    return f"{experiment.plan} on {experiment.topology}, {experiment.target}, links {experiment.links}"
 
 
 def _check_links(experiment: Experiment) -> None:

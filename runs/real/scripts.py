@@ -61,8 +61,7 @@ class ScriptCluster(RealCluster):
         self._say = say
         self._script = script
         self._survivors: tuple[int, ...] = ()
-        self._aside = Path(script["aside"])
-        super().__init__(experiment, folder, name, lambda label, done, total: None, None)
+        super().__init__(experiment, folder, name, lambda label, done, total: None, None, Path(script["aside"]))
 
     @property
     def hosts(self) -> list[str]:
@@ -89,6 +88,7 @@ class ScriptCluster(RealCluster):
                 endpoints=[endpoints[host]],
                 jobs=dict.fromkeys(("all_reduce", "barrier"), plan.job),
                 quorum=self.experiment.quorum or 1,
+                records=str(self.records_of(host)),
             )
             path = self.folder / f"{host}.json"
             told = ScriptSpec(
@@ -121,6 +121,7 @@ class ScriptCluster(RealCluster):
             self.endpoints,
             registers=self.experiment.target == "embedded",
         )
+        self.plan_in_use = lambda: trees.plan
         deadline = time.monotonic() + self._script["timeout_s"]
         journal = Journal(self.folder / "membership.jsonl")
         presence, on_failure = self.group.presence, self.experiment.on_failure

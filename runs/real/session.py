@@ -1,8 +1,9 @@
 """The process of one run in real time: ``python -m p4reduce.runs.real.session``.
 
-Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``name`` of the run; ``capture`` (a pcap
-file), or null; ``beside``: other libraries whose all-reduces are timed on the same links afterwards, with the arguments
-of their functions; ``sizes`` of tensors in the place of the experiment's, or an empty list.
+Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``aside`` for sockets, ``name`` of the run;
+``capture`` (a pcap file), or null; ``beside``: other libraries whose all-reduces are timed on the same links
+afterwards, with the arguments of their functions; ``sizes`` of tensors in the place of the experiment's, or an empty
+list.
 Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started is gone, ``result``
 and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
@@ -28,6 +29,7 @@ from p4reduce.runs.real.gloo import gloo_beside
 from p4reduce.runs.real.mpi import mpi_beside
 from p4reduce.runs.real.processor import cpu_seconds
 from p4reduce.runs.real.scripts import ScriptCluster
+from p4reduce.runs.real.shown import shown
 from p4reduce.runs.real.work import carry_out
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.training.digits import DataError
@@ -51,7 +53,10 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 def _scripts(request: dict[str, Any]) -> dict[str, Any]:
     experiment = Experiment.model_validate(request["experiment"])
-    with ScriptCluster(experiment, Path(request["folder"]), request["name"], _say, request["script"]) as cluster:
+    with (
+        ScriptCluster(experiment, Path(request["folder"]), request["name"], _say, request["script"]) as cluster,
+        shown(cluster, Path(request["aside"])),
+    ):
         failed = cluster.wait()
         if failed is not None:
             return {"ended": {"rank": failed.rank, "code": failed.code}}
@@ -67,7 +72,11 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
 def _tensors(request: dict[str, Any]) -> dict[str, Any]:
     experiment = Experiment.model_validate(request["experiment"])
     capture = None if request["capture"] is None else Path(request["capture"])
-    with RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture) as cluster:
+    aside = Path(request["aside"])
+    with (
+        RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture, aside) as cluster,
+        shown(cluster, aside),
+    ):
         groups = {
             "workers": list(cluster.group.pids().values()),
             "switches": cluster.target.processes,

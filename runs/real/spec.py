@@ -47,6 +47,8 @@ class ProcessSpec(BaseModel):
     patience_s: float = Field(PATIENCE_S, gt=0)
     quorum: int = Field(1, ge=1)
     """Contributions that are enough, where endpoints are of a job with a deadline."""
+    records: str | None = None
+    """File in which its endpoints' records are kept, for those who look on."""
 
     @property
     def lanes(self) -> int:

@@ -49,11 +49,20 @@ def ask(port, token, path, body=None):
 
 def stands(port, token):
     """Wait until the run is held, between two events."""
+    assert any(tick["frames"] for tick in ticks(port, token))
+
+
+def ticks(port, token):
+    """What the page is told of where the run stands, one after the other."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG_S)
     connection.request("GET", f"/api/stream?token={token}")
     answer = connection.getresponse()
-    while not (line := answer.readline()).startswith(b"data:") or not json.loads(line[5:])["frames"]:
-        pass
+    try:
+        while line := answer.readline():
+            if line.startswith(b"data:"):
+                yield json.loads(line[5:])
+    finally:
+        connection.close()
 
 
 def ended(process, number):

@@ -1,5 +1,5 @@
 // The drawing: directions of links are coloured by what they carry, switches can be chosen.
-import { bytesText, percent } from "./units.js";
+import { bytesText, count, percent } from "./units.js";
 
 const THRESHOLD = 1 / 1024; // of a full scale, below which a link counts as unloaded
 
@@ -66,7 +66,7 @@ export class Network {
     view.links.forEach((row, index) => {
       const line = this.lanes[index];
       if (!line) return;
-      const share = mode === "load" ? row.load : row.bytes / most;
+      const share = (mode === "load" ? row.load : row.bytes / most) ?? 0;
       const loaded = share >= THRESHOLD;
       line.classList.toggle("loaded", loaded);
       line.classList.toggle("unloaded", !loaded);
@@ -78,7 +78,9 @@ export class Network {
       }
       line.style.strokeWidth = `${1.6 + 3 * Math.sqrt(loaded ? share : 0)}px`;
       const link = this.scene.links[index];
-      const says = `${link.from} to ${link.to}: ${percent(row.load)} busy, ${bytesText(row.bytes)}, ${row.queue} queued, ${row.lost + row.dropped} lost`;
+      const says = row.bytes === null
+        ? `${link.from} to ${link.to}: nobody counts it`
+        : `${link.from} to ${link.to}: ${percent(row.load)} busy, ${bytesText(row.bytes)}, ${count(row.queue)} queued, ${row.lost + row.dropped} lost`;
       const title = line.querySelector("title");
       if (title) title.textContent = says;
     });

@@ -1,7 +1,7 @@
 // Puts the parts together: ticks come in, views are asked for one at a time.
 import { ask, listen, Refused, tell } from "./api.js";
 import { Network } from "./network.js";
-import { showFrames, showLinks, showSlots, showTasks, showTotals, showTrees, showWaits, showWorkers } from "./panels.js";
+import { showFrames, showLinks, showNotes, showSlots, showTasks, showTotals, showTrees, showWaits, showWorkers } from "./panels.js";
 import { Timeline } from "./timeline.js";
 
 const $ = (id) => document.getElementById(id);
@@ -18,7 +18,7 @@ let framesOf = "";
 
 const network = new Network($("drawing"), $("legend"), { onSwitch: chooseSwitch, onLink: chooseLink });
 const timeline = new Timeline(
-  { play: $("play"), back: $("back"), step: $("step"), newest: $("newest"), speed: $("speed"), stride: $("stride"), slider: $("slider"), output: $("time") },
+  { play: $("play"), back: $("back"), step: $("step"), newest: $("newest"), speed: $("speed"), stride: $("stride"), slider: $("slider"), output: $("time"), held: $("held") },
   { onRun: run, onMoment: (offset) => refresh(offset), onError: complain },
 );
 
@@ -59,6 +59,7 @@ async function showScene() {
   const names = switches.length ? switches : scene.nodes.filter((node) => node.kind === "switch").map((node) => node.name);
   chosen.switch = options($("switch"), names.map((name) => [name, name]), chosen.switch) || null;
   showTrees($("trees"), scene, chosen.job);
+  showNotes($("notes"), scene);
   network.choose(chosen);
   await refresh();
 }
@@ -143,7 +144,8 @@ async function refreshFrames() {
   if (chosen.link === null) return;
   const link = scene.links[chosen.link];
   const still = timeline.following && tick.frames;
-  const now = JSON.stringify([chosen.link, still && view?.key, still]);
+  const real = tick.clock === "real"; // frames are caught when somebody asks for them, not at every moment
+  const now = JSON.stringify([chosen.link, still && !real && view?.key, still]);
   if (now === framesOf) return;
   framesOf = now;
   if (!still) {
@@ -151,10 +153,16 @@ async function refreshFrames() {
     return;
   }
   try {
-    showFrames($("frames"), link, await ask("frames", { node: link.from, port: link.port }), "", (one) => showTrace(link, one));
+    const found = await ask("frames", { node: link.from, port: link.port });
+    showFrames($("frames"), link, found, "", (one) => showTrace(link, one), real && catchAgain);
   } catch (error) {
     showFrames($("frames"), link, null, error.message);
   }
+}
+
+function catchAgain() {
+  framesOf = "";
+  refreshFrames();
 }
 
 async function showTrace(link, frame) {

@@ -40,7 +40,7 @@ function table(place, caption, columns, rows) {
 }
 
 const plain = (text) => ({ text });
-const alarm = (number) => ({ text: count(number), bad: number > 0 });
+const alarm = (number) => ({ text: count(number), bad: number > 0 }); // null: no alarm
 
 function meter(share, text) {
   return (box) => {
@@ -52,14 +52,15 @@ function meter(share, text) {
 }
 
 export function showTotals(place, view) {
-  const sum = (name) => view.links.reduce((total, row) => total + row[name], 0);
+  // Of what nobody counts on some links, the sum is of the others; of what nobody counts at all there is none.
+  const sum = (name) => view.links.reduce((total, row) => (row[name] === null ? total : (total ?? 0) + row[name]), null);
   const facts = {
-    "bytes on links": bytesText(sum("bytes")),
+    "bytes on links": bytesText(sum("bytes") ?? 0),
     "in queues": `${count(sum("queue"))} frames`,
     "lost on links": count(sum("lost")),
     "dropped by queues": count(sum("dropped")),
     "sent again": count(sum("resent")),
-    events: count(view.events),
+    ...(view.events === null ? {} : { events: count(view.events) }),
   };
   place.replaceChildren(
     ...Object.entries(facts).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
@@ -90,7 +91,7 @@ export function showWorkers(place, view, scene) {
 export function showLinks(place, view, scene, chosen, onLink) {
   const rows = view.links
     .map((row, index) => ({ ...row, index }))
-    .sort((a, b) => b.load - a.load || b.bytes - a.bytes || a.index - b.index);
+    .sort((a, b) => (b.load ?? 0) - (a.load ?? 0) || (b.bytes ?? 0) - (a.bytes ?? 0) || a.index - b.index);
   const shown = rows.slice(0, MOST_ROWS);
   if (chosen !== null && !shown.some((row) => row.index === chosen)) shown.push(rows.find((row) => row.index === chosen));
   shown.sort((a, b) => a.index - b.index);
@@ -106,15 +107,20 @@ export function showLinks(place, view, scene, chosen, onLink) {
         }
         button.setAttribute("aria-pressed", String(row.index === chosen));
       },
-      meter(row.load, percent(row.load)),
+      row.load === null ? plain("?") : meter(row.load, percent(row.load)),
       plain(count(row.queue)),
       plain(count(row.queue_max)),
       alarm(row.lost),
       alarm(row.dropped),
       plain(count(row.resent)),
-      plain(bytesText(row.bytes)),
+      plain(row.bytes === null ? "?" : bytesText(row.bytes)),
     ];
   }));
+}
+
+export function showNotes(place, scene) {
+  const unknown = scene.notes?.length ? ["'?' stands for what nobody counts."] : [];
+  place.replaceChildren(...[...(scene.notes ?? []), ...unknown].map((note) => element("p", { class: "soft" }, note)));
 }
 
 // Tasks of an orchestrator as they stood at the moment that is shown. A click chooses the newest of a task's trees.
@@ -154,7 +160,7 @@ export function showSlots(place, slots, scene, chosen) {
     const says = !first
       ? "No job is there yet."
       : scene.jobs.some((job) => job.switches.length)
-        ? `${chosen ?? "This switch"} adds nothing up for this job, or its slots were not taken down.`
+        ? `${chosen ?? "This switch"} adds nothing up for this job, or its slots are not known here.`
         : `Plan ${first.plan} has no slots in the network: its hosts add up.`;
     place.replaceChildren(element("p", { class: "soft" }, says));
     return;
@@ -197,7 +203,7 @@ export function showTrees(place, scene, job) {
   if (!shown.length) place.replaceChildren(element("p", { class: "soft" }, "No job is there yet."));
 }
 
-export function showFrames(place, link, frames, says, onFrame) {
+export function showFrames(place, link, frames, says, onFrame, onAgain) {
   const head = link ? element("p", {}, `${link.from} → ${link.to}`) : null;
   if (!frames) {
     place.replaceChildren(...[head, element("p", { class: "soft" }, says)].filter(Boolean));
@@ -205,8 +211,10 @@ export function showFrames(place, link, frames, says, onFrame) {
   }
   const items = frames.map((one) => element("li", {}, element("button", {
     type: "button", class: "flat", onclick: () => onFrame(one),
-  }, `arrives at ${timeText(one.arrives_ps, 6)}: ${one.says}${one.damaged ? " (damaged)" : ""}, ${one.bytes} bytes`)));
-  place.replaceChildren(head, items.length
+  }, `${one.arrives_ps === null ? "" : `arrives at ${timeText(one.arrives_ps, 6)}: `}${one.says}${one.damaged ? " (damaged)" : ""}, ${one.bytes} bytes`)));
+  const none = onAgain ? "No frame came by this link just now." : "No frame is on this link at this moment.";
+  const again = onAgain && element("button", { type: "button", onclick: onAgain }, "Catch frames again");
+  place.replaceChildren(...[head, again, items.length
     ? element("ul", { class: "frames" }, ...items)
-    : element("p", { class: "soft" }, "No frame is on this link at this moment."));
+    : element("p", { class: "soft" }, none)].filter(Boolean));
 }

@@ -101,6 +101,10 @@ export class Timeline {
   show() {
     const { tick } = this;
     if (!tick) return;
+    const free = tick.clock === "real" && tick.state !== "ended"; // nobody holds it; afterwards it is replayed
+    for (const part of [this.play, this.step, this.speed.closest("label"), this.stride.closest("label")]) part.hidden = free;
+    this.held.hidden = !free;
+    this.held.textContent = free ? tick.why_no_controls : "";
     const some = tick.count > 0;
     for (const part of [this.play, this.step, this.stride, this.speed]) part.disabled = !(this.driving || some);
     for (const part of [this.back, this.newest, this.slider]) part.disabled = !some;

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -189,6 +189,14 @@ def _end(name: str, grace_s: float = 0.0) -> int:
             shutil.rmtree(_aside(base, run.word), ignore_errors=True)
     _remove(runs_folder() / name)
     return killed
+
+
+def view_of(which: Callable[[Run], bool]) -> Path | None:
+    """The socket at which a living run shows itself (``runs/real/showing.py``); None while there is none."""
+    for run in all_runs():
+        if which(run) and run.alive and isinstance(view := run.info.get("view"), str) and Path(view).is_socket():
+            return Path(view)
+    return None
 
 
 @dataclass(frozen=True)
