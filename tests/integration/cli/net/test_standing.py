@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from p4reduce.cli.failures import Failed
+from p4reduce.cli.live.look import Look
+from p4reduce.cli.live.source import NotOffered
 from p4reduce.cli.main import app
 from p4reduce.cli.net import standing
 from p4reduce.fabric.real.bmv2 import find_bmv2
@@ -90,6 +93,31 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         state.remove_stale(also_alive=True)
 
 
+def is_seen(name: str) -> None:
+    """Whoever looks on finds the frame on the four directions that it took or may have taken, and slots of nobody."""
+    view = state.view_of(lambda run: run.name == name)
+    assert view is not None
+    with Look(view) as look:
+        moment = look.moment()
+        carried = dict(zip(look.hops, moment.links.tolist(), strict=True))
+        assert carried["h1", 1][0] >= 47
+        assert carried["s1", 2][0] >= 47
+        assert carried["s1", 2][4] == 0, "its relay lost nothing"
+        assert moment.jobs == ()
+        with pytest.raises(NotOffered, match="host"):
+            look.ask("frames", node="s1", port=1)
+        traced = look.ask("trace", node="h1", port=1, frame=bytes(60).hex())
+        assert (traced["switch"], traced["port"]) == ("s1", 1)
+        with pytest.raises(NotOffered, match="no link"):
+            look.ask("trace", node="h9", port=1, frame="00")
+        assert look.ask("moment")["at_ns"] > 0, "who asks for nonsense may go on"
+    for nonsense in (b"\0\0\0\4[1]]", b"\xff" * 64, b""):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as strange:
+            strange.connect(str(view))
+            strange.sendall(nonsense)
+    Look(view).close()
+
+
 def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     shown = json.loads(call("net", "up", "star:hosts=2,rate=1G,delay=1ms", "--name", "lab", "--json").stdout)
     assert shown["hosts"]["h2"]["ip"] == "10.0.0.2"
@@ -107,6 +135,7 @@ def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     assert begin("net", "exec", "h1", *PYTHON, SEND).wait(DEADLINE_S) == 0
     assert receiver.communicate(timeout=DEADLINE_S)[0] == "b'hello' ('10.0.0.1', 9500)\n"
     assert tap.wait(DEADLINE_S) == 0
+    is_seen("lab")
     from scapy.layers.inet import UDP
     from scapy.utils import rdpcap
 
