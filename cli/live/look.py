@@ -20,7 +20,7 @@ from p4reduce.cli.live.views import Views
 from p4reduce.comm import framing
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json
 from p4reduce.control_plane.plans import Plan
-from p4reduce.runs.real.showing import LIMIT
+from p4reduce.runs.real.showing import LIMIT, nearby
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.schema import build
@@ -61,7 +61,8 @@ class Look:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection.settimeout(PATIENCE_S)
         try:
-            self._connection.connect(str(path))
+            with nearby(path) as name:
+                self._connection.connect(name)
             what = self.ask("what")
         except OSError as error:
             self._connection.close()

@@ -10,8 +10,8 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -33,6 +33,16 @@ PATIENCE_S: Final = 2.0
 JOIN_S: Final = 10.0
 
 
+@contextmanager
+def nearby(path: Path) -> Iterator[str]:
+    """A name of a socket that is short enough for the kernel (107 bytes), wherever its folder lies; ``OSError``."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
 class Showing:
     """Answers in a thread of its own while it is entered; costs nothing while nobody asks."""
 
@@ -50,7 +60,8 @@ class Showing:
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._listener.bind(str(path))
+            with nearby(path) as name:
+                self._listener.bind(name)
             self._listener.listen()
         except OSError as error:
             self._listener.close()
