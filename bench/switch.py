@@ -66,9 +66,13 @@ class Neighbour:
 
 
 def aggregate(
-    device: Device, ip: int, children: Sequence[Neighbour], slots: int, parent: Neighbour | None = None
+    device: Device, ip: int, children: Sequence[Neighbour], slots: int, parent: Neighbour | None = None, token: int = 0
 ) -> None:
-    """Write the job's entries and its multicast group: a root's, or with ``parent`` those of a switch below it."""
+    """Write the job's entries and its multicast group: a root's, or with ``parent`` those of a switch below it.
+
+    token: of all neighbours; 0: none.
+    """
+    shows, shown = ("_with_token", (token,)) if token else ("", ())
     _insert(device, "IncIngress.local_address", (ip,), "IncIngress.is_local")
     settings = (GENERATION, 0, slots, (1 << len(children)) - 1, GROUP, 0)
     job = (JOB, EPOCH)
@@ -76,13 +80,13 @@ def aggregate(
         _insert(device, f"{_AGGREGATE}job", job, f"{_AGGREGATE}root", *settings)
     else:
         above = (parent.port, parent.mac, parent.ip, INC_UDP_PORT)
-        _insert(device, f"{_AGGREGATE}job", job, f"{_AGGREGATE}inner", *settings, *above)
-        _insert(device, f"{_AGGREGATE}peer", (parent.port, parent.ip, *job), f"{_AGGREGATE}parent")
+        _insert(device, f"{_AGGREGATE}job", job, f"{_AGGREGATE}inner{shows}", *settings, *above, *shown)
+        _insert(device, f"{_AGGREGATE}peer", (parent.port, parent.ip, *job), f"{_AGGREGATE}parent{shows}", *shown)
     for rank, child in enumerate(children):
         key = (child.port, child.ip, *job)
-        _insert(device, f"{_AGGREGATE}peer", key, f"{_AGGREGATE}child", 1 << rank, int(rank == 0))
+        _insert(device, f"{_AGGREGATE}peer", key, f"{_AGGREGATE}child{shows}", 1 << rank, int(rank == 0), *shown)
         address = (child.mac, child.ip, INC_UDP_PORT)
-        _insert(device, "IncEgress.depart.replica", (rank + 1,), "IncEgress.depart.address", *address)
+        _insert(device, "IncEgress.depart.replica", (rank + 1,), f"IncEgress.depart.address{shows}", *address, *shown)
     device.multicast.set(GROUP, [(child.port, rank + 1) for rank, child in enumerate(children)])
 
 

@@ -24,6 +24,7 @@ from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.restarts import Found
 from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
+from p4reduce.control_plane.tokens import drawn_key, tokens_of
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
@@ -61,6 +62,8 @@ class Controller:
 
     slots : int or None
         Of every switch, those that jobs may have; None: all that the program has.
+    token_key : bytes or None
+        Of the plans' tokens, at most 64 bytes; None: one that nobody knows. Virtual time wants the same every time.
 
     Raises
     ------
@@ -80,6 +83,7 @@ class Controller:
         election_id: int = 1,
         keep: bool = False,
         slots: int | None = None,
+        token_key: bytes | None = None,
     ) -> None:
         if slots is not None and not 2 <= slots <= program.slots:
             raise ControllerError(f"slots: {slots}, must be 2..{program.slots}, those of the program's switches")
@@ -90,6 +94,7 @@ class Controller:
         self._deadline_s = deadline_s
         self._election_id = election_id
         self._keep = keep
+        self._token_key = drawn_key() if token_key is None else token_key
         self.resources = Resources(program.slots if slots is None else slots, first_generation, program.counted_jobs)
         self._installed: dict[tuple[int, int], Plan] = {}
         self._lock = threading.RLock()
@@ -150,7 +155,8 @@ class Controller:
         if request.lanes not in (None, lanes):
             raise PlanError(f"lanes: {request.lanes}, but the switches run {self.program.name}, which adds up {lanes}")
         with self._lock:
-            return make_plan(self.topology if view is None else view, replace(request, lanes=lanes), self.resources)
+            plan = make_plan(self.topology if view is None else view, replace(request, lanes=lanes), self.resources)
+            return replace(plan, tokens=tokens_of(plan, self._token_key))
 
     def release(self, plan: Plan) -> None:
         """Give back what :meth:`plan` took, of a plan that is not installed."""

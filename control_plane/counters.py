@@ -30,6 +30,7 @@ REASONS: Final = {
     14: "unexpected result",
     16: "forged source",
     17: "late",
+    18: "wrong token",
 }
 """why packets are refused (p4src/refuse.p4)"""
 

@@ -200,7 +200,7 @@ def switches_on_paths(plan: Plan) -> tuple[str, ...]:
 
 
 def describe(entry: Entity) -> str:
-    """An entry on one line, for messages and `plan show`."""
+    """An entry on one line, for messages and `plan show`; without its token."""
     if isinstance(entry, fy.P4MulticastGroupEntry):
         replicas = ", ".join(f"port {port} rid {rid}" for port, rid in _replicas(entry.replicas))
         return f"multicast group {entry.multicast_group_id}: {replicas}"
@@ -209,7 +209,8 @@ def describe(entry: Entity) -> str:
     match = ", ".join(f"{name}={_short(value)}" for name, value in (entry.match or {}).items())
     action = entry.action
     if isinstance(action, fy.P4TableAction):
-        arguments = ", ".join(f"{name}={_short(value)}" for name, value in action.args.items())
+        told = {name: "..." if name == "token" else _short(value) for name, value in action.args.items()}
+        arguments = ", ".join(f"{name}={value}" for name, value in told.items())
         return f"{entry.table_id}[{match or 'default'}] -> {action.name}({arguments})"
     return f"{entry.table_id}[{match or 'default'}]"
 
@@ -240,13 +241,16 @@ def _group_entry(aggregator: Aggregator) -> fy.P4MulticastGroupEntry:
 
 
 def _replica_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
-    """The address of each child; with a deadline its bit too, so that it is told what it has missed."""
+    """The address of each child and its token; with a deadline its bit too, so that it is told what it has missed."""
     entries: list[Entity] = []
     for child in aggregator.children:
         address = {"mac": child.address.mac, "ip": child.address.ip, "udp": child.address.udp}
+        token = plan.token(child.name, aggregator.name)
         action = fy.P4TableAction("address", **address)
         if plan.deadline_ps is not None:
-            action = fy.P4TableAction("address_or_late", **address, bit_=child.mask)
+            action = fy.P4TableAction("address_or_late", **address, token=token, bit_=child.mask)
+        elif token:
+            action = fy.P4TableAction("address_with_token", **address, token=token)
         entries.append(fy.P4TableEntry("replica", match=fy.P4TableMatch({"std.egress_rid": child.rid}), action=action))
     return entries
 
@@ -264,12 +268,20 @@ def _peer_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
     entries: list[Entity] = []
     for child in aggregator.children:
         match = _job_match(plan) | {"std.ingress_port": child.address.port, "hdr.ipv4.src": child.address.ip}
-        action = fy.P4TableAction("child", bit_=child.mask, lowest=1 if child.bit == 0 else 0)
+        action = _known("child", plan.token(child.name, aggregator.name), bit_=child.mask, lowest=int(child.bit == 0))
         entries.append(fy.P4TableEntry("peer", match=fy.P4TableMatch(match), action=action))
     if aggregator.parent is not None:
         match = _job_match(plan) | {"std.ingress_port": aggregator.parent.port, "hdr.ipv4.src": aggregator.parent.ip}
-        entries.append(fy.P4TableEntry("peer", match=fy.P4TableMatch(match), action=fy.P4TableAction("parent")))
+        action = _known("parent", plan.token(aggregator.name, aggregator.parent.name))
+        entries.append(fy.P4TableEntry("peer", match=fy.P4TableMatch(match), action=action))
     return entries
+
+
+def _known(name: str, token: int, **arguments: int) -> fy.P4TableAction:
+    """An action of somebody who has a token to show or to be shown, or none."""
+    if token == 0:
+        return fy.P4TableAction(name, **arguments)
+    return fy.P4TableAction(f"{name}_with_token", **arguments, token=token)
 
 
 def _job_entry(plan: Plan, aggregator: Aggregator) -> fy.P4TableEntry:
@@ -284,8 +296,9 @@ def _job_entry(plan: Plan, aggregator: Aggregator) -> fy.P4TableEntry:
     action = fy.P4TableAction("root", **arguments)
     if aggregator.parent is not None:
         parent = aggregator.parent
-        action = fy.P4TableAction(
+        action = _known(
             "inner",
+            plan.token(aggregator.name, parent.name),
             **arguments,
             parent_port=parent.port,
             parent_mac=parent.mac,

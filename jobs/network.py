@@ -10,7 +10,7 @@ from p4reduce.fabric.background import Background, Requests, SourceEndpoints
 from p4reduce.fabric.endpoint_calls import worker_endpoints
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.observers import announce
-from p4reduce.jobs.specs import Numbers, endpoint_specs, host_address, link_address, pace_of, server_peers, timing_of
+from p4reduce.jobs.specs import Numbers, endpoint_specs, link_address, pace_of, parent_address, server_peers, timing_of
 from p4reduce.jobs.switches import ServedSwitches
 from p4reduce.jobs.waiting import Occupant, ahead_ps
 from p4reduce.topologies.model import Hop
@@ -223,7 +223,7 @@ class JobNetwork:
         """
         restart, pace = self.restart_seq(job), pace_of(plan)
         for worker, index in job.members.items():
-            self.endpoints.change_peers(index, link_address(plan, worker), [host_address(plan.up(worker))])
+            self.endpoints.change_peers(index, link_address(plan, worker), [parent_address(plan, worker)])
             self.endpoints.change_epoch(index, plan.epoch, restart)
             self.endpoints.change_pace(index, pace)
         if job.server is not None and plan.server is not None:

@@ -7,7 +7,6 @@ from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import HOST_WINDOW
-from p4reduce.control_plane.plans.plan import Address
 from p4reduce.control_plane.plans.window import ACK_EVERY, with_margin
 from p4reduce.workers.endpoints import REACH
 from p4reduce.workers.numbers import BlockFloat, FixedScale
@@ -72,9 +71,15 @@ def lead_of(plan: Plan, numbers: Numbers | None) -> int:
     return min(plan.lead, with_margin(plan.window_needed)) if numbers.speculates else plan.lead
 
 
-def host_address(address: Address) -> HostAddress:
-    """Where an endpoint sends its frames."""
-    return HostAddress(address.mac, address.ip, address.udp)
+def peer_address(plan: Plan, host: str, peer: str) -> HostAddress:
+    """Where a host's endpoint sends its frames to a neighbour of the overlay, and what they show each other."""
+    address = plan.address(host, peer)
+    return HostAddress(address.mac, address.ip, address.udp, plan.token(host, peer))
+
+
+def parent_address(plan: Plan, worker: str) -> HostAddress:
+    """That of whom a worker contributes to."""
+    return peer_address(plan, worker, plan.up(worker).name)
 
 
 def link_address(plan: Plan, host: str) -> HostAddress:
@@ -88,7 +93,7 @@ def server_peers(plan: Plan) -> tuple[HostAddress, ...]:
     if plan.server is None:
         return ()
     below = [plan.root] if plan.in_network else plan.workers
-    return tuple(host_address(plan.address(plan.server, name)) for name in below)
+    return tuple(peer_address(plan, plan.server, name) for name in below)
 
 
 class _Common(TypedDict):
@@ -109,7 +114,7 @@ def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, cong
             host,
             WorkerSpec(
                 link_address(plan, host),
-                host_address(plan.up(host)),
+                parent_address(plan, host),
                 slots=slots,
                 window=plan.window,
                 deadline_ps=plan.deadline_ps,
@@ -136,7 +141,7 @@ def _of_ring(plan: Plan, common: _Common, timing: Timing, congestion: Congestion
             host,
             RingSpec(
                 own,
-                *(own if size == 1 else host_address(plan.address(host, other)) for other in (after, before)),
+                *(own if size == 1 else peer_address(plan, host, other) for other in (after, before)),
                 rank=rank,
                 size=size,
                 window=min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW),
@@ -156,7 +161,7 @@ def _of_mesh(plan: Plan, common: _Common, timing: Timing, congestion: Congestion
             host,
             AllToAllSpec(
                 link_address(plan, host),
-                tuple(host_address(plan.address(host, other)) for other in others),
+                tuple(peer_address(plan, host, other) for other in others),
                 rank=rank,
                 window=min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW),
                 ack_every=ACK_EVERY,
@@ -173,7 +178,7 @@ def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestio
     remembered = max(window, min(DRIFT * window, HOST_WINDOW // members))
     reach = min(REACH * window, remembered)
     for host in plan.workers:
-        own, server = link_address(plan, host), host_address(plan.up(host))
+        own, server = link_address(plan, host), parent_address(plan, host)
         yield (
             host,
             PsWorkerSpec(

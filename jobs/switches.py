@@ -11,6 +11,7 @@ from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.tokens import seeded_key
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.p4runtime import P4RuntimeServer
 from p4reduce.fabric import VirtualNetwork
@@ -87,7 +88,7 @@ class ServedSwitches:
 
 
 class EmbeddedSwitches(ServedSwitches):
-    """The same with a controller that has loaded the program."""
+    """The same with a controller that has loaded the program; ``seed`` is that of its jobs' tokens."""
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class EmbeddedSwitches(ServedSwitches):
         settings: SwitchSettings = _DEFAULTS,
         lock: AbstractContextManager[bool] | None = None,
         deadline_s: float = VIRTUAL_DEADLINE_S,
+        seed: int = 0,
     ) -> None:
         super().__init__(topology, lock=lock)
         try:
@@ -106,6 +108,7 @@ class EmbeddedSwitches(ServedSwitches):
                 program,
                 settings=settings,
                 deadline_s=deadline_s,
+                token_key=seeded_key(seed),
             )
             self.controller.start()
         except BaseException:

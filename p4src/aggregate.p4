@@ -37,12 +37,19 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         meta.parent_udp = parent_udp;
     }
 
+    action inner_with_token(bit<32> generation, bit<32> base, bit<32> slots, bit<32> full, bit<16> group,
+                            bit<16> stats, bit<9> parent_port, bit<48> parent_mac, bit<32> parent_ip,
+                            bit<16> parent_udp, bit<24> token) {
+        inner(generation, base, slots, full, group, stats, parent_port, parent_mac, parent_ip, parent_udp);
+        meta.token = token;
+    }
+
     table job {
         key = {
             hdr.inc.job: exact;
             hdr.inc.epoch: exact;
         }
-        actions = { root; inner; @defaultonly NoAction; }
+        actions = { root; inner; inner_with_token; @defaultonly NoAction; }
         default_action = NoAction();
         size = JOB_ENTRIES;
     }
@@ -59,6 +66,19 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         peer_received.count();
     }
 
+    // Who has never seen this neighbour's packets does not know its token. Of a (job, epoch) without tokens, which has
+    // the actions above, the field may hold anything.
+    action child_with_token(bit<32> bit_, bit<1> lowest, bit<24> token) {
+        child(bit_, lowest);
+        meta.forged = (bit<1>)(hdr.inc.token != token);
+    }
+
+    // A parent's ASK has a mask in the place of its token: all that it brings about is a sum once more, or a WAIT.
+    action parent_with_token(bit<24> token) {
+        parent();
+        meta.forged = (bit<1>)(hdr.inc.token != token && hdr.inc.type == TYPE_RESULT);
+    }
+
     action stranger() {
         peer_received.count();
     }
@@ -71,7 +91,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
             hdr.inc.job: exact;
             hdr.inc.epoch: exact;
         }
-        actions = { child; parent; @defaultonly stranger; }
+        actions = { child; parent; child_with_token; parent_with_token; @defaultonly stranger; }
         default_action = stranger();
         counters = peer_received;
         size = PEER_ENTRIES;
@@ -115,7 +135,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.inc.ecn_echo        = 0;
         hdr.inc.count           = meta.level;
         hdr.inc.exponent        = meta.missing[31:24];
-        hdr.inc.reserved        = meta.missing[23:0];
+        hdr.inc.token           = meta.missing[23:0];
     }
 
     // Taken in; nothing leaves yet.
@@ -129,16 +149,17 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ethernet.dst = meta.parent_mac;
         hdr.ipv4.dst     = meta.parent_ip;
         hdr.udp.dst_port = meta.parent_udp;
+        hdr.inc.token    = meta.token;
         std.egress_spec  = meta.parent_port;
     }
 
-    // The copies get their addresses in egress, by replication id.
+    // The copies get their addresses and tokens in egress, by replication id.
     action down() {
         speak(TYPE_RESULT, meta.slot.result_lanes, 0);
         std.mcast_grp = meta.group;
     }
 
-    // Back to where the packet came from.
+    // Back to where the packet came from, with the token that it showed.
     action replay() {
         bit<48> mac = hdr.ethernet.src;
         bit<32> ip = hdr.ipv4.src;
@@ -166,6 +187,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
         hdr.ethernet.dst = meta.parent_mac;
         hdr.ipv4.dst     = meta.parent_ip;
         hdr.udp.dst_port = meta.parent_udp;
+        hdr.inc.token    = meta.token;
         std.egress_spec  = meta.parent_port;
     }
 
@@ -181,9 +203,9 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta, inout standard_met
             meta.refused = REFUSED_JOB;
         } else if (!peer.apply().hit) {
             meta.refused = REFUSED_PEER;
-        } else if (hdr.inc.type == 0 || hdr.inc.type > TYPE_ASK
+        } else if (meta.forged == 1 || hdr.inc.type == 0 || hdr.inc.type > TYPE_ASK
                    || ((hdr.inc.type == TYPE_RESULT) != (meta.from_parent == 1) && hdr.inc.type != TYPE_ASK)) {
-            meta.refused = REFUSED_TYPE;
+            meta.refused = meta.forged == 1 ? (bit<8>)REFUSED_TOKEN : REFUSED_TYPE;
         } else {
             slot.apply(hdr, meta, std);
             if (meta.reply == REPLY_NONE) { if (meta.refused == 0) { wait(); } }

@@ -16,16 +16,22 @@ control Depart(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         hdr.udp.dst_port = udp;
     }
 
-    // Of a job with a deadline: also whether this child was left out, in whatever leaves; only a RESULT's receiver looks.
-    action address_or_late(bit<48> mac, bit<32> ip, bit<16> udp, bit<32> bit_) {
+    // The child's token; what leaves else is a WAIT, which has a mask there.
+    action address_with_token(bit<48> mac, bit<32> ip, bit<16> udp, bit<24> token) {
         address(mac, ip, udp);
+        hdr.inc.token = hdr.inc.type == TYPE_RESULT ? token : hdr.inc.token;
+    }
+
+    // Of a job with a deadline: also whether this child was left out, in whatever leaves; only a RESULT's receiver looks.
+    action address_or_late(bit<48> mac, bit<32> ip, bit<16> udp, bit<24> token, bit<32> bit_) {
+        address_with_token(mac, ip, udp, token);
         hdr.inc.late = (bit<1>)((meta.absent & bit_) != 0);
     }
 
     // One entry for each child of each (job, epoch): two children, or child and parent, may share a port.
     table replica {
         key = { std.egress_rid: exact; }
-        actions = { address; address_or_late; @defaultonly NoAction; }
+        actions = { address; address_with_token; address_or_late; @defaultonly NoAction; }
         default_action = NoAction();
         size = REPLICA_ENTRIES;
     }

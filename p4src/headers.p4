@@ -67,9 +67,9 @@ header inc_t {
     bit<16> count;          // contributions of workers in this packet
     bit<32> seq;            // chunk sequence number of the job, goes on across epochs
     bit<32> iteration;      // training iteration: chooses the priority
-    // Of an ASK from a switch these two are one field, the children that it waits for.
+    // Of an ASK downwards these two are one field, the children that are awaited.
     bit<8>  exponent;       // block floating point: the largest exponent, biased by 127
-    bit<24> reserved;
+    bit<24> token;          // what a child and its parent show each other; 0 where they have none
 }
 
 #define DECLARE_WORD(i) bit<2048> w##i;
@@ -129,10 +129,12 @@ struct metadata_t {
     bit<48> parent_mac;
     bit<32> parent_ip;
     bit<16> parent_udp;
+    bit<24> token;          // to show to the parent
     // From table `peer`.
     bit<1>  from_parent;
     bit<1>  lowest;
     bit<32> child;
+    bit<1>  forged;         // the sender's token is wrong
     // From the parser.
     bit<1>  whole;          // an INC packet of this build, with all its bytes and no others
     // Decided in the slot machine.

@@ -21,7 +21,8 @@
 // 15 is a reason of ends only.
 #define REFUSED_SOURCE       16   // to be sent on, from a host's port, but the source is not that host
 #define REFUSED_LATE         17   // a contribution to a chunk that was closed without it
-#define REFUSED_REASONS      18
+#define REFUSED_TOKEN        18   // a child or parent, but without the token that it was given
+#define REFUSED_REASONS      19
 
 // Duplicates are everyday life under loss, as stragglers are with a deadline: counted, never shown to the controller.
 

@@ -183,7 +183,6 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         closings.write(meta.index, meta.absent ++ 48w0);
         meta.slot.bitmap = meta.full;
         meta.pull = meta.slot.pull;
-        hdr.inc.reserved = 0;
         contributed();
     }
 
@@ -231,11 +230,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         LOAD_LANES
     }
 
-    // What came with a parent's ASK is not the sum's.
     action again() {
         meta.reply = REPLY_UP_AGAIN;
         meta.pull = meta.slot.pull;
-        hdr.inc.reserved = 0;
     }
 
     action again_lanes() {
@@ -271,7 +268,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
                     || meta.slot.bitmap != meta.full || meta.slot.done == 1) { refuse(REFUSED_RESULT); }
                 else if (hdr.inc.type == TYPE_ASK) {
                     if (hdr.inc.count != 0) {
-                        tell(REPLY_ASK_DOWN, hdr.inc.count |+| 1, hdr.inc.exponent ++ hdr.inc.reserved);
+                        tell(REPLY_ASK_DOWN, hdr.inc.count |+| 1, hdr.inc.exponent ++ hdr.inc.token);
                     }
                     else if (meta.slot.has_lanes == 1) { again_lanes(); }
                     else { again(); }

@@ -215,7 +215,7 @@ class Endpoints:
             )
 
     def change_peers(self, index: int, link: HostAddress, peers: Sequence[HostAddress]) -> None:
-        """Talks to other peers from now on, as many as before: a worker whose tree got another first switch.
+        """Talks to other peers from now on, as many as before, or with other tokens: of an epoch with another tree.
 
         ValueError for another number of them.
         """

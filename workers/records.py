@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 NEVER: Final = 1 << 62
-REFUSAL_CELLS: Final = 16
+REFUSAL_CELLS: Final = 24
 CLASSES: Final = 8
 """of endpoints at a host, as of the queues of a switch's port"""
 
@@ -61,6 +61,7 @@ class Refusal(IntEnum):
     KIND = 12
     DUPLICATE = 13
     NOT_POSTED = 15
+    TOKEN = 18
 
 
 class EntryState(IntEnum):
@@ -89,7 +90,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("kind", "status", "lingering", "done_at", "priority"),
         # Who it is: its address, the job, the peers it talks to.
         *_integers("mac", "ip", "udp", "shared", "job", "epoch", "lanes", "members"),
-        # peers: how many. templates: 128 bytes a peer, an empty frame and one with lanes, 64 bytes of header each.
+        # peers: how many. templates: 128 bytes a peer, an empty frame and one with lanes, 64 bytes of header each,
+        # with the token that both show each other.
         # senders: sorted int64 of (ip << 16 | udp) of the peers; ranks: the peer of each of them, int64.
         *_integers("peers", "templates", "senders", "ranks"),
         # Numbers: mode as in numbers.NumberMode, headroom in bits; fixed scale and each worker's share of int32.

@@ -1,11 +1,12 @@
 """What an endpoint is made from: addresses and the timing of retransmission."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from p4reduce.base.units import PS_PER_MS, PS_PER_US
-from p4reduce.workers.wire import INC_UDP_PORT
+from p4reduce.workers.wire import INC, INC_UDP_PORT
 
+TOKEN_BITS: Final = INC["token"].bits
 MAX_BRAKE: Final = 1000
 """so that round trips of minutes stay within 64 bits"""
 
@@ -15,16 +16,20 @@ class HostAddress:
     """Where a frame goes to or comes from: MAC (48 bits), IPv4 address and UDP port, as integers.
 
     For a peer behind routers ``mac`` is that of the next hop; ``ip`` and ``udp`` are the peer's own.
+    ``token`` (24 bits) is what peer and endpoint show each other (docs/protocol.md, Tokens); 0: nothing. Never printed.
     """
 
     mac: int
     ip: int
     udp: int = INC_UDP_PORT
+    token: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         for name, value, bits in (("mac", self.mac, 48), ("ip", self.ip, 32), ("udp", self.udp, 16)):
             if not 0 <= value < 1 << bits:
                 raise ValueError(f"{name}: {value:#x} does not fit {bits} bits")
+        if not 0 <= self.token < 1 << TOKEN_BITS:
+            raise ValueError(f"token: does not fit {TOKEN_BITS} bits")
 
     @property
     def key(self) -> int:

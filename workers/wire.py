@@ -116,7 +116,7 @@ INC: Final = Header(
         Field("seq", 32),
         Field("iteration", 32),
         Field("exponent", 8),
-        Field("reserved", 24),
+        Field("token", 24),
     ),
 )
 HEADERS: Final = (ETHERNET, IPV4, UDP, INC)

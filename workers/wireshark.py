@@ -15,6 +15,7 @@ _SAYS: Final = {
     "count": "Contributions",
     "seq": "Chunk",
     "exponent": "Exponent (biased by 127)",
+    "token": "Token; of an ASK downwards, with the exponent, who is awaited",
 }
 """what a field is called for people, where its name does not say it"""
 

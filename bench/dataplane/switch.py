@@ -16,6 +16,7 @@ SEQ_OFFSET: Final[int] = wire.FRAME_DTYPE.fields["seq"][1]  # type: ignore[index
 """Byte of a frame at which the chunk's sequence number starts."""
 
 _SWITCH_IP: Final = 0x0A800001
+_TOKEN: Final = 0xABCDEF
 
 
 def host_ip(child: int) -> int:
@@ -31,15 +32,24 @@ def root_switch(lanes: int, slots: int, executor: ExecutorName = "compiled") -> 
 
 
 def install(device: Device, slots: int) -> None:
-    """Writes the job's entries and multicast group."""
+    """Writes the job's entries and multicast group, with tokens where the program knows them."""
     children = [Neighbour(child + 1, 0x020000000000 | host_ip(child), host_ip(child)) for child in range(CHILDREN)]
-    aggregate(device, _SWITCH_IP, children, slots)
+    known = any(action.name.endswith("_with_token") for action in device.tables["IncIngress.aggregate.peer"].actions)
+    aggregate(device, _SWITCH_IP, children, slots, token=_TOKEN if known else 0)
 
 
 def push_frame(child: int, lanes: int, seq: int = 0) -> bytes:
     """A PUSH of a child with small numbers in its lanes."""
     headers = wire.headers(
-        1, ipv4_src=host_ip(child), ipv4_dst=_SWITCH_IP, job=JOB, epoch=EPOCH, count=1, seq=seq, exponent=100
+        1,
+        ipv4_src=host_ip(child),
+        ipv4_dst=_SWITCH_IP,
+        job=JOB,
+        epoch=EPOCH,
+        count=1,
+        seq=seq,
+        exponent=100,
+        token=_TOKEN,
     )
     return wire.pack(headers, np.arange(lanes, dtype=np.int32)[np.newaxis]).tobytes()
 

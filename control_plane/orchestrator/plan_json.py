@@ -31,12 +31,13 @@ _PLAIN = (
 
 
 def plan_to_json(plan: Plan) -> str:
-    """A plan without its topology, as JSON text; the same plan gives the same text."""
+    """A plan without its topology, but with its tokens, as JSON text; the same plan gives the same text."""
     data: dict[str, Any] = {name: getattr(plan, name) for name in _PLAIN}
     data["workers"], data["ring"] = list(plan.workers), list(plan.ring)
     data["udp_ports"] = dict(plan.udp_ports)
     data["paths"] = [list(path) for path in plan.paths.values()]
     data["grant"] = asdict(plan.grant)
+    data["tokens"] = [[*pair, token] for pair, token in plan.tokens.items()]
     data["aggregators"] = [asdict(aggregator) for aggregator in plan.aggregators]
     if plan.topology.partial:
         data["circuits"] = circuits_to_data(circuits_of(plan))
@@ -57,6 +58,7 @@ def plan_from_json(topology: Topology, text: str) -> Plan:
         udp_ports=data["udp_ports"],
         paths={(path[0], path[-1]): tuple(path) for path in data["paths"]},
         aggregators=tuple(_aggregator(one) for one in data["aggregators"]),
+        tokens={(a, b): token for a, b, token in data.get("tokens", ())},
         grant=Grant(
             grant["generation"],
             grant["stats"],

@@ -101,6 +101,8 @@ class Plan:
         Chunks in flight, and slots in each aggregator; window <= slots / 2, with a deadline slots / 8.
     deadline_ps : int or None
         Chunks are closed without those who are missing after so long.
+    tokens : mapping
+        (child, parent) -> what they show each other (`p4reduce.control_plane.tokens`); empty: nothing. Never described.
     rtt_ps : int
         From sending a full frame to the full answer, all links idle but for this chunk.
     chunk_ps : int
@@ -136,6 +138,7 @@ class Plan:
     grant: Grant = field(repr=False)
     mesh: bool = False
     deadline_ps: int | None = None
+    tokens: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
     @property
     def in_network(self) -> bool:
@@ -210,6 +213,10 @@ class Plan:
         except KeyError:
             raise PlanError(f"plan {self.name!r} of job {self.job} has no hop {source} -> {destination}") from None
         return address(self.topology, path, self.udp_ports)
+
+    def token(self, a: str, b: str) -> int:
+        """What two neighbours of the overlay show each other; 0 where the plan has no tokens."""
+        return self.tokens.get((a, b)) or self.tokens.get((b, a), 0)
 
     def up(self, node: str) -> Address:
         """Where a worker (or aggregator) sends contributions: its aggregator, the server, or the next in the ring."""

@@ -81,7 +81,7 @@ class Carrier:
         self._host_of = workers
         self._stale: StaleCalls | None = None
         self.closings = Closings(experiment.quorum)
-        self.switches = EmbeddedSwitches(topology, program)
+        self.switches = EmbeddedSwitches(topology, program, seed=experiment.seed)
         try:
             self.network = JobNetwork(
                 self.switches,

@@ -67,7 +67,8 @@ def frame(plan, source, kind, seq, lanes=None, *, to=None, resend=False):
     node = plan.topology.node(source)
     data = b"" if lanes is None else struct.pack(f">{LANES}i", *lanes)
     flags = resend << 3 | (lanes is not None)
-    inc = struct.pack(">BBHHHIIBBH", 1 << 4 | kind, flags, plan.job, plan.epoch, 1, seq, 0, 0, 0, 0) + data
+    token = plan.token(source, address.name)
+    inc = struct.pack(">BBHHHIII", 1 << 4 | kind, flags, plan.job, plan.epoch, 1, seq, 0, token) + data
     udp = struct.pack(">HHHH", 9400, address.udp, 8 + len(inc), 0) + inc
     head = struct.pack(">BBHHHBBHII", 0x45, 2, 20 + len(udp), 0, 0, 64, 17, 0, node.ip, address.ip)
     total = sum(struct.unpack(">10H", head))

@@ -36,6 +36,7 @@ from p4reduce.workers.records import Kind, Refusal
 TEMPLATE_BYTES: Final = 64
 NOT_MINE: Final = -1
 SEQ_MASK: Final = 0xFFFFFFFF
+TOKEN_MASK: Final = (1 << wire.INC["token"].bits) - 1
 
 _HEADER_BYTES: Final = wire.HEADER_BYTES
 _IPV4_NO_OPTIONS: Final = 0x45
@@ -49,7 +50,9 @@ _SERVER: Final = int(Kind.SERVER)
 _CHECKSUM: Final = int(Refusal.CHECKSUM)
 _MALFORMED: Final = int(Refusal.MALFORMED)
 _WRONG_JOB: Final = int(Refusal.JOB)
+_WRONG_PEER: Final = int(Refusal.PEER)
 _WRONG_TYPE: Final = int(Refusal.TYPE)
+_WRONG_TOKEN: Final = int(Refusal.TOKEN)
 _WRONG_EPOCH: Final = int(Refusal.EPOCH)
 
 LATE: Final = 1 << wire.bit_shift(wire.INC, "late")
@@ -157,7 +160,7 @@ def exponent_of(frame: Any) -> Any:
 
 @kernel
 def mask_of(frame: Any) -> Any:
-    """The exponent and what is reserved behind it, one word: 32 bits of a selective acknowledgement, or of an ASK."""
+    """Exponent and token, one word: whom an ASK downwards is waiting for."""
     return _be32(frame.ctypes.data + EXPONENT)
 
 
@@ -165,6 +168,19 @@ def mask_of(frame: Any) -> Any:
 def set_mask(out: Any, mask: int) -> None:
     """Writes what ``mask_of`` reads into a frame that was just made."""
     store_be32(out.ctypes.data + EXPONENT, 0, mask)
+
+
+@kernel
+def iteration_of(frame: Any) -> Any:
+    """The iteration field; in it a selective acknowledgement has its 32 bits."""
+    return _be32(frame.ctypes.data + ITERATION)
+
+
+@kernel
+def is_forged(e: Any, frame: Any, peer: int) -> Any:
+    """Whether a frame does not show what the peer-th peer and this endpoint show each other: the template has it."""
+    ours = _be32(e.templates + 2 * peer * TEMPLATE_BYTES + EXPONENT)
+    return (mask_of(frame) ^ ours) & TOKEN_MASK != 0
 
 
 @kernel
@@ -187,9 +203,16 @@ def lanes_of(frame: Any) -> Any:
 
 
 @kernel
-def peer_key(e: Any, peer: int) -> Any:
-    """What ``sender_of`` says of frames from the peer-th peer (unsorted endpoints: workers and ring)."""
-    return carray(pointer(e.senders), (e.peers,), np.int64)[peer]
+def unknown(e: Any, frame: Any, peer: int) -> Any:
+    """Why a frame is not the peer-th peer's, or 0 (endpoints whose peers are not sorted: workers and ring).
+
+    An ASK has a mask in the place of the token: it makes a worker send once more what it has sent, or ask less often.
+    """
+    if sender_of(frame) != carray(pointer(e.senders), (e.peers,), np.int64)[peer]:
+        return _WRONG_PEER
+    if type_of(frame) != _ASK and is_forged(e, frame, peer):
+        return _WRONG_TOKEN
+    return 0
 
 
 @kernel

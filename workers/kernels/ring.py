@@ -36,10 +36,9 @@ from p4reduce.workers.kernels.frames import (
     exponent_of,
     flags_of,
     lanes_of,
-    peer_key,
-    sender_of,
     seq_of,
     type_of,
+    unknown,
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
@@ -72,7 +71,6 @@ _WAITING: Final = int(EntryState.WAITING)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_RESULT: Final = int(wire.PacketType.RESULT)
-_WRONG_PEER: Final = int(Refusal.PEER)
 _WRONG_TYPE: Final = int(Refusal.TYPE)
 _WRONG_SEQ: Final = int(Refusal.SEQ)
 _WRONG_KIND: Final = int(Refusal.KIND)
@@ -161,8 +159,9 @@ def ring_posted(e: Any) -> None:
 
 @kernel
 def _receive_data(e: Any, frame: Any) -> Any:
-    if sender_of(frame) != peer_key(e, PREVIOUS):
-        return _WRONG_PEER
+    stranger = unknown(e, frame, PREVIOUS)
+    if stranger:
+        return stranger
     if flags_of(frame) & HAS_LANES == 0:
         return _WRONG_KIND
     seq = seq_of(frame, e.rx_low)
@@ -206,8 +205,9 @@ def _receive_gap(e: Any, first: int, count: int) -> None:
 
 @kernel
 def _receive_answer(e: Any, frame: Any, now: int) -> Any:
-    if sender_of(frame) != peer_key(e, NEXT):
-        return _WRONG_PEER
+    stranger = unknown(e, frame, NEXT)
+    if stranger:
+        return stranger
     flags = flags_of(frame)
     if flags & HAS_LANES:
         return _WRONG_KIND

@@ -3,7 +3,7 @@
 While frames are missing, the receiver tells for every frame that was sent again, and for every ``_EVERY``-th new one,
 which of 32 frames are in (as RFC 2018 does for TCP): those up to the frame that it tells for. That is a RESULT with
 RESEND whose ``count`` is ``SELECTIVE`` plus how far its ``seq`` is beyond the first frame that is not in; bit i of
-``exponent`` and ``reserved``, read as one word, is frame ``seq`` + i. SATURATED: one was sent again for nothing.
+``iteration`` is frame ``seq`` + i. SATURATED: one was sent again for nothing.
 The frames before the first missing one are in, so each of them is an acknowledgement, too.
 
 The sender numbers transmissions. A frame that is named as missing is lost when ``reorder`` later transmissions are in
@@ -19,9 +19,8 @@ from p4reduce.workers.kernels.frames import (
     SATURATED,
     count_of,
     flags_of,
-    mask_of,
+    iteration_of,
     seq_of,
-    set_mask,
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
@@ -100,7 +99,7 @@ def poll_after(e: Any, now: int) -> None:
 def receive_selection(e: Any, frame: Any, now: int) -> Any:
     """Settles what is in, and finds what is lost."""
     first = seq_of(frame, e.low)
-    bits = mask_of(frame)
+    bits = iteration_of(frame)
     missing = first - (count_of(frame) - SELECTIVE)
     if missing > e.next or first < e.low - e.ring:
         return _WRONG_SEQ
@@ -173,6 +172,4 @@ def write_selection(e: Any, out: Any, peer: int, missing: int, first: int, bits:
     """Tells the ``peer`` which of the 32 frames from ``first`` on are in, and all before ``missing``."""
     flags = RESEND | SATURATED if e.early else RESEND
     e.early = 0
-    length = write_frame(e, out, peer, _RESULT, flags, SELECTIVE + first - missing, first, e.iteration, 0)
-    set_mask(out, bits)
-    return length
+    return write_frame(e, out, peer, _RESULT, flags, SELECTIVE + first - missing, first, bits, 0)

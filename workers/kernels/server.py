@@ -25,6 +25,7 @@ from p4reduce.workers.kernels.frames import (
     count_of,
     exponent_of,
     flags_of,
+    is_forged,
     lanes_of,
     sender_of,
     seq_of,
@@ -53,6 +54,7 @@ _TYPE_PULL: Final = int(wire.PacketType.PULL)
 _TYPE_RESULT: Final = int(wire.PacketType.RESULT)
 _TYPE_ASK: Final = int(wire.PacketType.ASK)
 _WRONG_PEER: Final = int(Refusal.PEER)
+_WRONG_TOKEN: Final = int(Refusal.TOKEN)
 _WRONG_SEQ: Final = int(Refusal.SEQ)
 _WRONG_KIND: Final = int(Refusal.KIND)
 _DUPLICATE: Final = int(Refusal.DUPLICATE)
@@ -286,6 +288,8 @@ def server_receive(e: Any, frame: Any, now: int) -> Any:
     rank = _rank_of(e, sender_of(frame))
     if rank < 0:
         return _WRONG_PEER
+    if is_forged(e, frame, rank):
+        return _WRONG_TOKEN
     seq = seq_of(frame, e.low)
     flags = flags_of(frame)
     with_lanes = flags & HAS_LANES != 0

@@ -36,10 +36,9 @@ from p4reduce.workers.kernels.frames import (
     flags_of,
     lanes_of,
     mask_of,
-    peer_key,
-    sender_of,
     seq_of,
     type_of,
+    unknown,
     write_frame,
 )
 from p4reduce.workers.kernels.guessing import (
@@ -97,7 +96,6 @@ _RAW_ANSWER: Final = int(Answer.RAW)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_PULL: Final = int(wire.PacketType.PULL)
 _TYPE_ASK: Final = int(wire.PacketType.ASK)
-_WRONG_PEER: Final = int(Refusal.PEER)
 _WRONG_SEQ: Final = int(Refusal.SEQ)
 _WRONG_KIND: Final = int(Refusal.KIND)
 _DUPLICATE: Final = int(Refusal.DUPLICATE)
@@ -322,8 +320,9 @@ def _note_partial(e: Any, entry: Any, frame: Any, seq: int, flags: int) -> None:
 @kernel
 def worker_receive(e: Any, frame: Any, now: int) -> Any:
     """A sound RESULT or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
-    if sender_of(frame) != peer_key(e, 0):
-        return _WRONG_PEER
+    stranger = unknown(e, frame, 0)
+    if stranger:
+        return stranger
     seq = seq_of(frame, e.low)
     if seq >= e.next or seq < e.low - e.ring:
         return _WRONG_SEQ

@@ -185,5 +185,5 @@ def test_nobody_believes_a_host_that_gives_out_results(topology, plan, server):
     refused = Counter[str]()
     for counts in found.switches.values():
         refused.update(counts)
-    assert set(refused) <= {"unknown peer", "wrong type"}
+    assert set(refused) <= {"unknown peer", "wrong token"}
     assert refused.total() == to_switches > 0

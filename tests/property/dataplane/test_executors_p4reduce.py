@@ -14,20 +14,28 @@ CHILDREN = (0x0A000001, 0x0A000002, 0x0A000003)
 MAC = 0x020000000000
 CPU_PORT = 510
 SLOTS = 4
+TOKEN = 0x123456
+
+
+def token_of(epoch):
+    """Epoch 1 has tokens, all the same."""
+    return (TOKEN,) if epoch == 1 else ()
 
 
 def entries(generation, epoch, root):
     """A job of three children on ports 1..3, in one epoch; the parent, if any, shares port 3."""
+    token = token_of(epoch)
+    shows = "_with_token" if token else ""
     common = (generation, 8, SLOTS, 0b111, 1, 2)
     job = (Exact(7), Exact(epoch))
     if root:
         yield "job", TableEntry(job, AGGREGATE + "root", common)
     else:
-        yield "job", TableEntry(job, AGGREGATE + "inner", (*common, 3, MAC + PARENT, PARENT, 9400))
-        yield "peer", TableEntry((Exact(3), Exact(PARENT), *job), AGGREGATE + "parent")
+        yield "job", TableEntry(job, AGGREGATE + "inner" + shows, (*common, 3, MAC + PARENT, PARENT, 9400, *token))
+        yield "peer", TableEntry((Exact(3), Exact(PARENT), *job), AGGREGATE + "parent" + shows, token)
     for number, child in enumerate(CHILDREN):
         match = (Exact(number + 1), Exact(child), *job)
-        yield "peer", TableEntry(match, AGGREGATE + "child", (1 << number, int(number == 0)))
+        yield "peer", TableEntry(match, AGGREGATE + "child" + shows, (1 << number, int(number == 0), *token))
 
 
 def twins(lanes):
@@ -54,10 +62,10 @@ def twins(lanes):
         )
         tables["IncIngress.dscp_class"].insert(TableEntry((Exact(0),), "IncIngress.prioritize", (6,)))
         device.multicast.set(1, [(1, 1), (2, 2), (3, 3)])
-        for rid, child in enumerate(CHILDREN, start=1):
-            tables["IncEgress.depart.replica"].insert(
-                TableEntry((Exact(rid),), "IncEgress.depart.address", (MAC + child, child, 9400))
-            )
+        shows = (("address", ()), ("address_with_token", (TOKEN,)), ("address_or_late", (TOKEN, 4)))
+        for rid, (child, (name, more)) in enumerate(zip(CHILDREN, shows, strict=True), start=1):
+            to = (MAC + child, child, 9400, *more)
+            tables["IncEgress.depart.replica"].insert(TableEntry((Exact(rid),), f"IncEgress.depart.{name}", to))
     return both
 
 
@@ -108,7 +116,7 @@ def inc_packets(draw, lanes):
         (32, draw(st.integers(0, 2 * SLOTS) | st.just(2**32 - 1))),
         (32, draw(st.integers(0, 3))),
         (8, draw(st.integers(0, 255))),
-        (24, 0),
+        (24, draw(st.sampled_from([TOKEN, TOKEN, TOKEN, 0]))),
     ):
         number = number << width | value
     payload = draw(lane_words(lanes)) if has_lanes else b""

@@ -223,6 +223,7 @@ class Controller:
             udp_ports=task.udp_ports,
             pinned=self.choices.chance(50),
             deadline_us=task.deadline_us,
+            secret=self.generation if self.generation % 4 else 0,  # some have no tokens
         )
         for node in tree.children:
             self._next_id[node] += IDS_PER_GRANT
@@ -230,4 +231,5 @@ class Controller:
         return self.installations[-1]
 
     def _attachment(self, new: Installation, node: Node, to: Node) -> Attachment:
-        return Attachment(new.grant.epoch, to.ip, self.network.graph.next_hop(node, to).mac)
+        token = new.grant.token(node, to)
+        return Attachment(new.grant.epoch, to.ip, self.network.graph.next_hop(node, to).mac, token)

@@ -13,11 +13,19 @@ HOST_PORT = 1
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """How a host reaches its aggregating switch in an epoch: the switch's address and the first hop's MAC."""
+    """How a host reaches its aggregating switch in an epoch: the switch's address and the first hop's MAC.
+
+    token: what both show each other; 0: nothing.
+    """
 
     epoch: int
     ip: int
     gateway: int
+    token: int = 0
+
+    def knows(self, packet: Packet) -> bool:
+        """Whether a packet that is no ASK downwards shows the token."""
+        return self.token in (0, packet.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ class Worker:
             exponent=exponent,
             iteration=index // 7,
             resend=resend,
+            token=self.attachment.token,
         )
 
     def receive(self, packet: Packet) -> list[Emission]:
@@ -128,7 +137,7 @@ class Worker:
             return []
         if packet.kind == Kind.ASK:
             return self._asked(packet, index)
-        if packet.kind == Kind.RESULT:
+        if packet.kind == Kind.RESULT and at is not None and at.knows(packet):
             self._take(packet, index)
         return []
 
@@ -189,7 +198,7 @@ class Server:
         """Answers a request of the current epoch."""
         at, index = self.attachment, self.work.index(packet.seq)
         expected = at is not None and (packet.ip_src, packet.epoch, packet.udp_dst) == (at.ip, at.epoch, self.udp_port)
-        if not expected or index >= self.work.chunks:
+        if at is None or not expected or index >= self.work.chunks or not at.knows(packet):
             return []
         latest, deposit = self.cache.get(index % self.memory, (-1, None))
         if packet.kind == Kind.ASK and latest < index:
@@ -217,7 +226,7 @@ class Server:
         return None
 
     def _question(self, packet: Packet) -> Packet:
-        return replace(self._back(packet), count=0, exponent=0, reserved=1, resend=True)
+        return replace(self._back(packet), count=0, exponent=0, token=1, resend=True)
 
     def _reply(self, packet: Packet, deposit: Deposit) -> Packet:
         taken = deposit.request

@@ -36,6 +36,13 @@ class Grant:
     udp_ports: dict[Node, int]  # of the hosts
     pinned: bool  # packets keep to the pinned ways
     deadline_us: int | None = None
+    secret: int = 0  # 0: no tokens
+
+    def token(self, one: Node, other: Node) -> int:
+        """What a child and its parent show each other."""
+        if self.secret == 0:
+            return 0
+        return 1 + hash((self.secret, *sorted((one.ip, other.ip)))) % 0xFFFFFF
 
 
 def entries(tree: Tree, grant: Grant, graph: Graph) -> list[tuple[Node, Entry]]:
@@ -57,21 +64,23 @@ def _of_switch(tree: Tree, grant: Grant, graph: Graph, at: Node) -> list[Entry]:
         up, down = _ways(grant, graph, at, child)
         bit, port = 1 << (grant.first_bit + i) % 32, graph.ports[at][down[1]]
         full |= bit
-        made.append(PeerEntry(graph.ports[at][up[-2]], child.ip, grant.job, grant.epoch, bit, i == 0))
+        token = grant.token(child, at)
+        made.append(PeerEntry(graph.ports[at][up[-2]], child.ip, grant.job, grant.epoch, bit, i == 0, token))
         told = 0 if grant.deadline_us is None else bit
-        made.append(ReplicaEntry(group + i, down[1].mac, child.ip, _udp(grant, child), told))
+        made.append(ReplicaEntry(group + i, down[1].mac, child.ip, _udp(grant, child), told, token))
         copies.append((port, group + i))
     made.append(GroupEntry(group, tuple(copies)))
     if grant.deadline_us is not None:
         made.append(DeadlineEntry(grant.job, grant.epoch, grant.deadline_us))
-    parent, address = tree.parent(at), None
+    parent, address, token = tree.parent(at), None, 0
     if parent is not None:
         up, _ = _ways(grant, graph, parent, at)
         address = Address(graph.ports[at][up[1]], up[1].mac, parent.ip, _udp(grant, parent))
         ports = sorted(_ports_from_parent(grant, graph, parent, at))
-        made += [PeerEntry(port, parent.ip, grant.job, grant.epoch, 0) for port in ports]
+        token = grant.token(at, parent)
+        made += [PeerEntry(port, parent.ip, grant.job, grant.epoch, 0, token=token) for port in ports]
     about = (grant.job, grant.epoch, grant.generation, grant.bases[at], grant.slots, full, group, grant.stats)
-    return [*made, JobEntry(*about, address)]
+    return [*made, JobEntry(*about, address, token)]
 
 
 def _ways(grant: Grant, graph: Graph, above: Node, below: Node) -> tuple[list[Node], list[Node]]:

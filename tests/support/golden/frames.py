@@ -67,13 +67,13 @@ class Packet:
     ip_flags: int = 0
     udp_checksum: int = 0
     unused: int = 0
-    reserved: int = 0
+    token: int = 0
     late: bool = False
 
     @property
     def awaited(self) -> int:
-        """Of an ASK from a switch: the children it waits for, in the bits of ``exponent`` and ``reserved``."""
-        return self.exponent << 24 | self.reserved
+        """Of an ASK from a switch: the children it waits for, in the bits of ``exponent`` and ``token``."""
+        return self.exponent << 24 | self.token
 
     @property
     def inc(self) -> "Peek | None":
@@ -108,7 +108,7 @@ def encode(frame: Frame) -> bytes:
         _ipv4(frame, udp_length),
         _UDP.pack(frame.udp_src, frame.udp_dst, udp_length, frame.udp_checksum),
         _INC.pack(VERSION << 4 | frame.kind, frame.unused << 5 | flags, frame.job, frame.epoch, frame.count,
-                  frame.seq, frame.iteration, frame.exponent << 24 | frame.reserved),
+                  frame.seq, frame.iteration, frame.exponent << 24 | frame.token),
         lanes,
     ))  # fmt: skip
 

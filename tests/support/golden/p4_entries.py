@@ -65,7 +65,10 @@ def _row(
             addresses = entry.mac, entry.ip, entry.udp
             if entry.bit:
                 told = "IncEgress.depart.address_or_late"
-                return _REPLICA, TableEntry((Exact(entry.rid),), told, (*addresses, entry.bit))
+                return _REPLICA, TableEntry((Exact(entry.rid),), told, (*addresses, entry.token, entry.bit))
+            if entry.token:
+                shown = "IncEgress.depart.address_with_token"
+                return _REPLICA, TableEntry((Exact(entry.rid),), shown, (*addresses, entry.token))
             return _REPLICA, TableEntry((Exact(entry.rid),), "IncEgress.depart.address", addresses)
         case EdgeEntry():
             return _EDGE, TableEntry((Exact(entry.port),), "IncIngress.forward.host", (entry.ip,))
@@ -84,9 +87,10 @@ def peer_counter(device: Device, entry: PeerEntry) -> int:
 
 def _peer(entry: PeerEntry) -> TableEntry:
     key = Exact(entry.port), Exact(entry.ip), Exact(entry.job), Exact(entry.epoch)
-    if entry.bit == 0:
-        return TableEntry(key, "IncIngress.aggregate.parent")
-    return TableEntry(key, "IncIngress.aggregate.child", (entry.bit, int(entry.lowest)))
+    name, about = ("child", (entry.bit, int(entry.lowest))) if entry.bit else ("parent", ())
+    if entry.token == 0:
+        return TableEntry(key, f"IncIngress.aggregate.{name}", about)
+    return TableEntry(key, f"IncIngress.aggregate.{name}_with_token", (*about, entry.token))
 
 
 def _job(entry: JobEntry) -> TableEntry:
@@ -95,4 +99,7 @@ def _job(entry: JobEntry) -> TableEntry:
     if entry.parent is None:
         return TableEntry(key, "IncIngress.aggregate.root", slots)
     up = entry.parent
-    return TableEntry(key, "IncIngress.aggregate.inner", (*slots, up.port, up.mac, up.ip, up.udp))
+    about = (*slots, up.port, up.mac, up.ip, up.udp)
+    if entry.token == 0:
+        return TableEntry(key, "IncIngress.aggregate.inner", about)
+    return TableEntry(key, "IncIngress.aggregate.inner_with_token", (*about, entry.token))

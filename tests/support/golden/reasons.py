@@ -22,6 +22,7 @@ class Reason(IntEnum):
     RESULT = 14
     SOURCE = 16
     LATE = 17
+    TOKEN = 18
 
 
 class Refused(Exception):

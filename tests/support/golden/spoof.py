@@ -49,7 +49,7 @@ def _honest(choices: Choices, victim: GoldenSwitch, peer: PeerEntry) -> Packet:
         udp_src=INC_PORT,
         udp_dst=INC_PORT,
         kind=choices.pick([Kind.PUSH, Kind.PULL]) if peer.bit else Kind.RESULT,
-        reserved=choices.pick([0, choices.integer(0, 0xFFFFFF)]),
+        token=peer.token or choices.pick([0, choices.integer(0, 0xFFFFFF)]),
         job=peer.job,
         epoch=peer.epoch,
         seq=choices.pick([choices.integer(0, SEQ_MODULUS - 1), *seqs]),
@@ -90,6 +90,17 @@ def _wrong_type(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet:
     known = [each for each in Kind if each not in right]
     kind = choices.pick(known) if choices.chance(50) else choices.pick([0, *range(5, 16)])
     return peer.port, replace(packet, kind=kind), Reason.TYPE
+
+
+def _wrong_token(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
+    """Right in all but what nobody knows who has not seen the neighbour's packets: none, a guess, or another's."""
+    others = [each.token for each in victim.peers.values()]
+    token = choices.pick([0, choices.integer(1, 0xFFFFFF), peer.token ^ 1 << choices.integer(0, 23), *others])
+    if peer.token in (0, token):
+        return None
+    if peer.bit and choices.chance(40):  # a question, which may close a chunk
+        packet = replace(packet, kind=Kind.ASK, lanes=None, late=choices.chance(50))
+    return peer.port, replace(packet, token=token), Reason.TOKEN
 
 
 def _other_kind(choices: Choices, victim: GoldenSwitch, peer: PeerEntry, packet: Packet) -> Spoof | None:
@@ -240,7 +251,7 @@ def _range(job: JobEntry) -> range:
 _Make = Callable[[Choices, GoldenSwitch, PeerEntry, Packet], Spoof | None]
 
 _SPOOFS: list[_Make] = [
-    _wrong_port, _wrong_source, _wrong_job, _wrong_epoch, _wrong_type, _other_kind, _jump, _early_result,
+    _wrong_port, _wrong_source, _wrong_job, _wrong_epoch, _wrong_type, _wrong_token, _other_kind, _jump, _early_result,
     _ask_with_lanes, _strange_ask,
     _wrong_length, _wrong_lanes, _lanes_flag, _padded, _truncated, _bad_checksum, _random_bytes, _not_for_us,
     _from_a_host,

@@ -148,6 +148,8 @@ class GoldenSwitch:
         if peer is None:
             raise Refused(Reason.PEER)
         self.peer_received[peer] += 1
+        if peer.token not in (0, packet.token) and (peer.bit or packet.kind == Kind.RESULT):
+            raise Refused(Reason.TOKEN)
         allowed = (Kind.PUSH, Kind.PULL, Kind.ASK) if peer.bit else (Kind.RESULT, Kind.ASK)
         if packet.kind not in allowed:
             raise Refused(Reason.TYPE)
@@ -275,19 +277,17 @@ class GoldenSwitch:
             level, awaited = answer.question.level, answer.question.awaited
             says: dict[str, Any] = {
                 "kind": Kind.ASK, "lanes": None, "resend": True, "count": level, "exponent": awaited >> 24,
-                "reserved": awaited & 0xFFFFFF, "saturated": False, "ecn_echo": False,
+                "token": awaited & 0xFFFFFF, "saturated": False, "ecn_echo": False,
             }  # fmt: skip
         else:
             says = {
                 "kind": Kind.RESULT if slot.done else slot.kind, "lanes": slot.lanes, "resend": answer.resend,
                 "count": slot.count, "exponent": slot.exponent, "saturated": slot.saturated, "ecn_echo": slot.ecn,
             }  # fmt: skip
-            if answer.resend and answer.to == "parent":
-                says["reserved"] = 0  # a parent's ASK has something to say in it
-            if answer.closes:
-                says["reserved"] = 0
             if answer.to == "sender":
                 says["late"] = answer.late
+        if answer.to == "parent":
+            says["token"] = job.token
         fresh = replace(
             packet, eth_src=self.mac, ip_src=self.ip, udp_src=INC_PORT, ttl=64, ecn=ECN_CAPABLE, identification=0,
             udp_checksum=0, **says,
@@ -314,6 +314,8 @@ class GoldenSwitch:
             return self._send(job, packet, Address(port, packet.eth_dst, packet.ip_dst, packet.udp_dst))
         if replica.bit:
             packet = replace(packet, late=bool(absent & replica.bit))
+        if packet.kind == Kind.RESULT and (replica.bit or replica.token):
+            packet = replace(packet, token=replica.token)
         return self._send(job, packet, Address(port, replica.mac, replica.ip, replica.udp))
 
     def _send(self, job: JobEntry, packet: Packet, to: Address) -> Emission:

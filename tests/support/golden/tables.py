@@ -26,6 +26,7 @@ class JobEntry:
     group: int
     stats: int
     parent: Address | None
+    token: int = 0  # to show to the parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class PeerEntry:
     epoch: int
     bit: int
     lowest: bool = False
+    token: int = 0  # that it must show; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class ReplicaEntry:
     ip: int
     udp: int
     bit: int = 0  # of the child, in a job with a deadline
+    token: int = 0  # to show to it
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ PARENT_IP: Final = 0x0A800002
 CHILDREN: Final = {port: 0x0A000000 + port for port in (1, 2, 3)}
 PARENT_PORT: Final = 4
 JOB, EPOCH, SLOTS = 7, 3, 8
+TOKENS: Final = {1: 0xABCDEF, 2: 0x000001, PARENT_PORT: 0x800000}
+"""by port; the third child has none"""
 SOURCE_MAC: Final = 6
 """The Ethernet destination stays: switches take frames whatever it is, and send by it what the frame brought about."""
 CHECK_EVERY: Final = 500
@@ -30,11 +32,17 @@ def victim(lanes: int) -> ComparedSwitch:
     parent = Address(PARENT_PORT, 0x020000000000 | PARENT_IP, PARENT_IP, INC_PORT)
     entries = [
         *(RouteEntry(ip, port, 0x020000000000 | ip) for port, ip in nodes.items()),
-        *(ReplicaEntry(port, 0x020000000000 | ip, ip, INC_PORT) for port, ip in CHILDREN.items()),
+        *(
+            ReplicaEntry(port, 0x020000000000 | ip, ip, INC_PORT, token=TOKENS.get(port, 0))
+            for port, ip in CHILDREN.items()
+        ),
         GroupEntry(1, copies),
-        *(PeerEntry(port, ip, JOB, EPOCH, 1 << place, not place) for place, (port, ip) in enumerate(CHILDREN.items())),
-        PeerEntry(PARENT_PORT, PARENT_IP, JOB, EPOCH, 0),
-        JobEntry(JOB, EPOCH, 1, 0, SLOTS, 0b111, 1, 0, parent),
+        *(
+            PeerEntry(port, ip, JOB, EPOCH, 1 << place, not place, TOKENS.get(port, 0))
+            for place, (port, ip) in enumerate(CHILDREN.items())
+        ),
+        PeerEntry(PARENT_PORT, PARENT_IP, JOB, EPOCH, 0, token=TOKENS[PARENT_PORT]),
+        JobEntry(JOB, EPOCH, 1, 0, SLOTS, 0b111, 1, 0, parent, TOKENS[PARENT_PORT]),
     ]
     for entry in entries:
         switch.write(entry, insert=True)
@@ -99,4 +107,5 @@ def _honest(choices: SeededChoices, switch: ComparedSwitch) -> tuple[int, Packet
         count=choices.integer(0, 3),
         exponent=choices.integer(0, 255),
         resend=choices.chance(20),
+        token=TOKENS.get(port, 0),
     )

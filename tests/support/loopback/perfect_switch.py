@@ -103,7 +103,7 @@ class PerfectSwitch:
         made = wire.headers(
             1, ethernet_src=me.mac, ipv4_src=me.ip, type=wire.PacketType.ASK, job=self.job, epoch=self.epoch,
             seq=header["seq"], count=level, iteration=header["iteration"], resend=1, exponent=awaited >> 24,
-            reserved=awaited & 0xFFFFFF, ethernet_dst=to.mac, ipv4_dst=to.ip, udp_dst_port=to.udp,
+            token=awaited & 0xFFFFFF, ethernet_dst=to.mac, ipv4_dst=to.ip, udp_dst_port=to.udp,
         )  # fmt: skip
         return wire.pack(made)[0]
 

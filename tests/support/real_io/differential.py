@@ -20,6 +20,7 @@ from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.tokens import seeded_key
 from p4reduce.fabric.real.bmv2 import Bmv2Switches
 from p4reduce.fabric.real.io.ports import Veth
 from p4reduce.fabric.real.net import RealNetwork
@@ -112,6 +113,9 @@ class Traffic:
             resend=resend,
             iteration=draw.getrandbits(4),
             exponent=draw.getrandbits(8),
+            token=plan.token(plan.server if host.name == plan.server else own, SWITCH)
+            if draw.random() < 0.97
+            else draw.getrandbits(24),
         )
         if kind == wire.PacketType.PULL or draw.random() < 0.1:
             return wire.pack(values).tobytes()
@@ -205,7 +209,8 @@ def on_bmv2(network: RealNetwork, program: P4Program, run: Callable[[Controller]
         Bmv2Switches(network.topology, network.switch_interfaces, Path(folder)) as switches,
     ):
         targets = [Target(*target) for target in switches.targets]
-        with Controller(network.topology, targets, program, deadline_s=60.0) as controller:
+        # The same tokens as the embedded switch's.
+        with Controller(network.topology, targets, program, deadline_s=60.0, token_key=seeded_key(0)) as controller:
             return run(controller)
 
 

@@ -74,7 +74,7 @@ packets = st.builds(
     udp_checksum=st.integers(0, 2**16 - 1),
     unused=st.integers(0, 7),
     late=st.booleans(),
-    reserved=st.integers(0, 2**24 - 1),
+    token=st.integers(0, 2**24 - 1),
 )
 
 

@@ -45,7 +45,7 @@ def ask(port: int, seq: int = 0, **fields: object) -> tuple[int, Packet]:
 
 def wait(seq: int = 0, level: int = 1, awaited: int = 0b10) -> tuple[int, Packet]:
     """The parent's WAIT; with level 0 its ASK."""
-    mask = {"exponent": awaited >> 24, "reserved": awaited & 0xFFFFFF}
+    mask = {"exponent": awaited >> 24, "token": awaited & 0xFFFFFF}
     return result(seq, None, kind=Kind.ASK, resend=True, count=level, **mask)
 
 
@@ -148,7 +148,7 @@ def test_the_parent_asks_for_the_sum_once_more():
     [(port, packet)] = switch.receive(*wait(level=0)).emitted
     assert isinstance(packet, Packet)
     assert (port, packet.kind, packet.lanes, packet.resend) == (9, Kind.PUSH, (3, 30), True)
-    assert packet.reserved == 0
+    assert packet.token == 0
     switch.receive(*result())
     assert switch.receive(*wait(level=0)).refused is Reason.RESULT
 

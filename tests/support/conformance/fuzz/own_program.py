@@ -57,6 +57,11 @@ def child_address(child: int) -> int:
     return 0x0A000001 + child
 
 
+def token_of(address: int) -> int:
+    """What a neighbour shows in a job that has tokens."""
+    return address * 0x9E3779 & 0xFFFFFF
+
+
 def _entries(rng: random.Random) -> list[Operation]:
     made: list[Operation] = [
         SetDefault("IncIngress.settings", *_settings(rng)),
@@ -65,8 +70,12 @@ def _entries(rng: random.Random) -> list[Operation]:
     ]
     for child in range(CHILDREN):
         address = (0x020000000000 + child, child_address(child), 9400 + child)
+        told, arguments = rng.choice((
+            ("address", address), ("address_with_token", (*address, token_of(child_address(child)))),
+            ("address_or_late", (*address, token_of(child_address(child)), 1 << child)),
+        ))  # fmt: skip
         made.append(
-            Insert("IncEgress.depart.replica", TableEntry((Exact(child + 1),), "IncEgress.depart.address", address))
+            Insert("IncEgress.depart.replica", TableEntry((Exact(child + 1),), f"IncEgress.depart.{told}", arguments))
         )
         next_hop = (child + 1, 0x020000000000 + child)
         made.append(
@@ -117,22 +126,26 @@ def _job(rng: random.Random, job: int, epoch: int) -> list[Operation]:
     full = (1 << CHILDREN) - 1
     slots = (job * 16 + epoch + 1, (job - 1) * SLOTS, SLOTS, full, GROUP, job - 1)
     parent = (PARENT_PORT, 0x0200000000AA, PARENT_ADDRESS, 9400)
+    known = rng.random() < 0.6
     if job == 1:
         entry = TableEntry(key, "IncIngress.aggregate.root", slots)
     else:
-        entry = TableEntry(key, "IncIngress.aggregate.inner", (*slots, *parent))
+        entry = _known("inner", key, (*slots, *parent), PARENT_ADDRESS, known)
     made: list[Operation] = [Insert("IncIngress.aggregate.job", entry)]
     for child in range(CHILDREN):
         who = Exact(child + 1), Exact(child_address(child)), *key
-        made.append(
-            Insert(
-                "IncIngress.aggregate.peer",
-                TableEntry(who, "IncIngress.aggregate.child", (1 << child, int(child == 0))),
-            )
-        )
+        entry = _known("child", who, (1 << child, int(child == 0)), child_address(child), known)
+        made.append(Insert("IncIngress.aggregate.peer", entry))
     above = Exact(PARENT_PORT), Exact(PARENT_ADDRESS), *key
-    made.append(Insert("IncIngress.aggregate.peer", TableEntry(above, "IncIngress.aggregate.parent")))
+    made.append(Insert("IncIngress.aggregate.peer", _known("parent", above, (), PARENT_ADDRESS, known)))
     return made
+
+
+def _known(action: str, key: tuple[Exact, ...], arguments: tuple[int, ...], address: int, known: bool) -> TableEntry:
+    """An action with a token, or without."""
+    if known:
+        return TableEntry(key, f"IncIngress.aggregate.{action}_with_token", (*arguments, token_of(address)))
+    return TableEntry(key, f"IncIngress.aggregate.{action}", arguments)
 
 
 def _stray(rng: random.Random) -> tuple[int, bytes]:
@@ -170,6 +183,7 @@ def _packet(rng: random.Random, source: int, kind: int, job: int, epoch: int, se
         saturated=rng.random() < 0.05,
         ecn_echo=rng.random() < 0.1,
         ecn=rng.randrange(4),
+        token=token_of(source) if rng.random() < 0.9 else rng.choice((0, rng.randrange(1 << 24))),
     )
 
 
