@@ -27,6 +27,7 @@ def main(pages: Pages | None = None) -> int:
     parser.add_argument("--loss", type=float, default=0.0, help="probability that a link loses a frame")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--background", default="", help="traffic of others, as in 'gravity:load=0.3,seed=1'")
+    parser.add_argument("--checkpoints", type=Path, help="folder of tasks that may begin anew")
     parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds without an orchestrator")
     given = parser.parse_args()
     try:
@@ -39,6 +40,7 @@ def main(pages: Pages | None = None) -> int:
                 faults=Faults(loss=given.loss),
                 seed=given.seed,
                 background=parse_background(given.background) if given.background else None,
+                checkpoints=given.checkpoints,
             ) as world,
         ):
             service = Service(world, given.socket, silence_s=given.silence, pages=pages)

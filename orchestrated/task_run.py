@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from p4reduce.comm.backend import FloatArray
+from p4reduce.comm.checkpoint import State as Saved
 from p4reduce.control_plane.orchestrator.executor import Order, Role
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
@@ -56,7 +57,8 @@ class TaskRun:
     wake_ps: int | None = None
     """when an aggregation ends"""
     times: dict[str, int] = field(default_factory=dict)
-    digest: Any = field(default_factory=hashlib.sha256)
+    digest: bytes = b""
+    """of the rounds until now: SHA-256 of that before and the weights"""
     ended: bool = False
     error: str | None = None
     died: list[str] = field(default_factory=list)
@@ -113,6 +115,19 @@ class TaskRun:
         """Its hosts read their data, then train."""
         self._unread = set(self.order.reads)
         self._prepare(now_ps)
+
+    def resume(self, state: Saved | None) -> None:
+        """Begin where an earlier attempt was, if anything is left of it: its hosts lack the model."""
+        if state is None:
+            return
+        self.round, self.digest = state.iteration, state.arrays["digest"].tobytes()
+        self.weights[:] = state.arrays["weights"]
+        self.checkpoint[:] = self.weights
+        self._lacking = True
+
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What :meth:`resume` needs, beside the round."""
+        return {"weights": self.weights, "digest": np.frombuffer(self.digest, np.uint8)}
 
     def turn(self, order: Order, jobs: Mapping[Role, Job], now_ps: int) -> None:
         """Go on with the plans, and at the hosts, of another order; the present round begins again."""
@@ -267,7 +282,7 @@ class TaskRun:
         if fault := self._differs():
             self._give_up(f"round {self.round}: {fault}")
             return self.error
-        self.digest.update(self.weights.data)
+        self.digest = hashlib.sha256(self.digest + self.weights.tobytes()).digest()
         self.round += 1
         self.times = {}
         self.checkpoint[:] = self.weights

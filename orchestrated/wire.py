@@ -17,7 +17,7 @@ from p4reduce.topologies.model import Hop
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 7
+VERSION: Final = 8
 """of these messages: both ends must have the same"""
 
 
@@ -53,6 +53,7 @@ def order_to_data(order: Order) -> dict[str, Any]:
         "schedule": order.schedule,
         "ranks": list(order.ranks),
         "anew": list(order.anew),
+        "attempt": order.attempt,
     }
 
 
@@ -67,6 +68,7 @@ def order_from_data(topology: Topology, data: Mapping[str, Any]) -> Order:
         data["schedule"],
         tuple(int(rank) for rank in data["ranks"]),
         tuple(map(str, data["anew"])),
+        int(data["attempt"]),
     )
 
 
@@ -115,6 +117,7 @@ def running_from_data(data: Mapping[str, Any]) -> dict[str, Running]:
             one["round"],
             one["ended"],
             tuple(one["died"]),
+            one["attempt"],
         )
         for name, one in data.items()
     }

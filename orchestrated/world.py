@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from p4reduce.base.safe_yaml import one_line
@@ -19,6 +20,7 @@ from p4reduce.fabric.background import Background
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
 from p4reduce.jobs.switches import ServedSwitches
+from p4reduce.orchestrated.attempts import Attempts
 from p4reduce.orchestrated.changes import Changes
 from p4reduce.orchestrated.damage import Damage
 from p4reduce.orchestrated.memory import check_memory, half_of_memory
@@ -57,6 +59,8 @@ class World(AbstractContextManager["World"]):
         Of memory for the models of all tasks together; None: half of the machine's.
     slowdowns : mapping or None
         Hosts that train so many times longer than they are told to: what only rounds show.
+    checkpoints : Path or None
+        A folder for those of tasks that may begin anew; None: they begin with their first round.
     """
 
     def __init__(
@@ -70,8 +74,10 @@ class World(AbstractContextManager["World"]):
         background: Background | None = None,
         most_bytes: int | None = None,
         slowdowns: Mapping[str, float] | None = None,
+        checkpoints: Path | None = None,
     ) -> None:
         self._slowdowns = dict(slowdowns or {})
+        self._attempts = Attempts(checkpoints)
         self.topology = topology
         self.program = program
         self.instance: str = secrets.token_hex(8)
@@ -121,16 +127,17 @@ class World(AbstractContextManager["World"]):
             )
         if term < self.term:
             raise ClusterError(f"an orchestrator of term {self.term} has taken over from that of term {term}")
-        self.term, self._database = term, database
+        self.term, self._database, self._attempts.database = term, database, database
 
     def start(self, order: Order) -> None:
         """Run a task; nothing when it was started before."""
         name = order.task.name
-        if name in self._runs or name in self._ended:
-            keys = {role: (plan.job, plan.epoch) for role, plan in order.plans.items()}
-            if self.running([name])[name].keys != keys:
+        known = self.running([name]).get(name)
+        if known is not None and order.attempt <= known.attempt:
+            if known.keys != order.keys:
                 raise RefusedError(f"task {name}: another task of that name ran here")
             return
+        self.stop(name)
         order = self._as_it_is(order)
         jobs: dict[Role, Job] = {}
         try:
@@ -138,6 +145,7 @@ class World(AbstractContextManager["World"]):
             check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
             run = TaskRun(order, jobs, self.network, self._read_keys)
+            self._attempts.begin(run)
             run.turns = order.schedule is not None
             if run.turns:
                 run.rest()
@@ -147,6 +155,7 @@ class World(AbstractContextManager["World"]):
             for job in jobs.values():
                 self.network.retire(job)
             raise RefusedError(f"task {name}: {type(error).__name__}: {one_line(error)}") from None
+        self._ended.pop(name, None)
         self._runs[name] = run
         self._step(run)
 
@@ -221,6 +230,7 @@ class World(AbstractContextManager["World"]):
                 run.round,
                 run.ended,
                 tuple(run.died),
+                run.order.attempt,
             )
             for name, run in self._runs.items()
             if names is None or name in names
@@ -314,9 +324,11 @@ class World(AbstractContextManager["World"]):
             told = {"ranks": list(run.order.all_ranks), "training_ps": dict(run.order.training_ps)}
             self._report(run, "round", {"round": number, **times, **told})
             if run.round == run.order.task.rounds:
-                self._report(run, "finished", {"digest": run.digest.hexdigest()})
+                self._report(run, "finished", {"digest": run.digest.hex()})
+                self._attempts.end(run, finished=True)
                 self._leave(run)
                 return
+            self._attempts.keep(run)
             if run.turns:
                 run.rest()
             elif run.coming is None or not self._changes.turn(run):
@@ -329,6 +341,7 @@ class World(AbstractContextManager["World"]):
     def _end(self, run: TaskRun) -> None:
         """Nothing of a run is done any more."""
         run.ended = True
+        self._attempts.end(run, finished=False)
         run.close()
         for job in run.jobs.values():
             self.network.give_up(job)

@@ -1,5 +1,6 @@
 """``p4reduce orchestrate``: runs the tasks of a database."""
 
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -208,7 +209,7 @@ def orchestrate(
     dying = deaths(kill, topology)
     socket = socket or database.with_name(database.name + ".socket")
     with open_store(database) as store, handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
-        executor = _network(socket, topology, lanes, traffic)
+        executor = _network(socket, topology, lanes, traffic, _checkpoints(database))
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
@@ -219,6 +220,7 @@ def orchestrate(
                     executor.end_host(host, at_ps=at_ps)
             with tasks_page(output, executor, database, live=live, hold=hold, browser=open_page):
                 _run(store, executor, policy, lanes, switch_slots, options, profiles, output)
+                shutil.rmtree(_checkpoints(database), ignore_errors=True)  # of tasks that were given up
                 rows = store.tasks()
                 output.data([task_data(row) for row in rows])
                 task_table(output, rows)
@@ -298,7 +300,14 @@ def _traffic(text: str | None, topology: str | None) -> "Background | None":
     return found
 
 
-def _network(socket: Path, topology: str | None, lanes: int, traffic: "Background | None") -> "RemoteExecutor":
+def _checkpoints(database: Path) -> Path:
+    """Where those of tasks that may begin anew lie, for any network of a database."""
+    return database.with_name(database.name + ".checkpoints")
+
+
+def _network(
+    socket: Path, topology: str | None, lanes: int, traffic: "Background | None", checkpoints: Path
+) -> "RemoteExecutor":
     """The network's process, started if there is none."""
     from p4reduce.comm.errors import ClusterError  # noqa: PLC0415  (slow to import)
     from p4reduce.jobs.programs import bundled  # noqa: PLC0415
@@ -311,7 +320,8 @@ def _network(socket: Path, topology: str | None, lanes: int, traffic: "Backgroun
         if topology is None:
             raise BadInput(f"--topology: no network runs at {socket}; say which to start") from None
         load(topology)  # a mistake in it is named at once
-        flags = () if traffic is None else ("--background", str(traffic))
+        flags = ["--checkpoints", str(checkpoints)]
+        flags += [] if traffic is None else ["--background", str(traffic)]
         start_network(socket, topology, lanes=lanes, options=flags, module=NETWORK)
         return RemoteExecutor(socket)
     if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):

@@ -63,7 +63,8 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
     also slots (of a host, for each worker), shards (home hosts of the data), shard_bytes; owner is for --order fair.
 
     on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can
-    take the worker's place), raise (it fails at once, and says who died), shrink (the others go on).
+    take the worker's place), raise (it fails at once, and says who died), shrink (the others go on). With max_restarts
+    it begins anew so often where it would fail, from its last checkpoint.
     """
     from p4reduce.control_plane.orchestrator import read_trace  # noqa: PLC0415  (slow to import)
 
@@ -163,6 +164,8 @@ def task_data(row: "TaskRow") -> dict[str, Any]:
         "candidates": list(row.candidates),
         "on_failure": row.task.on_failure,
         "ranks": list(row.ranks),
+        "max_restarts": row.task.max_restarts,
+        "attempt": row.attempt,
         "elements": row.task.elements,
         "rounds": row.task.rounds,
         "arrival_ps": row.task.arrival_ps,

@@ -84,7 +84,7 @@ class Admission:
         now = self.admitted_ps = self._executor.now()
         for row in self._store.late_tasks(now):
             waited = f": {row.waits}" if row.waits else ""
-            self._store.change(row.name, TaskState.REJECTED, now, f"its deadline passed while it waited{waited}")
+            self._store.change(row.name, _refused(row), now, f"its deadline passed while it waited{waited}")
         if self._turns is not None:
             self._admit_turns(self._turns, now)
             return
@@ -166,7 +166,7 @@ class Admission:
             return True
         plans = {proposal.role: proposal.plan for proposal in proposals}
         try:
-            order = order_of(task, plans, self._computing, row.wanted)
+            order = order_of(task, plans, self._computing, row.wanted, attempt=row.attempt)
             why = {
                 "round_bytes": sum(round_bytes(task, role, plan) for role, plan in plans.items()),
                 "training_ps": max(order.training_ps.values()),
@@ -206,13 +206,16 @@ class Admission:
 
     def _reject(self, row: TaskRow, reason: str) -> None:
         with self._store.transaction():
-            self._store.change(row.name, TaskState.REJECTED, self._executor.now(), reason)
+            self._store.change(row.name, _refused(row), self._executor.now(), reason)
             self._decide(row, "reject", reason)
 
     def _does_not_fit(self, row: TaskRow, reason: str) -> bool:
         """Wait for others to end if there are any, as they may make room; whether the task was rejected."""
         if not (self._options.queueing and self._store.any_at_work()):
-            self._reject(row, reason)
+            if row.may_restart:
+                self._failed(row.name, reason)
+            else:
+                self._reject(row, reason)
             return True
         with self._store.transaction():
             if self._store.note_waiting(row.name, reason):
@@ -221,3 +224,8 @@ class Admission:
 
     def _decide(self, row: TaskRow, what: str, reason: str) -> None:
         self._store.history.add_decision(self._executor.now(), row.name, what, self._name, {"reason": reason})
+
+
+def _refused(row: TaskRow) -> TaskState:
+    """How a task ends that is not let in: one that has run fails."""
+    return TaskState.FAILED if row.attempt else TaskState.REJECTED

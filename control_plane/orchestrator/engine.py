@@ -266,8 +266,10 @@ class Orchestrator:
         elif report.kind == "schedule" and self.turns is not None:
             self._consider = self.admission.room = True
             self.turns.began(int(report.data["number"]), report.at_ps)
-        if report.task is None or report.task not in self.store or self.store.task(report.task).state in ENDED:
+        if report.task is None or report.task not in self.store:
             return
+        if self.store.task(report.task).state in (*ENDED, TaskState.QUEUED):
+            return  # it has ended, or waits to begin anew
         if report.kind == "round":
             self.store.history.add_round(report)
             task = self.store.task(report.task).task
@@ -291,14 +293,21 @@ class Orchestrator:
             self._end(report.task, TaskState.FAILED, report.at_ps, str(report.data["reason"]))
 
     def _end(self, name: str, state: TaskState, at_ps: int, reason: str = "", digest: str | None = None) -> None:
-        """A task has ended: its trees may go."""
+        """A task has ended, or begins anew: its trees may go."""
         row = self.store.task(name)
         if row.state in ENDED:
             return
+        again_ps = at_ps + self.options.wait_ps(row.attempt) if state is TaskState.FAILED and row.may_restart else None
         if state is TaskState.FINISHED and row.task.deadline_ps is not None and at_ps > row.task.deadline_ps:
             reason = f"{format_delay(at_ps - row.task.deadline_ps)} after its deadline"
         with self.store.transaction():
-            self.store.change(name, state, at_ps, reason, digest)
+            if again_ps is None:
+                self.store.change(name, state, at_ps, reason, digest)
+            else:
+                self.store.restart(name, at_ps, again_ps, reason)
+                self._decided(
+                    name, "restart", {"reason": reason, "attempt": row.attempt + 1, "not_before_ps": again_ps}
+                )
             for plan in self.store.plans(task=name):
                 self.store.set_phase(plan.generation, Phase.REMOVING)
         self.computing.release(name)
@@ -309,9 +318,9 @@ class Orchestrator:
         self._consider = self.admission.room = self.giver.due = True
 
     def fail(self, name: str, reason: str) -> None:
-        """Give a task up: it stops at its hosts, and its trees go."""
+        """Give a task up: it stops at its hosts, and its trees go. It may begin anew."""
         self._take_reports()  # it may have ended by itself
-        if self.store.task(name).state in ENDED:
+        if self.store.task(name).state in (*ENDED, TaskState.QUEUED):
             return
         self._end(name, TaskState.FAILED, self.executor.now(), reason)
         self._checkpoint("recorded stop")

@@ -31,7 +31,8 @@ class Order:
     long each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and
     broadcast; ``reads`` what hosts read over the network before they begin. ``schedule``: the number of the schedule
     from which on it takes turns; None: it waits for nobody. ``ranks``: of the workers, where some of the first ones
-    have died; (): 0, 1, ... ``anew``: hosts where a new process takes the place of one that died.
+    have died; (): 0, 1, ... ``anew``: hosts where a new process takes the place of one that died. ``attempt``: how
+    often it has begun anew; from 1 on it goes on from its last checkpoint.
     """
 
     task: Task
@@ -42,6 +43,7 @@ class Order:
     schedule: int | None = None
     ranks: tuple[int, ...] = ()
     anew: tuple[str, ...] = ()
+    attempt: int = 0
 
     @property
     def all_ranks(self) -> tuple[int, ...]:
@@ -65,7 +67,7 @@ class Report:
         'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
         times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': whose models are in it.
         'training_ps': how long each worker trained, by host, where that is known.
-        'finished': all rounds are done; 'digest' is the SHA-256 of the weights of every round.
+        'finished': all rounds are done; 'digest' of all weights: a round's is SHA-256 of the one before and of these.
         'failed': a host gave up; 'reason'.
         'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
         'replanned': a task goes on with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->
@@ -124,13 +126,14 @@ class Interruption:
 class Running:
     """A task at the executor: the (job, epoch) of each role, the round that it is in, and whether it has ended.
 
-    ``died``: hosts where a process of it has ended, and nobody has taken its place.
+    ``died``: hosts where a process of it has ended, and nobody has taken its place. ``attempt``: that of its order.
     """
 
     keys: Mapping[Role, tuple[int, int]] = field(default_factory=dict)
     round: int = 0
     ended: bool = False
     died: tuple[str, ...] = ()
+    attempt: int = 0
 
 
 class Executor(Protocol):
@@ -154,7 +157,11 @@ class Executor(Protocol):
         """Its time, picoseconds."""
 
     def start(self, order: Order) -> None:
-        """Run a task. Nothing when it has been started with these plans; `RefusedError` when it cannot be run here."""
+        """Run a task. Nothing when it has been started with these plans; `RefusedError` when it cannot be run here.
+
+        A later attempt of a task takes the place of the one before, and begins with the round of its last checkpoint,
+        or the first one (:attr:`Running.round`).
+        """
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
         """All hosts of these jobs go on in the epochs of other, installed plans, at one time; nothing if they have.

@@ -78,6 +78,10 @@ class History:
             (report.task, int(report.data["round"]), *times, json.dumps(list(report.data["ranks"]))),
         )
 
+    def drop_rounds(self, task: str, first: int) -> None:
+        """Rounds from this one on are carried out again."""
+        self._connection.execute("DELETE FROM rounds WHERE task = ? AND round >= ?", (task, first))
+
     def note_slowdowns(self, slowdowns: Mapping[str, float], at_ps: int) -> None:
         """How slow hosts were found to be, after a round more."""
         self._connection.executemany(

@@ -227,6 +227,8 @@ class Installer:
         self.executor.start(order)
         self.checkpoint("started")
         with self.store.transaction():
+            if order.attempt:
+                self.store.history.drop_rounds(name, self.executor.running([name])[name].round)
             for plan in order.plans.values():
                 self.store.set_phase(plan.generation, Phase.ACTIVE)
             self.store.change(name, TaskState.RUNNING, self.executor.now())

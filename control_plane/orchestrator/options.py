@@ -1,9 +1,12 @@
 """How the orchestrator works."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from p4reduce.base.units import PS_PER_MS, PS_PER_US
+
+MOST_BACK_OFFS: Final = 64
+"""the longest time to wait before a task begins anew, over the shortest"""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Options:
         (:data:`~p4reduce.control_plane.placement.forecast.FORECASTS`); '': that measured.
     ahead : int
         Measurements from now that a forecast is for.
+    back_off_ps : int
+        Least virtual time until a task that failed begins anew (:meth:`wait_ps`).
     """
 
     control_latency_ps: int = PS_PER_MS
@@ -62,3 +67,8 @@ class Options:
     move: float | None = None
     forecast: str = ""
     ahead: int = 1
+    back_off_ps: int = 10 * PS_PER_MS
+
+    def wait_ps(self, attempt: int) -> int:
+        """Least virtual time until a task begins anew that did so ``attempt`` times before: twice that before it."""
+        return self.back_off_ps * min(1 << attempt, MOST_BACK_OFFS)

@@ -18,10 +18,12 @@ def order_of(
     *,
     ranks: tuple[int, ...] = (),
     anew: tuple[str, ...] = (),
+    attempt: int = 0,
 ) -> Order:
     """What the executor is asked to run. ``wanted``: what the task wanted of its hosts, for the data that they read.
 
-    ``ranks`` and ``anew`` as in the order. In a ring every host adds up about one model, as the server does of a tree.
+    ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, as the server
+    does of a tree.
     """
     upload = plans.get("both") or plans["upload"]
     arriving = 1 if upload.in_network or upload.ring else len(task.workers)
@@ -36,6 +38,7 @@ def order_of(
         else (),
         ranks=ranks,
         anew=anew,
+        attempt=attempt,
     )
 
 

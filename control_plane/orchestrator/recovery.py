@@ -96,9 +96,9 @@ class Recovery:
 
     def _stop_what_ended(self) -> None:
         """Hosts give up what the database says has ended, or never began."""
-        at_work = {row.name for row in self._store.tasks([TaskState.SCHEDULED, *AT_WORK])}
+        at_work = {row.name: row.attempt for row in self._store.tasks([TaskState.SCHEDULED, *AT_WORK])}
         for name, run in self._executor.running().items():
-            if not run.ended and name not in at_work:
+            if not run.ended and at_work.get(name) != run.attempt:
                 self._executor.stop(name)
                 self._installer.checkpoint("stopped")
 
@@ -146,6 +146,10 @@ class Recovery:
                     reason = f"{ends} networks ended while it was being started; mend it, and submit it again"
                     self._store.change(task.name, TaskState.FAILED, at_ps, reason)
             for task in self._store.tasks(AT_WORK):
+                if task.may_restart:
+                    again_ps = at_ps + self._installer.options.wait_ps(task.attempt)
+                    self._store.restart(task.name, at_ps, again_ps, "the network that it ran in has ended")
+                    continue
                 reason = "the network that it ran in has ended, and the task's state with it; submit it again"
                 self._store.change(task.name, TaskState.FAILED, at_ps, reason)
         if before is not None and at_ps > self._executor.now():
@@ -156,13 +160,13 @@ class Recovery:
         plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
         if set(plans) in WHOLE and all(map(inventory.complete, plans.values())):
             try:
-                order = order_of(task.task, plans, self._computing, task.wanted)
+                order = order_of(task.task, plans, self._computing, task.wanted, attempt=task.attempt)
                 if self._turns is not None:
                     order = replace(order, schedule=self._turns.holding.number())
                 self._installer.begin(order)
             except (RefusedError, PlanError) as error:  # the latter where hosts have other profiles than before
                 self._fail(task.name, f"its hosts cannot run it: {one_line(error)}")
-        elif task.name in self._executor.running([task.name]):
+        elif self._has_run(task):
             self._fail(task.name, "it ran, and its trees were lost before that was written down")
         else:
             with self._store.transaction():
@@ -171,6 +175,11 @@ class Recovery:
                 self._store.change(task.name, TaskState.QUEUED, self._executor.now(), reason)
             self._computing.release(task.name)
             self._installer.checkpoint("took back")
+
+    def _has_run(self, task: TaskRow) -> bool:
+        """Whether hosts know this attempt of a task."""
+        run = self._executor.running([task.name]).get(task.name)
+        return run is not None and run.attempt == task.attempt
 
     def _finish_swap(self, task: TaskRow, inventory: Inventory) -> None:
         """A running task whose next trees may be in: it changes over, or stays."""

@@ -100,7 +100,15 @@ class Replanner:
         try:
             self._computing.extend(change.task)
             ranks = ranks_at(row.task.workers, row.ranks, change.task.workers)
-            order = order_of(change.task, plans, self._computing, row.wanted, ranks=ranks, anew=change.anew)
+            order = order_of(
+                change.task,
+                plans,
+                self._computing,
+                row.wanted,
+                ranks=ranks,
+                anew=change.anew,
+                attempt=row.attempt,
+            )
         except PlanError:  # a host is full, or too slow
             self._installer.withdraw(change.proposals)
             self._computing.settle(row.task)
@@ -218,7 +226,7 @@ class Replanner:
                 for plan in plans.values():
                     self._store.set_phase(plan.generation, Phase.INSTALLED)
             ranks = ranks_at(row.task.workers, row.ranks, workers)
-            order = order_of(task, plans, self._computing, row.wanted, ranks=ranks)
+            order = order_of(task, plans, self._computing, row.wanted, ranks=ranks, attempt=row.attempt)
             self._executor.replan(order, at_once=known[first]["at_once"])
         except (RefusedError, PlanError) as error:
             self._executor.keep_plans(name)

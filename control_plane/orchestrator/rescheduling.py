@@ -12,7 +12,7 @@ from p4reduce.control_plane.orchestrator.installer import Installer, InstallErro
 from p4reduce.control_plane.orchestrator.losses import Losses
 from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
-from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase
+from p4reduce.control_plane.orchestrator.states import AT_WORK, Phase
 from p4reduce.control_plane.orchestrator.tradeoff import TradeOff, same_tree, weigh
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.policy import Policy
@@ -106,11 +106,11 @@ class Rescheduler:
         return None
 
     def _consider(self, row: TaskRow, cause: Cause | None) -> None:
-        if self._store.task(row.name).state in ENDED:
+        if self._store.task(row.name).state not in AT_WORK:
             return  # while another one was given up
         self._replanner.cancel(row.name)  # only what must go comes here with a change that waits, or in a ring
         row = self._store.task(row.name)
-        if row.state in ENDED:
+        if row.state not in AT_WORK:
             return
         if self._losses.died(row.name):
             self._give_up(row, cause.text if cause else "", "no other process could take its place")

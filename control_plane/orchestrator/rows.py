@@ -10,7 +10,7 @@ from typing import Any, Final
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import Role
-from p4reduce.control_plane.orchestrator.states import Phase, TaskState
+from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.scheduling.selection import selection_from_data
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.wanted import Wanted, wanted_from_data
@@ -27,7 +27,8 @@ class TaskRow:
     ``task`` has those workers that take part: of one that selects them all candidates as long as nothing is chosen,
     then the chosen ones, and no selection any more; of one whose hosts are chosen these, as soon as it is scheduled.
     ``ranks`` has the rank of each of these workers: that of the start, also when others have died. ``candidates`` are
-    the workers that it was submitted with, ``wanted`` what it wanted instead of names.
+    the workers that it was submitted with, ``wanted`` what it wanted instead of names. ``attempt`` says how often it
+    has begun anew; ``arrival_ps`` is when it may be tried then, at the earliest.
     ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
     why a queued task did not fit when it was last tried; None before that.
     """
@@ -47,6 +48,13 @@ class TaskRow:
     candidates: tuple[str, ...] = ()
     wanted: Wanted | None = None
     ranks: tuple[int, ...] = ()
+    attempt: int = 0
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether it begins anew where it would fail now: once it has run."""
+        ran = self.state in AT_WORK or (self.attempt > 0 and self.state not in ENDED)
+        return ran and not self.fault and not self.cancel and self.attempt < self.task.max_restarts
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,7 @@ def task_row(row: sqlite3.Row) -> TaskRow:
         candidates=candidates,
         wanted=wanted,
         ranks=ranks,
+        attempt=row["attempt"],
     )
 
 

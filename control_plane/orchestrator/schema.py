@@ -6,7 +6,7 @@ from typing import Final
 
 from p4reduce.control_plane.orchestrator.errors import StoreError
 
-VERSION: Final = 7
+VERSION: Final = 8
 """of the tables; a newer one is refused, an older one is converted by `UPGRADES`"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
@@ -216,6 +216,9 @@ ALTER TABLE rounds ADD COLUMN ranks TEXT;
 """
 """What came with tasks that go on without a worker that died: whose models are in a round (NULL: in one of before)."""
 
+RESTARTS: Final = "ALTER TABLE tasks ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0;"
+"""How often a task has begun anew."""
+
 INDICES: Final = """
 CREATE INDEX tasks_in_state ON tasks (state, arrival_ps, number);
 CREATE INDEX tasks_new ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NULL;
@@ -246,6 +249,7 @@ ALTER TABLE tasks ADD COLUMN rank REAL NOT NULL DEFAULT 0;
     4: TURNS,
     5: REPLANS,
     6: MEMBERS,
+    7: RESTARTS,
 }
 """from each version to the next"""
 
@@ -303,7 +307,7 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = _check(connection, path)
         steps = (
-            [TABLES, INDICES, PLACEMENT, TURNS, REPLANS, MEMBERS]
+            [TABLES, INDICES, PLACEMENT, TURNS, REPLANS, MEMBERS, RESTARTS]
             if version == 0
             else [UPGRADES[old] for old in range(version, VERSION)]
         )

@@ -26,8 +26,9 @@ FOLLOWING: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.QUEUED: frozenset({TaskState.SCHEDULED, TaskState.REJECTED, TaskState.FAILED}),
     # Back to queued: the orchestrator died, or a switch refused, before all of the trees were in.
     TaskState.SCHEDULED: frozenset({TaskState.RUNNING, TaskState.QUEUED, TaskState.FAILED}),
-    TaskState.RUNNING: frozenset({TaskState.RESCHEDULED, TaskState.FINISHED, TaskState.FAILED}),
-    TaskState.RESCHEDULED: frozenset({TaskState.RESCHEDULED, TaskState.FINISHED, TaskState.FAILED}),
+    # Back to queued: it failed, and may begin anew.
+    TaskState.RUNNING: frozenset({TaskState.RESCHEDULED, TaskState.FINISHED, TaskState.FAILED, TaskState.QUEUED}),
+    TaskState.RESCHEDULED: frozenset({TaskState.RESCHEDULED, TaskState.FINISHED, TaskState.FAILED, TaskState.QUEUED}),
     TaskState.FINISHED: frozenset(),
     TaskState.FAILED: frozenset(),
     TaskState.REJECTED: frozenset(),

@@ -271,10 +271,24 @@ class Store:
             if state is TaskState.QUEUED:  # where it goes is decided anew
                 self._connection.execute("UPDATE tasks SET placed = NULL WHERE name = ?", (name,))
             if state is TaskState.RUNNING:
-                self._connection.execute("UPDATE tasks SET started_ps = ? WHERE name = ?", (at_ps, name))
+                self._connection.execute(
+                    "UPDATE tasks SET started_ps = coalesce(started_ps, ?) WHERE name = ?", (at_ps, name)
+                )
             elif state in ENDED:
                 self._connection.execute("UPDATE tasks SET finished_ps = ? WHERE name = ?", (at_ps, name))
             self._note_change(name, at_ps, before, state, reason)
+
+    def restart(self, name: str, at_ps: int, again_ps: int, reason: str) -> None:
+        """A task that would have failed waits, to begin anew at ``again_ps`` at the earliest."""
+        with self.transaction():
+            before = self.task(name).state
+            if before is TaskState.QUEUED:
+                self._connection.execute("UPDATE tasks SET waits = NULL, reason = ? WHERE name = ?", (reason, name))
+                self._note_change(name, at_ps, before, before, reason)
+            else:
+                self.change(name, TaskState.QUEUED, at_ps, reason)
+            query = "UPDATE tasks SET attempt = attempt + 1, arrival_ps = ? WHERE name = ?"
+            self._connection.execute(query, (again_ps, name))
 
     def _note_change(self, name: str, at_ps: int, before: TaskState | None, after: TaskState, reason: str) -> None:
         self._connection.execute(

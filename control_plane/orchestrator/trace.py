@@ -33,6 +33,7 @@ COLUMNS: Final = (
     "shards",
     "shard_bytes",
     "on_failure",
+    "max_restarts",
 )
 """fields of a task in a file; those from 'rounds' on may be left out, and the server where hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
@@ -101,6 +102,7 @@ class TaskLine(BaseModel):
     shards: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     shard_bytes: int = 0
     on_failure: OnFailure = "abort"
+    max_restarts: int = 0
 
     def task(self) -> Task:
         """As the policies see it; `PlanError` when its fields do not fit each other."""
@@ -120,6 +122,7 @@ class TaskLine(BaseModel):
             owner=self.owner,
             slots=self.slots,
             on_failure=self.on_failure,
+            max_restarts=self.max_restarts,
         )
 
     def _wanted(self) -> Wanted | None:
@@ -232,6 +235,7 @@ def _entry(task: Task) -> dict[str, Any]:
         "shards": None if task.wanted is None else list(task.wanted.shards) or None,
         "shard_bytes": None if task.wanted is None else task.wanted.shard_bytes or None,
         "on_failure": task.on_failure if task.on_failure != "abort" else None,
+        "max_restarts": task.max_restarts or None,
     }
     return {name: value for name, value in entry.items() if value is not None}
 

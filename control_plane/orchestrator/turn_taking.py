@@ -104,6 +104,8 @@ class Turns:
         """Why a task can never take turns here; empty where it may."""
         if task.on_failure == "shrink":
             return "on_failure: where tasks take turns none goes on with fewer workers; take 'abort' or 'raise'"
+        if task.max_restarts:
+            return "max_restarts: where tasks take turns none begins anew; leave it out"
         try:
             check_jobs([job_of(task)], self._network)
         except TdmError as error:

@@ -18,6 +18,7 @@ MAX_BPS: Final = 10**15
 """as of links"""
 MAX_NAME: Final = 128
 MAX_SLOTS: Final = 1 << 20
+MAX_RESTARTS: Final = 100
 
 Aggregation = Literal["switches", "hosts"]
 """who adds up the models of a task"""
@@ -70,6 +71,8 @@ class Task:
     on_failure : 'abort', 'raise' or 'shrink'
         What becomes of it, once it runs, when a worker dies or cannot be reached any more. shrink: the others go on.
         raise: it fails at once, and the reason names who died. abort: it fails where its workers cannot be replaced.
+    max_restarts : int
+        How often it begins anew, from its last checkpoint, where it would fail; never with ``on_failure`` 'raise'.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Task:
     owner: str = ""
     slots: int = 1
     on_failure: OnFailure = "abort"
+    max_restarts: int = 0
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -119,6 +123,7 @@ class Task:
             ("deadline_ps", self.deadline_ps, 0, MAX_PS),
             ("priority", self.priority, 0, 7),
             ("slots", self.slots, 1, MAX_SLOTS),
+            ("max_restarts", self.max_restarts, 0, MAX_RESTARTS),
         )
         for field, value, least, most in limits:
             if value is None and field in ("deadline_ps", "priority"):
@@ -141,6 +146,10 @@ class Task:
         if self.on_failure not in ("abort", "raise", "shrink"):
             raise PlanError(
                 f"task {self.name}: on_failure: {short(self.on_failure)} is none of 'abort', 'raise' and 'shrink'"
+            )
+        if self.on_failure == "raise" and self.max_restarts:
+            raise PlanError(
+                f"task {self.name}: max_restarts: with on_failure 'raise' nothing begins anew; take 'abort' or 'shrink'"
             )
         if self.select is not None:
             try:

@@ -1,18 +1,16 @@
 """A running task changes between a tree, a ring and a star, and moves to other hosts: its weights stay the same."""
 
-import hashlib
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from tests.support.orchestrated.bench import LANES, PROGRAM, PS_PER_US, two_spines
+from tests.support.orchestrated.sums import expected_digest
 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Order
 from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named
 from p4reduce.fabric import Faults
-from p4reduce.orchestrated.task_run import gradient
 from p4reduce.orchestrated.world import World
 
 TASK = Task("t", "server1", ("h1", "h3", "h5"), 3000, 5, 20 * PS_PER_US)
@@ -21,16 +19,8 @@ LATE_PS = 10**12
 
 
 def expected(task=TASK):
-    """SHA-256 of the weights of every round, from sums in float64."""
-    weights, digest = np.zeros(task.elements, np.float32), hashlib.sha256()
-    step = np.float32(0.1 / len(task.workers))
-    for number in range(task.rounds):
-        given = [gradient(task.name, rank, number, task.elements) for rank in range(len(task.workers))]
-        total = np.sum(given, axis=0, dtype=np.float64)
-        assert np.array_equal(total, total.astype(np.float32)), "sums are exact"
-        weights = weights - step * total.astype(np.float32)
-        digest.update(weights.data)
-    return digest.hexdigest()
+    """Of sums of all workers in all rounds."""
+    return expected_digest(task, [range(len(task.workers))] * task.rounds)
 
 
 class Site:

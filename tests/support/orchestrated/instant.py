@@ -147,6 +147,7 @@ class InstantHosts:
         self.windows = 0
         self.deaths: list = []  # when, and what happens then
         self.members: dict[str, list] = {}  # whose models are in each round of a task
+        self.saved: dict[str, int] = {}  # checkpoints: the round that comes next
 
     def take_charge(self, term, database):
         self.fuse("take charge", LostError)
@@ -160,14 +161,17 @@ class InstantHosts:
     def start(self, order):
         self.fuse("start", RefusedError)
         name = order.task.name
-        if name in self.runs:
+        if name in self.runs and order.attempt <= self.runs[name].order.attempt:
             keys = {role: (plan.job, plan.epoch) for role, plan in order.plans.items()}
             if self.running([name])[name].keys != keys:
                 raise RefusedError(f"task {name}: another task of that name ran here")
         elif order.task.elements > MOST_ELEMENTS:
             raise RefusedError(f"task {name}: no memory")
         else:
-            self.runs[name] = self.busy[name] = run = _Run(order, dict(order.plans), 0)
+            assert name not in self.busy, "an attempt begins while the one before runs"
+            number = self.saved.get(name, 0) if order.attempt else 0
+            self.runs[name] = self.busy[name] = run = _Run(order, dict(order.plans), 0, number)
+            del self.members.setdefault(name, [])[number:]
             self._begin(run)
         self.fuse("started", LostError)
 
@@ -277,7 +281,11 @@ class InstantHosts:
         self.fuse("running", LostError)
         return {
             name: Running(
-                {role: (plan.job, plan.epoch) for role, plan in run.plans.items()}, run.round, run.ended, run.died
+                {role: (plan.job, plan.epoch) for role, plan in run.plans.items()},
+                run.round,
+                run.ended,
+                run.died,
+                run.order.attempt,
             )
             for name, run in (self.runs.items() if names is None else self._named(names))
         }
@@ -356,13 +364,16 @@ class InstantHosts:
             return
         done = dict.fromkeys(("uploaded_ps", "aggregated_ps", "done_ps"), self.time)
         ranks = list(run.order.all_ranks)
-        self.members.setdefault(name, []).append(tuple(ranks))
+        self.members[name].append(tuple(ranks))
         self._tell("round", name, {"round": run.round, **run.times, **done, "ranks": ranks})
         run.round += 1
         if run.round == run.order.task.rounds:
             run.ended = True
             self._tell("finished", name, {"digest": f"{name} {run.round}"})
-        elif run.coming is not None:
+            return
+        if run.order.task.max_restarts:
+            self.saved[name] = run.round
+        if run.coming is not None:
             self._turn(name, run, again=False)
         else:
             self._begin(run)
@@ -378,5 +389,5 @@ def restarted(hosts: InstantHosts) -> InstantHosts:
     for switch in hosts.switches.values():
         switch.entries.clear()
     new = InstantHosts(hosts.topology, hosts.switches, hosts.fuse, instance=hosts.instance + "'")
-    new.members = hosts.members
+    new.members, new.saved = hosts.members, hosts.saved
     return new

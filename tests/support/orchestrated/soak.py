@@ -4,6 +4,7 @@ Prints what they had in them. Ends with a history that breaks something, if ther
 """
 
 import argparse
+import resource
 import sys
 import time
 from typing import Final
@@ -15,6 +16,8 @@ from tests.support.orchestrated.turn_histories import TurnHistories
 
 KINDS: Final = {"trees": Histories, "turns": TurnHistories}
 """tasks on links of their own, and tasks that take turns over a cross-connect"""
+BATCH: Final = 250
+"""histories of one search: Hypothesis keeps something of each, some 60 kB, as long as it searches"""
 
 
 def main() -> int:
@@ -28,11 +31,12 @@ def main() -> int:
     began = time.process_time()
     try:
         kinds = [KINDS[given.only]] if given.only else list(KINDS.values())
-        for kind in kinds:
+        share = -(-given.histories // len(kinds))
+        for kind, done in [(kind, done) for kind in kinds for done in range(0, share, BATCH)]:
             run_state_machine_as_test(
                 kind,
                 settings=settings(
-                    max_examples=-(-given.histories // len(kinds)),
+                    max_examples=min(BATCH, share - done),
                     stateful_step_count=given.steps,
                     deadline=None,
                     database=None,
@@ -43,6 +47,8 @@ def main() -> int:
     finally:
         for name, count in sorted(STATISTICS.items()):
             sys.stdout.write(f"{name:<40} {count:>12,}\n")
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        sys.stdout.write(f"{'peak memory, MB':<40} {peak_mb:>12,}\n")
         sys.stdout.write(f"{'CPU seconds':<40} {time.process_time() - began:>12,.0f}\n")
     return 0
 

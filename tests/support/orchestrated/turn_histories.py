@@ -40,6 +40,8 @@ def turn_tasks(draw):
         fields["server"] = draw(st.sampled_from([*[""] * 8, hosts[0]]))
     elif draw(st.integers(0, 7)) == 0:
         fields["select"] = Selection("random", 0.6, seed=1)
+    if fields["on_failure"] != "raise" and draw(st.integers(0, 15)) == 0:
+        fields["max_restarts"] = 1
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     if draw(st.integers(0, 7)) == 0 and fields["workers"]:
         fields["workers"] = (*fields["workers"], "nobody")

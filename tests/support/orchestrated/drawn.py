@@ -1,0 +1,101 @@
+"""What histories of the orchestrator draw: tasks, poison among them, and the policies that give them their trees."""
+
+import json
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from tests.support.orchestrated.instant import PS_PER_US
+
+from p4reduce.control_plane.scheduling import Selection, policy_named
+from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.jobs.programs import bundled
+from p4reduce.topologies import leaf_spine
+
+LANES = 64
+PROGRAM = bundled(LANES)
+TOPOLOGY = leaf_spine(leaves=2, spines=2, hosts=2, servers=1)
+HOSTS = tuple(host.name for host in TOPOLOGY.hosts)
+RATE = TOPOLOGY.link_at("h1", 1).rate_bps
+UPLINKS = tuple((leaf, spine) for leaf in ("leaf1", "leaf2") for spine in ("spine1", "spine2"))
+
+
+def two_trees(task, state, *, lanes=256):
+    """Uploads and broadcasts on trees of their own for tasks with an even number of workers."""
+    from p4reduce.control_plane.scheduling import Decision, Rejection
+
+    steiner = policy_named("steiner")
+    one = steiner(task, state, lanes=lanes)
+    if len(task.workers) % 2:
+        return one
+    closed = {end for leaf in ("leaf1", "leaf2") for end in _ends(leaf, "spine1")}
+    try:
+        other = steiner(task, replace(state, down=state.down | closed), lanes=lanes)
+    except Rejection:
+        return one
+    return Decision("own", task, one.upload, other.broadcast, one.demand_bps)
+
+
+def faulty(task, state, *, lanes=256):
+    """A policy with a bug that some tasks meet."""
+    if task.elements == 666:
+        raise ZeroDivisionError("somebody else's policy")
+    return two_trees(task, state, lanes=lanes)
+
+
+def _ends(a, b):
+    return ((a, TOPOLOGY.port(a, b)), (b, TOPOLOGY.port(b, a)))
+
+
+SELECTIONS = (
+    Selection("random", 0.6, seed=1),
+    Selection("cheapest", 0.7),
+    Selection("useful", 1.0),  # nobody knows how useful they are: rejected
+    Selection("all"),
+)
+
+
+@st.composite
+def tasks(draw):
+    """Fields of a task; most of them can run."""
+    hosts = draw(st.permutations(HOSTS))
+    count = draw(st.integers(1, 3))
+    fields = {
+        "server": hosts[0],
+        "workers": tuple(hosts[1 : 1 + count]),
+        "elements": draw(st.sampled_from([1, 100, 100, 4000, 666, 10**9])),
+        "rounds": draw(st.sampled_from([1, 2, 4, 20])),
+        "training_ps": draw(st.sampled_from([0, 20 * PS_PER_US])),
+        "demand_bps": draw(st.sampled_from([0, RATE // 10, RATE // 2 + 1, 2 * RATE])),
+        "priority": draw(st.sampled_from([None, None, 3, 7])),
+        "select": draw(st.sampled_from([None, None, *SELECTIONS])),
+        "on_failure": draw(st.sampled_from(["abort", "raise", "shrink", "shrink"])),
+    }
+    late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
+    if draw(st.booleans()):
+        server = draw(st.sampled_from(["", "", hosts[0]]))
+        fields |= {"server": server, "workers": (), "select": None, "wanted": Wanted(count)}
+    if fields["on_failure"] != "raise":
+        fields["max_restarts"] = draw(st.sampled_from([0, 0, 1, 3]))
+    poison = draw(st.sampled_from(["", "", "", "", "server", "worker", "switch"]))
+    if poison == "server":
+        fields["server"] = "nobody"
+    elif poison and fields["workers"]:
+        fields["workers"] = (*fields["workers"], "nobody" if poison == "worker" else "leaf1")
+    return fields, late
+
+
+GOOD_SPEC = {"server": "h1", "workers": ["h2"], "elements": 5}
+BAD_SPECS = (
+    "not json",
+    "[1, 2]",
+    "{}",
+    '{"name": "x", "server": "h1", "workers": ["h2"]}',
+    json.dumps({**GOOD_SPEC, "workers": ["h2", "h2"]}),
+    json.dumps({**GOOD_SPEC, "workers": ["h1"]}),
+    json.dumps({**GOOD_SPEC, "elements": 10**30}),
+    json.dumps({**GOOD_SPEC, "elements": float("nan")}),
+    json.dumps({**GOOD_SPEC, "elements": -1}),
+    json.dumps({**GOOD_SPEC, "training_ps": 1e300}),
+    json.dumps({**GOOD_SPEC, "name": "of another task"}),
+    "[" * 2000,
+)
