@@ -16,7 +16,7 @@ from p4reduce.cli.runs import finish
 from p4reduce.cli.settings import Settings, experiment_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from p4reduce.cli.live.real import RealSource
     from p4reduce.comm.participant import Span
@@ -44,7 +44,7 @@ Join = Annotated[
     list[str] | None,
     typer.Option(
         "--join",
-        help="In virtual time: one more rank joins then, at this host or the next free one (docs/faults.md).",
+        help="One more rank joins then, at this host or the next free one (docs/faults.md).",
         metavar="[HOST@]TIME",
         show_default=False,
     ),
@@ -102,11 +102,13 @@ def launch(
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
     claim(out=out, pcap=pcap)
     if experiment.time == "real":
-        if server or pcap is not None or join:
-            flag = "--server" if server else "--pcap" if pcap is not None else "--join"
-            raise BadInput(f"{flag}: not for scripts in real time")
+        if server or pcap is not None:
+            raise BadInput(f"{'--server' if server else '--pcap'}: not for scripts in real time")
+        if join and experiment.deadline is not None:
+            raise BadInput("--join: a group with a --deadline cannot grow in real time; leave one of them away")
+        joins = joining_hosts(experiment, join or [])
         with real_page(output, _title(command, experiment), live=live, hold=hold, browser=open_page) as seen:
-            _launch_real(experiment, command, timeout, out, output, compute, max_restarts, seen)
+            _launch_real(experiment, command, timeout, out, output, compute, max_restarts, seen, joins)
         return
     emitter = _Emitter(to_stderr=as_json)
     joins = joining_hosts(experiment, join or [])
@@ -139,8 +141,7 @@ def launch(
                         )
                     for decision in cluster.decisions:
                         output.note(decision.describe())
-                    for rank, why in cluster.outside.items():
-                        output.note(f"rank {rank}, at {joins[rank - workers].what}, did not join: {why}")
+                    _note_outside(cluster.outside, joins, workers, output)
                     result, spans = result_of_script(cluster), cluster.spans()
                     break
             shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
@@ -188,7 +189,9 @@ def _launch_real(
     compute: str,
     max_restarts: int,
     page: "RealSource | None",
+    joins: "Sequence[Incident]",
 ) -> None:
+    from p4reduce.base.units import PS_PER_S  # noqa: PLC0415
     from p4reduce.comm.launch import DEFAULT_TIMEOUT_S  # noqa: PLC0415
     from p4reduce.comm.membership import Decision  # noqa: PLC0415
     from p4reduce.comm.processes import how_ended  # noqa: PLC0415
@@ -203,12 +206,14 @@ def _launch_real(
             script_argv(command),
             emit=emitter,
             timeout_s=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+            joins=[(one.at_ps / PS_PER_S, one.what) for one in joins],
             **{COMPUTE: compute, RESTART: str(restart)},
         )
         emitter.check()
         if done.result is not None:
             for decision in done.result.network.membership:
                 output.note(Decision.from_plain(decision).describe())
+            _note_outside(done.outside, joins, experiment.workers or 0, output)
             if output.as_json:
                 print(done.result.to_json(), end="")
             record(output, page, out)
@@ -218,6 +223,12 @@ def _launch_real(
             f"rank {done.failed} ended with {how_ended(done.code)}; what it wrote stands above, marked [{done.failed}]"
         )
         _start_again(restart, max_restarts, done.code if done.code > 0 else 128 - done.code, output)
+
+
+def _note_outside(outside: "Mapping[int, str]", joins: "Sequence[Incident]", first: int, output: Output) -> None:
+    """Say who did not join; ``first``: the rank of the first that was to."""
+    for rank, why in outside.items():
+        output.note(f"rank {rank}, at {joins[rank - first].what}, did not join: {why}")
 
 
 def _start_again(restart: int, most: int, code: int, output: Output) -> None:

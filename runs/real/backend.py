@@ -95,6 +95,8 @@ class RealBackend:
         self.carried: list[Carried] = []
         self.figures: list[RealFigure] = []
         self.summed: tuple[tuple[int, int], ...] = ()
+        self.first = 0
+        """Collectives that the group had carried before this participant came."""
         self._residuals = Residuals()
         self.observer: Observer | None = None
         self._spec = spec
@@ -147,7 +149,7 @@ class RealBackend:
             return self._note(asked, array, time.monotonic_ns(), words=options.words)
         index, endpoint = self._place(operation, root)
         carried = as_carried(operation, ring=isinstance(endpoint, RingSpec))
-        iteration = len(self.carried)
+        iteration = self.first + len(self.carried)
         serves = isinstance(endpoint, ServerSpec | PsServerSpec)
         given = part(COLLECTIVES[carried], array, iteration, learning_rate, options, serves=serves)
         closes = isinstance(endpoint, WorkerSpec) and endpoint.closes and operation == "all_reduce"
@@ -192,7 +194,7 @@ class RealBackend:
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training."""
-        self.figures.append(RealFigure(name, len(self.carried), time.monotonic_ns(), value))
+        self.figures.append(RealFigure(name, self.first + len(self.carried), time.monotonic_ns(), value))
 
     def close(self) -> None:
         """Leave the group."""
@@ -261,7 +263,8 @@ class RealBackend:
     ) -> FloatArray:
         """A collective is done; its array."""
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
-        self.carried.append(Carried(operation, len(self.carried), array.size, start_ns, end, digest, words, closing))
+        turn = self.first + len(self.carried)
+        self.carried.append(Carried(operation, turn, array.size, start_ns, end, digest, words, closing))
         return array
 
     def _place(self, operation: str, root: int) -> tuple[int, EndpointSpec]:

@@ -16,6 +16,7 @@ from p4reduce.comm.membership import Answer, Decision, Journal, OnFailure, canno
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.lookout import SILENT_S
 from p4reduce.control_plane.plans import Plan
+from p4reduce.runs.real.arrivals import Arrivals
 from p4reduce.runs.real.presence import Presence
 from p4reduce.runs.real.trees import Trees
 from p4reduce.workers.specs import EndpointSpec
@@ -59,6 +60,7 @@ class Coordinator:
         *,
         watch: Watch,
         deadline: float,
+        arrivals: Arrivals,
     ) -> None:
         self.journal = journal
         self.resumed: list[Resumed] = []
@@ -67,7 +69,10 @@ class Coordinator:
         self._on_failure = on_failure
         self._watch = watch
         self._deadline = deadline
+        self._arrivals = arrivals
         self._members = tuple(range(len(presence.seen)))
+        self._held: int | None = None
+        """term in which members begin nothing, as somebody joins"""
         self._released = False
         self._beside = ThreadPoolExecutor(1, "beside")
 
@@ -87,14 +92,16 @@ class Coordinator:
     def _wait(self) -> Ended | None:
         seen, dead = self._presence.seen, self._presence.leases
         first: Ended | None = None
-        while any(one.code is None and rank not in dead.dead for rank, one in enumerate(seen)):
+        while any(one.code is None and one.member and rank not in dead.dead for rank, one in enumerate(seen)):
             self._pump()
-            failed = [Ended(rank, one.code) for rank, one in enumerate(seen) if one.code]
+            members = [(rank, one.code) for rank, one in enumerate(seen) if one.member]
+            failed = [Ended(rank, code) for rank, code in members if code]
             first = first or next(iter(failed), None)
-            if first is not None and (self._on_failure == "abort" or len(failed) == len(seen)):
+            if first is not None and (self._on_failure == "abort" or len(failed) == len(members)):
                 return first
             if self._presence.news and not (self._on_failure == "abort" and self._presence.ending):
                 self._change()
+            self._welcome()
             self._check_left()
             self._release()
         if not self.survivors and first is None:
@@ -104,10 +111,12 @@ class Coordinator:
 
     def _pump(self) -> None:
         self._presence.pump(self._blamed)
+        self._arrivals.start_due(self.survivors)
         for cause in self._watch():
             self._presence.note(cause)
         if time.monotonic() > self._deadline:
-            left = ", ".join(str(rank) for rank, one in enumerate(self._presence.seen) if one.code is None)
+            every = enumerate(self._presence.seen)
+            left = ", ".join(str(rank) for rank, one in every if one.code is None and one.member)
             raise ClusterError(f"the run took longer than its time-out; still running: rank {left}")
 
     def _meanwhile(self, work: Callable[[], T]) -> T:
@@ -125,7 +134,49 @@ class Coordinator:
             for member in self.survivors
             if "waits" in (beat := self._presence.seen[member].beat)
         }
-        return self._trees.blamed(waiting)
+        return self._trees.blamed(waiting, self.survivors)
+
+    # --- who joins
+
+    def _welcome(self) -> None:
+        """Who wants to join comes in between two operations: when all have called one that cannot be carried."""
+        members, newcomers = self.survivors, self._presence.newcomers
+        seen = [self._presence.seen[member] for member in members]
+        if any(one.left is not None for one in seen):
+            newcomers = self._refuse(newcomers, "the others ended before")
+        if not newcomers:
+            if self._held is not None:
+                self._presence.tell(members, {"hold": None})
+                self._held = None
+        elif self._held is None:
+            if all(one.control is not None for one in seen) and self._with_room(members):
+                self._held = self._presence.hold(members)
+        elif self._presence.between(members, self._held):
+            self._change()
+
+    def _with_room(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        """Newcomers for whom there is a tree; the others are refused."""
+        found: tuple[int, ...] = ()
+        for one in self._presence.newcomers:
+            why = self._trees.no_room((*members, *found, one))
+            if why is None:
+                found = (*found, one)
+            else:
+                self._refuse([one], why)
+        return found
+
+    def _refuse(self, newcomers: Collection[int], why: str) -> tuple[int, ...]:
+        for one in newcomers:
+            self._presence.refuse(one, why)
+        return ()
+
+    def _joining(self, members: Sequence[int]) -> tuple[int, ...]:
+        """Who comes in now that members have stopped: nobody, if one of them is ahead, or has not called."""
+        said = [self._presence.seen[member].answer or {} for member in members]
+        same = len({one["finished"] for one in said}) == 1
+        if not same or any(one["operation"] is None for one in said):
+            return ()
+        return self._presence.newcomers
 
     # --- the two phases
 
@@ -138,24 +189,31 @@ class Coordinator:
             self._presence.news.clear()
             for member in cut:
                 self._presence.exclude(member, lost[member])
-            if not lost and not self._trees.damaged:
+            joins = self._held is not None and self._presence.between(members, self._held)
+            if not lost and not self._trees.damaged and not joins:
                 return
-            if self._on_failure == "abort":
+            if self._on_failure == "abort" and (lost or self._trees.damaged):
                 said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items())
                 raise CollectiveError(said or f"{causes}; the tree of the group has lost it")
             after = tuple(member for member in members if member not in lost)
             if not self._stopped(after):
                 continue
+            joined = self._joining(after)
             try:
-                plan = self._meanwhile(self._trees.next(after))
+                plan = self._meanwhile(self._trees.next((*after, *joined)))
             except ControllerError as error:
                 self._hear_of(error, len(after))
                 continue
-            if self._presence.news:
+            except ClusterError as error:
+                if not joined:
+                    raise
+                self._refuse(joined, str(error))
+                continue
+            if self._presence.news or joined != self._joining(after):
                 self._give_up(plan)
                 continue
             lost = {member: self._presence.leases.dead.get(member, why) for member, why in lost.items()}
-            decision = self._decide(members, lost, causes)
+            decision = self._decide(members, lost, causes, joined)
             if self._has_what_it_takes(decision):
                 self._commit(decision, plan, noticed)
                 if not self._presence.news:
@@ -207,7 +265,9 @@ class Coordinator:
         self._presence.asked = set()
         return not self._presence.news
 
-    def _decide(self, members: tuple[int, ...], lost: Mapping[int, str], cause: str) -> Decision:
+    def _decide(
+        self, members: tuple[int, ...], lost: Mapping[int, str], cause: str, joined: tuple[int, ...]
+    ) -> Decision:
         said = {member: self._presence.seen[member].answer or {} for member in members if member not in lost}
         answers = {member: Answer(one["finished"], tuple(one["contributors"])) for member, one in said.items()}
         operation = min(answer.finished for answer in answers.values())
@@ -221,6 +281,7 @@ class Coordinator:
             epoch=self._trees.epoch,
             redo=not lost or (self._on_failure == "shrink" and whole),
             cause=cause,
+            joined=joined,
         )
 
     def _has_what_it_takes(self, decision: Decision) -> bool:
@@ -237,7 +298,9 @@ class Coordinator:
     def _commit(self, decision: Decision, plan: Plan | None, noticed_ns: int) -> None:
         """The second phase: written down, then told; the old tree leaves the switches."""
         self._meanwhile(lambda: self.journal.write(decision))
-        self._members = decision.after
+        self._members, self._held = decision.after, None
+        self._presence.admit(decision.joined)
+        history = [one.plain() for one in self.journal.decisions]
         specs = {} if plan is None else self._trees.endpoints(plan)
         for member in decision.after:
             seen, host = self._presence.seen[member], self._trees.hosts[member]
@@ -246,7 +309,8 @@ class Coordinator:
             seen.beat = {}  # what it waited for was the old tree's
             if seen.control is not None:
                 array = self._presence.array if lacks and decision.holder is not None else None
-                seen.control.send({"commit": decision.plain(), "endpoint": spec}, array)
+                more = {"history": history} if member in decision.joined else {}
+                seen.control.send({"commit": decision.plain(), "endpoint": spec, **more}, array)
         self.resumed.append(Resumed(noticed_ns, time.monotonic_ns()))
         self._meanwhile(self._trees.swap(plan))
 

@@ -6,6 +6,7 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 |---|---|
 | ``join``: rank, ``pid`` | first of all |
 | ``beat``: operations finished | every ``REAL_LEASE.beat``; ``calls``: whether another one is called |
+| … ``held``: term, ``rests`` | the last ``hold``; whether the one that is called has not begun |
 | … ``waits``, ``told`` | the oldest seq without a result, and the last WAIT, while one is under way |
 | ``stopped``: term | the answer to ``prepare``: ``finished``, ``contributors``; of a call ``operation``, ``root`` |
 | ``array``: term | the answer to ``give``: the result of the last operation follows |
@@ -14,8 +15,11 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 | from the coordinator | |
 |---|---|
 | ``prepare``: term | stop, and answer |
+| ``hold``: term, or null | begin no other operation, as somebody joins; or go on |
 | ``give``: term | another one needs the last result |
 | ``commit``: a decision | go on, with ``endpoint``; the result of the operation follows where another one had it |
+| … ``history`` | to who joins, and waits for it since ``join``: all decisions |
+| ``refused``: why | to who wanted to join |
 | ``excluded``: why | the others go on without it |
 | ``released`` | all have left |
 """
@@ -26,7 +30,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,6 +70,7 @@ class Turn:
 class Member:
     """What one participant knows of its group. ``close`` it.
 
+    ``members``: of the start; nobody for one that joins, which calls :meth:`admitted` before all else.
     ``stop`` and ``go_on``: of whoever carries operations (``Driver``). ``waits``: what it waits for now, for a beat.
     """
 
@@ -73,14 +78,13 @@ class Member:
         self,
         address: str,
         rank: int,
-        size: int,
+        members: tuple[int, ...],
         *,
         stop: Callable[[], None],
         go_on: Callable[[], None],
         waits: Callable[[], Message],
     ) -> None:
         self.rank = rank
-        self._members = tuple(range(size))
         self._stop, self._go_on, self._waits = stop, go_on, waits
         self._changes: list[Decision] = []
         self._finished = 0
@@ -89,7 +93,9 @@ class Member:
         self._trying = False
         self._term: int | None = None  # of whoever asked to stop, until it says how to go on
         self._answered = False
-        self._next = Turn(self._members, None, 0)
+        self._held: int | None = None  # of whoever asked to begin nothing
+        self._next = Turn(members, None, 0)
+        self._admission: tuple[Turn, int, int] | None = None
         self._given: tuple[int, FloatArray, tuple[int, ...]] | None = None
         self._ended: ClusterError | None = None
         self._released = threading.Event()
@@ -107,6 +113,17 @@ class Member:
 
     # --- the caller's thread
 
+    def admitted(self) -> tuple[Turn, int, int]:
+        """Wait until the group has taken this one in: its first turn, changes of the group and operations before.
+
+        Raises ``ClusterError`` where it is refused.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended is not None or self._admission is not None)
+            if self._admission is None:
+                raise ClusterError(str(self._ended))
+            return self._admission
+
     def begin(self, calling: Calling) -> Turn:
         """Wait until the operation may be tried, or its result is there.
 
@@ -115,7 +132,9 @@ class Member:
         with self._changed:
             self._calling = calling
             try:
-                self._changed.wait_for(lambda: self._ended is not None or self._term is None)
+                if self._held is not None:
+                    self._beat()
+                self._changed.wait_for(lambda: self._ended is not None or (self._term is None and self._held is None))
                 if self._ended is not None:
                     raise type(self._ended)(str(self._ended))
                 self._hear(calling)
@@ -176,9 +195,7 @@ class Member:
                 now = time.monotonic()
                 if now >= beat:
                     beat = now + BEAT_S
-                    with self._changed:
-                        waits = self._waits() if self._trying else {}
-                        self._say({"beat": self._finished, "calls": self._calling is not None, **waits})
+                    self._beat()
                 if not select.select([self._connection], [], [], max(0.0, beat - time.monotonic()))[0]:
                     continue
                 message = framing.receive(self._connection)
@@ -194,6 +211,13 @@ class Member:
                 self._changed.notify_all()
             self._released.set()
 
+    def _beat(self) -> None:
+        with self._changed:
+            waits = self._waits() if self._trying else {}
+            calls = self._calling is not None
+            rests = calls and not self._trying
+            self._say({"beat": self._finished, "calls": calls, "held": self._held, "rests": rests, **waits})
+
     def _take(self, message: Message, array: FloatArray | None) -> None:
         if "prepare" in message:
             with self._changed:
@@ -205,6 +229,18 @@ class Member:
             result = self._result
             if result is not None:
                 self._say({"array": message["give"]}, result[0])
+        elif "hold" in message:
+            with self._changed:
+                self._held = message["hold"]
+                self._changed.notify_all()
+                self._beat()
+        elif "refused" in message:
+            with self._changed:
+                self._ended = ClusterError(f"rank {self.rank} did not join: {message['refused']}")
+                self._changed.notify_all()
+            self._released.set()
+        elif "history" in message:
+            self._admit(Decision.from_plain(message["commit"]), message["endpoint"], message["history"])
         elif "commit" in message:
             self._commit(Decision.from_plain(message["commit"]), message["endpoint"], array)
         elif "excluded" in message:
@@ -223,7 +259,17 @@ class Member:
                 self._changes.append(decision)
             if array is not None:
                 self._given = (decision.operation, array, decision.contributors)
-            self._term = None
+            self._term = self._held = None
+            self._changed.notify_all()
+
+    def _admit(self, decision: Decision, endpoint: Message, history: Sequence[Message]) -> None:
+        """Who joins was told everything: the operation that the others call next is its first."""
+        with self._changed:
+            every = map(Decision.from_plain, history)
+            self._changes = [one for one in every if one.after != one.before]
+            self._finished = decision.operation
+            self._next = Turn(decision.after, endpoint, decision.epoch)
+            self._admission = self._next, len(self._changes), self._finished
             self._changed.notify_all()
 
     def _interrupt(self) -> None:

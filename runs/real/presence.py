@@ -49,6 +49,10 @@ class Seen:
     parted_s: float | None = None
     """when its connection ended, of ``time.monotonic()``"""
     code: int | None = None
+    member: bool = True
+    """Or it wants to join …"""
+    refused: str | None = None
+    """… and why it did not."""
 
 
 class Presence:
@@ -115,10 +119,41 @@ class Presence:
             "waits" in self.seen[member].beat and self.seen[member].since_ns < until for member in self.leases.alive
         )
 
-    def add(self, process: "subprocess.Popen[bytes]") -> None:
-        """The process of the next rank."""
+    @property
+    def newcomers(self) -> tuple[int, ...]:
+        """Who wants to join."""
+        every = enumerate(self.seen)
+        return tuple(rank for rank, one in every if not one.member and one.control is not None and one.refused is None)
+
+    def hold(self, members: Iterable[int]) -> int:
+        """Have members begin no other operation; the term of that."""
+        self.term += 1
+        self.tell(members, {"hold": self.term})
+        return self.term
+
+    def between(self, members: Iterable[int], term: int) -> bool:
+        """Whether all members have called the same operation, and one that was held in ``term`` has not begun it."""
+        beats = [self.seen[member].beat for member in members]
+        calling = all(beat.get("held") == term and beat["calls"] for beat in beats)
+        return calling and len({beat["beat"] for beat in beats}) == 1 and any(beat["rests"] for beat in beats)
+
+    def admit(self, newcomers: Iterable[int]) -> None:
+        """They are members from now on."""
+        for rank in newcomers:
+            self.seen[rank].member = True
+            self.leases.join(rank, time.monotonic_ns())
+            if self.seen[rank].refused is not None:  # it has ended meanwhile
+                self._lost(rank, str(self.seen[rank].refused))
+
+    def refuse(self, rank: int, why: str) -> None:
+        """One that wants to join cannot."""
+        self.seen[rank].refused = why
+        self.tell([rank], {"refused": why})
+
+    def add(self, process: "subprocess.Popen[bytes]", *, member: bool = True) -> None:
+        """The process of the next rank, a ``member`` of the start or one that joins."""
         rank = len(self.seen)
-        self.seen.append(Seen(process, Signs(process.pid)))
+        self.seen.append(Seen(process, Signs(process.pid), member=member))
         pidfd = os.pidfd_open(process.pid)
         self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._process_ended(rank, pidfd))
 
@@ -151,6 +186,11 @@ class Presence:
         for member in members:
             if (control := self.seen[member].control) is not None:
                 control.send(message)
+
+    def replace(self, rank: int) -> None:
+        """End a process whose host another one is to have."""
+        self._lost(rank, "was started anew")
+        self.seen[rank].process.kill()
 
     def exclude(self, rank: int, reason: str) -> None:
         """One that lives cannot go on with the others."""
@@ -197,6 +237,8 @@ class Presence:
             return
         self.seen[rank].control = control
         self._selector.modify(control.connection, selectors.EVENT_READ, lambda: self._hear(rank, control))
+        if not self.seen[rank].member:
+            return
         if rank in self.leases.dead:
             self._tell_excluded(rank)
             return
@@ -251,6 +293,9 @@ class Presence:
 
     def _lost(self, rank: int, reason: str) -> bool:
         """A process is gone; whether that is news: not of one that had left, or that is dead already."""
+        if not self.seen[rank].member:
+            self.seen[rank].refused = self.seen[rank].refused or reason
+            return False
         if self.seen[rank].left is not None or rank in self.leases.dead:
             return False
         if self.seen[rank].control is None:

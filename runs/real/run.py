@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -83,25 +83,34 @@ class Scripted:
     """The first rank that failed, if one did …"""
     code: int
     """… and its exit code, -n for signal n."""
+    outside: Mapping[int, str] = field(default_factory=dict)
+    """Ranks that were to join and did not, and why."""
 
 
 def run_script(
-    experiment: Experiment, command: Sequence[str], *, emit: Emit, timeout_s: float, **extra: str
+    experiment: Experiment,
+    command: Sequence[str],
+    *,
+    emit: Emit,
+    timeout_s: float,
+    joins: Sequence[tuple[float, str]] = (),
+    **extra: str,
 ) -> Scripted:
     """Run a script at every host of ``experiment`` (runs/real/scripts.py).
 
     ``emit(rank, stream, line)`` gets what it prints.
 
-    ``extra``: variables of its environment. Raises as ``run_session``.
+    joins: when more ranks are started, seconds after the others, and at which host, in order of time. They have ranks
+    behind the others'. ``extra``: variables of its environment. Raises as ``run_session``.
     """
     _check_links(experiment)
     prepare(*MACHINE_CODE)
-    script = {"command": list(command), "environment": extra, "timeout_s": timeout_s}
+    script = {"command": list(command), "environment": extra, "timeout_s": timeout_s, "joins": list(joins)}
     request = {"experiment": experiment.model_dump(mode="json"), "script": script}
     found = _session(experiment, request, None, emit)
     if "ended" in found:
         return Scripted(None, found["ended"]["rank"], found["ended"]["code"])
-    return Scripted(RunResult.from_json(json.dumps(found["result"])), None, 0)
+    return Scripted(RunResult.from_json(json.dumps(found["result"])), None, 0, dict(found["outside"]))
 
 
 def _session(

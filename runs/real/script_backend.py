@@ -24,28 +24,53 @@ class ScriptBackend(RealBackend):
     """A ``RealBackend`` whose group may outlive members (``on_failure``), and that leaves a report when it leaves."""
 
     def __init__(self, spec: ScriptSpec) -> None:
-        super().__init__(spec.worker)
         self._folder = Path(spec.folder)
-        self._host = spec.worker.host
-        ((self._job, (self._index, _)),) = self._places.items()
-        self._survives = spec.on_failure != "abort"
-        self._epoch = 0
+        self._survives = spec.on_failure != "abort" or spec.grows
+        self._epoch = self.view = 0
+        """``view``: changes of the group before this participant came."""
         self._earlier: list[Message] = []
         self._there = True
         self._process = os.getpid()
-        try:
-            self._member = Member(
-                spec.coordinator,
-                self.rank,
-                self.size,
-                stop=self._driver.stop,
-                go_on=self._driver.go_on,
-                waits=self._waits,
-            )
-        except BaseException:
-            super().close()
-            raise
+        if spec.members:
+            super().__init__(spec.worker)
+            self.members = self.contributors = spec.members
+            try:
+                self._member = self._meet(spec)
+            except BaseException:
+                super().close()
+                raise
+        else:
+            self._member = self._meet(spec)
+            try:
+                self._come_in(spec)
+            except BaseException:
+                self._member.close()
+                raise
+        ((self._job, (self._index, _)),) = self._places.items()
         atexit.register(self.close)
+
+    def _meet(self, spec: ScriptSpec) -> Member:
+        return Member(
+            spec.coordinator,
+            spec.worker.rank,
+            spec.members,
+            stop=self._stop,
+            go_on=self._go_on,
+            waits=self._waits,
+        )
+
+    def _stop(self) -> None:
+        self._driver.stop()
+
+    def _go_on(self) -> None:
+        self._driver.go_on()
+
+    def _come_in(self, spec: ScriptSpec) -> None:
+        """Where others are already: in the tree of the group that has this one, too."""
+        turn, view, first = self._member.admitted()
+        super().__init__(spec.worker.model_copy(update={"endpoints": [_SPEC.validate_python(turn.endpoint)]}))
+        self.members = self.contributors = turn.members
+        self._epoch, self.view, self.first = turn.epoch, view, first
 
     def collective(
         self,
@@ -89,6 +114,7 @@ class ScriptBackend(RealBackend):
         self._note_endpoint()
         report = {
             "began_ns": self.began_ns,
+            "first": self.first,
             "carried": [dataclasses.asdict(one) for one in self.carried],
             "figures": [dataclasses.asdict(one) for one in self.figures],
             "endpoints": {f"{self._job}/{number}": status for number, status in enumerate(self._earlier)},
@@ -96,7 +122,7 @@ class ScriptBackend(RealBackend):
             "cpu_s": time.process_time(),
         }
         super().close()
-        (self._folder / ScriptSpec.report(self._host)).write_text(json.dumps(report))
+        (self._folder / ScriptSpec.report(self.rank)).write_text(json.dumps(report))
 
     def _finish(self, carried: FloatArray, contributors: tuple[int, ...]) -> None:
         self.contributors = contributors

@@ -29,6 +29,7 @@ from p4reduce.fabric.real.net import HOST_INTERFACE
 from p4reduce.fabric.real.net.children import stop
 from p4reduce.jobs.job import Job
 from p4reduce.runs.experiment import ExperimentError
+from p4reduce.runs.real.arrivals import Arrivals
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.coordinator import Coordinator, Ended
 from p4reduce.runs.real.damage import Damage
@@ -39,6 +40,7 @@ from p4reduce.runs.real.trees import Trees
 from p4reduce.runs.real.wires import VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint
 from p4reduce.runs.steps import steps_of
+from p4reduce.workers.specs import EndpointSpec
 
 Say = Callable[[Message], None]
 GRACE_S: Final = 5.0
@@ -54,61 +56,82 @@ class ScriptCluster(RealCluster):
     def __init__(self, experiment: Any, folder: Path, name: str, say: Say, script: Mapping[str, Any]) -> None:
         """As of ``RealCluster``; ``say`` gets the script's lines.
 
-        ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder for a socket, by a short path.
+        ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder for a socket, by a short path;
+        ``joins``: when ranks join, in seconds, and at which host, in order.
         """
         if experiment.plan == "ps":
             raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")
         self._say = say
         self._script = script
         self._survivors: tuple[int, ...] = ()
+        self._joins: Sequence[tuple[float, str]] = script.get("joins", ())
+        self.outside: Mapping[int, str] = {}
+        """Ranks that were to join and did not, and why."""
         super().__init__(experiment, folder, name, lambda label, done, total: None, None, Path(script["aside"]))
 
     @property
     def hosts(self) -> list[str]:
         """Of those who have not died."""
-        everybody = self.assignment.workers
-        return [everybody[rank] for rank in self._survivors] if self._survivors else list(everybody)
+        return [self.everybody[rank] for rank in self._survivors] if self._survivors else [*self.assignment.workers]
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """The hosts of all ranks, of those that join too."""
+        return (*self.assignment.workers, *(host for _, host in self._joins))
 
     def _start_workers(self) -> "Scripts":  # type: ignore[override]
-        plan = self.job.plan
-        endpoints = self.endpoints(plan)
+        endpoints = self.endpoints(self.job.plan)
         hosts = self.assignment.workers
         inside = isinstance(self.wires, VethWires)
         master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
         port = STORE_PORT if inside else free_ports(1)[0]
         presence = self._parts.enter_context(Presence(self._aside))
-        scripts = Scripts(hosts, self._say, presence)
+        scripts = Scripts(self.everybody, self._say, presence)
         for rank, host in enumerate(hosts):
-            spec = ProcessSpec(
-                host=host,
-                rank=rank,
-                size=len(hosts),
-                seed=self.experiment.seed,
-                socket=self.wires.socket(host),
-                endpoints=[endpoints[host]],
-                jobs=dict.fromkeys(("all_reduce", "barrier"), plan.job),
-                quorum=self.experiment.quorum or 1,
-                records=str(self.records_of(host)),
-            )
-            path = self.folder / f"{host}.json"
-            told = ScriptSpec(
-                worker=spec,
-                folder=str(self.folder),
-                coordinator=presence.address,
-                on_failure=self.experiment.on_failure,
-            )
-            path.write_text(told.model_dump_json())
-            base = {name: text for name, text in os.environ.items() if name != ADDRESS}
-            environment = {
-                **rank_environment({**base, **self._script["environment"]}, "", rank, len(hosts)),
-                **torch_environment(rank, len(hosts), port, master, HOST_INTERFACE if inside else "lo"),
-                SPEC: str(path),
-            }
-            del environment[ADDRESS]
-            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            process = self.wires.start(host, self._script["command"], {**pipes, "env": environment})
-            scripts.add(host, process)
+            torch = torch_environment(rank, len(hosts), port, master, HOST_INTERFACE if inside else "lo")
+            process = self._start_rank(rank, presence, endpoints[host], torch)
+            presence.add(process)
+            scripts.add(rank, process)
         return scripts
+
+    def _start_rank(
+        self, rank: int, presence: Presence, endpoint: EndpointSpec | None, environment: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes]":
+        """The process of a rank: with its ``endpoint``, or that of one that joins."""
+        everybody = self.everybody
+        spec = ProcessSpec(
+            host=everybody[rank],
+            rank=rank,
+            size=len(everybody),
+            seed=self.experiment.seed,
+            socket=self.wires.socket(everybody[rank]),
+            endpoints=[] if endpoint is None else [endpoint],
+            jobs=dict.fromkeys(("all_reduce", "barrier"), self.job.plan.job),
+            quorum=self.experiment.quorum or 1,
+            records=None if endpoint is None else str(self.records_of(everybody[rank])),
+        )
+        told = ScriptSpec(
+            worker=spec,
+            folder=str(self.folder),
+            coordinator=presence.address,
+            on_failure=self.experiment.on_failure,
+            members=() if endpoint is None else tuple(range(len(self.assignment.workers))),
+            grows=bool(self._joins),
+        )
+        path = self.folder / f"rank-{rank}.json"
+        path.write_text(told.model_dump_json())
+        base = {name: text for name, text in os.environ.items() if name != ADDRESS}
+        ours = rank_environment({**base, **self._script["environment"]}, "", rank, len(everybody))
+        del ours[ADDRESS]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        given = {**pipes, "env": {**ours, **environment, SPEC: str(path)}}
+        return self.wires.start(everybody[rank], self._script["command"], given)
+
+    def _start_joining(self, rank: int) -> "subprocess.Popen[bytes]":
+        assert isinstance(self.group, Scripts)  # noqa: S101
+        process = self._start_rank(rank, self.group.presence, None, {})
+        self.group.add(rank, process)
+        return process
 
     def wait(self) -> Ended | None:
         """Until all scripts have ended; which failed, where that ended the run. ``ClusterError`` for what else did."""
@@ -119,6 +142,7 @@ class ScriptCluster(RealCluster):
             self.assignment.request,
             self.job.plan,
             self.endpoints,
+            hosts=self.everybody,
             registers=self.experiment.target == "embedded",
         )
         self.plan_in_use = lambda: trees.plan
@@ -126,8 +150,12 @@ class ScriptCluster(RealCluster):
         journal = Journal(self.folder / "membership.jsonl")
         presence, on_failure = self.group.presence, self.experiment.on_failure
         with Damage(self.target, self.wires, self.relays, trees, presence, on_failure) as damage:
-            coordinator = Coordinator(presence, trees, journal, on_failure, watch=damage.news, deadline=deadline)
+            arrivals = Arrivals([at_s for at_s, _ in self._joins], self.everybody, presence, self._start_joining)
+            coordinator = Coordinator(
+                presence, trees, journal, on_failure, watch=damage.news, deadline=deadline, arrivals=arrivals
+            )
             failed = coordinator.wait()
+            self.outside = arrivals.outside()
         if failed is None:
             self.lost_switches = trees.reach.switches
             self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed
@@ -141,9 +169,14 @@ class ScriptCluster(RealCluster):
         """What the scripts' participants say that they carried, held against each other."""
         hosts = list(reports)
         self.moved.zeros_ns.append(min(report["began_ns"] for report in reports.values()))
-        for turn, every in enumerate(zip(*(report["carried"] for report in reports.values()), strict=True)):
+        ends = {report["first"] + len(report["carried"]) for report in reports.values()}
+        if len(ends) > 1:
+            raise ClusterError(f"ranks have carried different numbers of collectives to their ends: {sorted(ends)}")
+        for turn in range(min(report["first"] for report in reports.values()), ends.pop()):
+            there = {host: one for host, one in reports.items() if one["first"] <= turn}
+            every = [report["carried"][turn - report["first"]] for report in there.values()]
             first = every[0]
-            self._same_bytes({host: one["sha256"] for host, one in zip(hosts, every, strict=True)}, turn)
+            self._same_bytes({host: one["sha256"] for host, one in zip(there, every, strict=True)}, turn)
             self.moved.digest.update(bytes.fromhex(first["sha256"]))
             carried = "barrier" if first["operation"] == "barrier" and not self.job.plan.ring else "all_reduce"
             for _ in range(self.moved.note_closing(turn, [one["closing"] for one in every])):
@@ -182,15 +215,13 @@ class Scripts:
         self.presence = presence
         self._hosts = list(hosts)
         self._say = say
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._threads: list[threading.Thread] = []
         self._reports: dict[str, Message] = {}
 
-    def add(self, host: str, process: "subprocess.Popen[bytes]") -> None:
+    def add(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
         """A process that was started."""
-        rank = len(self._processes)
-        self._processes[host] = process
-        self.presence.add(process)
+        self._processes.append(process)
         for name in ("stdout", "stderr"):
             thread = threading.Thread(target=self._pass_on, args=(rank, name, getattr(process, name)), daemon=True)
             thread.start()
@@ -201,7 +232,7 @@ class Scripts:
         for rank in ranks:
             host = self._hosts[rank]
             try:
-                self._reports[host] = json.loads((folder / ScriptSpec.report(host)).read_text())
+                self._reports[host] = json.loads((folder / ScriptSpec.report(rank)).read_text())
             except OSError:
                 raise ClusterError(
                     f"rank {rank} ended well, but did not join the group: the script calls "
@@ -218,12 +249,12 @@ class Scripts:
 
     def pids(self) -> dict[str, int]:
         """Process of each host."""
-        return {host: process.pid for host, process in self._processes.items()}
+        return {host: process.pid for host, process in zip(self._hosts, self._processes, strict=False)}
 
     def close(self) -> None:
         """End every process."""
         self.presence.close()
-        stop(list(self._processes.values()), GRACE_S)
+        stop(self._processes, GRACE_S)
         for thread in self._threads:
             thread.join(GRACE_S)
 

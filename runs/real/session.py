@@ -66,7 +66,7 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
             "session": cpu_seconds([os.getpid()]),
         }
         found = result(cluster, used)
-    return {"result": found.plain(), "beside_s": {}}
+    return {"result": found.plain(), "beside_s": {}, "outside": list(cluster.outside.items())}
 
 
 def _tensors(request: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class ProcessSpec(BaseModel):
     rank: int = Field(ge=0)
     """0 .. size-1; ``size`` for the host of a parameter server."""
     size: int = Field(ge=1)
-    """Number of workers."""
+    """Number of workers, with those that may join."""
     seed: int = Field(0, ge=0)
     socket: SocketSpec
     endpoints: list[Annotated[EndpointSpec, Discriminator("kind")]]
@@ -72,11 +72,15 @@ class ScriptSpec(BaseModel):
     coordinator: str
     """Path of the coordinator's socket (runs/real/coordinator.py)."""
     on_failure: OnFailure = "abort"
+    members: tuple[int, ...] = ()
+    """Who takes part at first; nobody: this one joins, and its endpoint is that of the group that takes it in."""
+    grows: bool = False
+    """Whether others may join."""
 
     @staticmethod
-    def report(host: str) -> str:
+    def report(rank: int) -> str:
         """What it leaves behind."""
-        return f"{host}.report"
+        return f"rank-{rank}.report"
 
 
 def for_bmv2(spec: EndpointSpec, *, growth: int, most: int | None) -> EndpointSpec:

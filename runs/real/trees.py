@@ -21,8 +21,8 @@ from p4reduce.workers.status import WaitStatus
 class Trees:
     """Plans, installs and removes; ``plan`` is the one that is used now.
 
-    ``hosts``: of all ranks. ``endpoints``: those of a plan, by host. ``registers``: whether switches let slots be read;
-    else what they told the workers says who is missing.
+    ``hosts``: of all ranks, with those that may join. ``endpoints``: those of a plan, by host. ``registers``: whether
+    switches let slots be read; else what they told the workers says who is missing.
     """
 
     def __init__(
@@ -33,10 +33,11 @@ class Trees:
         plan: Plan,
         endpoints: Callable[[Plan], Mapping[str, EndpointSpec]],
         *,
+        hosts: Sequence[str],
         registers: bool,
     ) -> None:
         self.plan = plan
-        self.hosts = tuple(request.workers or ())
+        self.hosts = tuple(hosts)
         self.reach = Reach(topology, self.hosts, set(), set())
         self.endpoints = endpoints
         self._controller = controller
@@ -94,6 +95,19 @@ class Trees:
 
         return install
 
+    def no_room(self, members: Sequence[int]) -> str | None:
+        """Why there is no tree of ``members`` beside the one that is used; None: there is."""
+        hosts = tuple(self.hosts[member] for member in members)
+        if self.reach.apart(hosts):
+            return f"{hosts[-1]} cannot be reached"
+        try:
+            self._controller.release(
+                self._controller.plan(replace(self._request, workers=hosts, epoch=self._epoch + 1), self.reach.view)
+            )
+        except PlanError as error:
+            return f"{len(members)} ranks cannot go on: {error}"
+        return None
+
     def drop(self, plan: Plan) -> None:
         """Take a plan out of the switches that are there; later, where one is gone of which nobody knows yet."""
         self._dropped.append(plan)
@@ -110,12 +124,12 @@ class Trees:
         old, self.plan = self.plan, plan
         return lambda: self.drop(old)
 
-    def blamed(self, waiting: Mapping[int, tuple[int, WaitStatus | None]]) -> Collection[int]:
-        """Members that an operation waits for, by those that wait: the seq that each lacks, and what it was told."""
+    def blamed(self, waiting: Mapping[int, tuple[int, WaitStatus | None]], members: Collection[int]) -> Collection[int]:
+        """Those of ``members`` that an operation waits for, by who waits: the seq that each lacks, what it was told."""
         if not waiting:
             return ()
         if not self.plan.in_network:
-            return range(len(self.hosts))  # in a circle everybody waits for everybody
+            return members  # in a circle everybody waits for everybody
         seqs = {seq for seq, _ in waiting.values()}
         if self._registers:
             names = frozenset().union(*(self._controller.blamed(self.plan, seq) for seq in seqs))
@@ -127,7 +141,7 @@ class Trees:
                 for node in awaited_at(self.plan, self.hosts[member], told)[1]
                 for name in (node, *self._below(node))
             )
-        return [self.hosts.index(name) for name in names if name in self.hosts]
+        return [member for member in members if self.hosts[member] in names]
 
     def _below(self, node: str) -> Collection[str]:
         return self.plan.workers_below(node) if node in self.plan.by_switch else ()

@@ -60,5 +60,6 @@ def connect(*, patience_s: float | None = None) -> "Communicator":
     if SPEC in os.environ:
         from p4reduce.runs.real.script_backend import join  # noqa: PLC0415
 
-        return Communicator(join(os.environ[SPEC]), patience_s=patience_s)
+        backend = join(os.environ[SPEC])
+        return Communicator(backend, patience_s=patience_s, members=backend.members, view=backend.view)
     return connect_remote(patience_s=patience_s)

@@ -4,7 +4,10 @@
 
 What it saw is left in FOLDER as it goes, a line of JSON each, with the time of the machine's monotonic clock.
 ``FAULTS`` (JSON) says what a rank does to itself before an operation: ``{"2": {"5": "kill"}}``; "stop" is for good,
-"pause" for half a second.
+"pause" for half a second. For who joins the moments are "begun" (the process is there), "knocked" (it has asked to be
+let in), "admitted" (it has not called yet) and the operations, of which -1 is the one that brings it the state.
+``AWAIT`` (JSON, ``{"10": {"3": "knocked", "4": "held"}}``): before operation 10 ranks of the start wait until rank 3
+has asked, and 4, too, and they were told to begin nothing. "refused": until it was told that it cannot come in.
 """
 
 import json
@@ -12,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +23,8 @@ from pathlib import Path
 from tests.support.kills.script import Got, play
 
 from p4reduce import connect
+from p4reduce.comm.errors import ClusterError
+from p4reduce.runs.real.member import Member
 
 PAUSE_S = 0.5
 
@@ -63,6 +69,8 @@ def read(folder: Path, ranks: int) -> dict[int, Got]:
                 got.results.append((item[0], tuple(item[1]), item[2]))
             elif name == "changes":
                 got.changes.append((item[0], item[1], tuple(item[2])))
+            elif name == "begun":
+                got.begun, got.joined = tuple(item[0]), item[1]
             elif name == "ended":
                 got.ended = item
     return found
@@ -70,24 +78,68 @@ def read(folder: Path, ranks: int) -> dict[int, Got]:
 
 def main() -> None:
     folder, seed, operations, elements = Path(sys.argv[1]), *map(int, sys.argv[2:5])
-    comm = connect()
-    faults: Mapping[str, str] = json.loads(os.environ.get("FAULTS", "{}")).get(str(comm.rank), {})
+    me = int(os.environ["P4REDUCE_RANK"])
+    faults: Mapping[str, str] = json.loads(os.environ.get("FAULTS", "{}")).get(str(me), {})
+    awaits: Mapping[str, Mapping[str, str]] = json.loads(os.environ.get("AWAIT", "{}"))
     pause_s = float(os.environ.get("PAUSE_S", "0"))
-    struck = set()
+    struck, held = set(), _Held()
 
-    def before_each(operation: int) -> None:
-        time.sleep(pause_s * ((comm.rank * 7 + operation * 3) % 5) / 5)  # it computes
-        if operation not in struck:
-            struck.add(operation)
-            if what := faults.get(str(operation)):
+    def now(moment: int | str) -> None:
+        if moment not in struck:
+            struck.add(moment)
+            if what := faults.get(str(moment)):
                 strike(what)
 
-    with (folder / f"got-{comm.rank}").open("w") as file:
+    def before_each(operation: int) -> None:
+        time.sleep(pause_s * ((me * 7 + operation * 3) % 5) / 5)  # it computes
+        for rank, until in ({} if comm.joined else awaits.get(str(operation), {})).items():
+            wanted = "refused" if until == "refused" else "knocked"
+            while not any(kind == wanted for kind, *_ in lines(folder, int(rank))):
+                time.sleep(0.005)
+            if until == "held":
+                held.wait()
+        now(operation)
+
+    with (folder / f"got-{me}").open("w") as file:
         print(json.dumps(["pid", os.getpid(), time.monotonic_ns()]), file=file, flush=True)
+        now("begun")
+        admitted = Member.admitted
+
+        def knocked(self):
+            print(json.dumps(["knocked", None, time.monotonic_ns()]), file=file, flush=True)
+            now("knocked")
+            return admitted(self)
+
+        Member.admitted = knocked
+        try:
+            comm = connect()
+        except ClusterError as error:
+            print(json.dumps(["refused", str(error), time.monotonic_ns()]), file=file, flush=True)
+            sys.exit(str(error))
+        now("admitted")
+        print(json.dumps(["begun", [comm.members, comm.joined], time.monotonic_ns()]), file=file, flush=True)
         got = Got(_Lines("results", file), _Lines("changes", file))
         play(comm, seed, operations, elements, got, before_each=before_each)
         comm.close()
         print(json.dumps(["ended", got.ended, time.monotonic_ns()]), file=file)
+
+
+class _Held:
+    """Whether the coordinator has asked to begin no other operation, as somebody wants to join."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        take = Member._take
+
+        def heard(member, message, array):
+            take(member, message, array)
+            if message.get("hold"):
+                self._asked.set()
+
+        Member._take = heard
+
+    def wait(self) -> None:
+        self._asked.wait()
 
 
 if __name__ == "__main__":

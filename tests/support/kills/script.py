@@ -64,6 +64,7 @@ def play(
         if not told:
             if operation == UNKNOWN and comm.rank == 0:
                 raise ClusterError("nobody who has the state is left")
+            before_each(operation)
             state = np.array([operation], np.int64)
             try:
                 comm.broadcast(state, root=0)

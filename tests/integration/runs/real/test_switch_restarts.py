@@ -53,9 +53,9 @@ def begins_anew(*switches):
 @pytest.mark.parametrize(
     ("topology", "plan", "switches"),
     [
-        ("star:hosts=3", "steiner", ["s1"]),
+        pytest.param("star:hosts=3", "steiner", ["s1"], marks=pytest.mark.soak),
         ("leaf-spine:leaves=2,spines=2,hosts=2", "steiner", ["leaf1", "spine1", "spine2"]),
-        ("star:hosts=3", "ring", ["s1"]),
+        pytest.param("star:hosts=3", "ring", ["s1"], marks=pytest.mark.soak),
     ],
 )
 def test_all_go_on_in_a_new_epoch_with_exact_sums(tmp_path, topology, plan, switches):
@@ -70,6 +70,7 @@ def test_all_go_on_in_a_new_epoch_with_exact_sums(tmp_path, topology, plan, swit
     assert all("began anew" in one.cause and one.after == (0, 1, 2) for one in cluster.decisions)
 
 
+@pytest.mark.soak
 def test_with_abort_all_end_with_an_error_that_names_it(tmp_path):
     with pytest.raises(CollectiveError, match="switch s1 began anew; the tree of the group has lost it"):
         play(tmp_path, begins_anew("s1"), on_failure="abort")
