@@ -1,6 +1,7 @@
 """What a worker expects exponents to be, from those that were agreed on before; the same at all workers of a job."""
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +23,10 @@ LENGTHS: Final = 64
 Exponents = NDArray[np.uint8]
 
 
-def guess(seen: list[Exponents] | deque[Exponents]) -> Exponents:
-    """For each chunk the largest exponent that was seen and ``SLACK`` bits; 0 where it was always all zeros."""
+def guess(seen: Sequence[Exponents] | deque[Exponents], slack: int = SLACK) -> Exponents:
+    """For each chunk the largest exponent that was seen and ``slack`` bits; 0 where it was always all zeros."""
     largest = np.max(seen, axis=0).astype(np.int64)
-    return np.where(largest == 0, 0, np.minimum(largest + SLACK, MAX_BIASED)).astype(np.uint8)
+    return np.where(largest == 0, 0, np.minimum(largest + slack, MAX_BIASED)).astype(np.uint8)
 
 
 def missed(guesses: Exponents, truths: Exponents) -> NDArray[np.bool_]:

@@ -13,6 +13,9 @@ them. For a run without rights: setpriv --bounding-set=-sys_admin,-net_admin --i
 "row": collectives of 1 MiB without loss, each called when the one before is done, or while it is under way, so that it
 announces exponents for it.
 
+"guesses": collectives of 1 MiB without loss whose first exponents are guessed: with so many wrong guesses, and of the
+gradients of a training on the digits; how often those are wrong, by the rule that guesses. Needs scikit-learn.
+
 "distance": the same all-reduce with links of 1 us to 10 ms, and up to one frame of a hundred lost: time over the bound,
 what limits it, and what that limit alone would give. Exact as "virtual" is, for the first seed. It has no bars.
 
@@ -26,11 +29,12 @@ from pathlib import Path
 
 from p4reduce.bench.loss.back_to_back import in_a_row
 from p4reduce.bench.loss.distance import distance
+from p4reduce.bench.loss.guesses import guesses
 from p4reduce.bench.loss.real import LINKS, real
 from p4reduce.bench.loss.virtual import virtual
 from p4reduce.bench.report import Report
 
-PARTS = {"virtual": virtual, "real": real, "row": in_a_row, "distance": distance}
+PARTS = {"virtual": virtual, "real": real, "row": in_a_row, "guesses": guesses, "distance": distance}
 PLANS = ("steiner", "ring", "ps")
 
 

@@ -1,0 +1,164 @@
+"""Exponents that are guessed: what that saves, what a wrong guess costs, and how often a training's are wrong."""
+
+import argparse
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.bench.report import Report
+from p4reduce.control_plane.bounds import plan_bound
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.jobs.channels import Channels
+from p4reduce.jobs.clockwork import Clockwork
+from p4reduce.jobs.network import JobNetwork
+from p4reduce.jobs.programs import bundled
+from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.jobs.verify import expect_sum
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.cluster import build_topology
+from p4reduce.workers.guesses import DEPTH, Exponents, guess, missed
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.operation import Post, exponents_of
+from p4reduce.workers.records import Collective
+from p4reduce.workers.training.blas import single_threaded_blas
+from p4reduce.workers.training.options import TrainingOptions
+from p4reduce.workers.training.task import TrainingTask
+
+RATE: Final = "100G"
+LANES: Final = 256
+ELEMENTS: Final = 262_144
+"""1 MiB"""
+WORKERS: Final = 8
+WRONG: Final = (0, 1, 8, 32)
+"""chunks of each all-reduce whose guesses do not do"""
+BAR: Final = 1.055
+Floats = NDArray[np.float32]
+
+
+def scaled(wrong: int, count: int) -> Iterator[list[Floats]]:
+    """``count`` all-reduces of whole numbers; so many of their first chunks grow by 8 bits from one to the next."""
+    rng = np.random.default_rng(1)
+    arrays = [rng.integers(-8, 8, ELEMENTS).astype(np.float32) for _ in range(WORKERS)]
+    for _ in range(count):
+        yield [array.copy() for array in arrays]
+        for array in arrays:
+            array[: wrong * LANES] *= 2.0**8
+
+
+def gradients(elements: int) -> Iterator[list[Floats]]:
+    """Of the training on the digits, all its iterations: for each worker the first ``elements`` of its gradient."""
+    with single_threaded_blas():
+        options = TrainingOptions()
+        tasks = [TrainingTask(options, rank, WORKERS) for rank in range(WORKERS)]
+        parameters = tasks[0].model.initial(options.seed)
+        velocity = np.zeros_like(parameters)
+        for iteration in range(tasks[0].iterations):
+            found = [np.empty_like(parameters) for _ in tasks]
+            for task, gradient in zip(tasks, found, strict=True):
+                task.gradient(parameters, iteration, gradient)
+            yield [gradient[:elements].copy() for gradient in found]
+            velocity = np.float32(options.momentum) * velocity + np.sum(found, axis=0)
+            parameters -= np.float32(options.learning_rate / WORKERS) * velocity
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """Of each all-reduce its time over the plan's bound, and how many chunks came again.
+
+    differences: links whose bytes are not those predicted. lead: first chunks that are guessed.
+    """
+
+    ratios: list[float]
+    again: list[int]
+    differences: int
+    lead: int
+
+
+def on_packets(rounds: Iterator[list[Floats]], *, speculates: bool) -> Guessed:
+    """Each all-reduce is called when the one before is done. AssertionError for a sum further off than it may be."""
+    topology = build_topology(Experiment(topology="leaf-spine-8", rate=RATE))
+    numbers = BlockFloat(speculates=speculates)
+    ratios, again = [], []
+    with EmbeddedSwitches(topology, bundled(LANES)) as switches, JobNetwork(switches) as network:
+        clockwork = Clockwork(network)
+        channels = Channels.install(clockwork, switches.controller, PlanRequest(plan="steiner", job=1), [None], numbers)
+        (job,) = channels.jobs
+        bound = plan_bound(job.plan, ELEMENTS).time_ps
+        for number, given in enumerate(rounds):
+            began, before = network.now, job.repeated
+            got = [np.zeros_like(array) for array in given]
+            for worker, source, target in zip(job.plan.workers, given, got, strict=True):
+                post = Post(Collective.ALL_REDUCE, source, target, number)
+                channels.post(worker, 0, post, lambda _done: None)
+            clockwork.run()
+            ratios.append((network.done_ps(job) - began) / bound)
+            again.append(job.repeated - before)
+            job.note("all_reduce", ELEMENTS)
+            expected = expect_sum(given, numbers, LANES, guessed=job.guessed)
+            if any(expected.deviation(one).worst_ratio > 1 for one in got):
+                raise AssertionError("a sum is wrong")
+        network.advance()
+        predicted = job.predicted()
+        differences = sum(predicted[hop].bytes != link.inc_first_bytes for hop, link in network.fabric.links.items())
+    return Guessed(ratios, again, differences, job.lead)
+
+
+def wrong_guesses(first: int) -> list[dict[str, Any]]:
+    """How often guesses of the digits' gradients do not do, in the first chunks of an all-reduce, by bits of slack."""
+    agreed = [np.max([exponents_of(one, LANES)[:first] for one in given], axis=0) for given in gradients(ELEMENTS)]
+    rows = []
+    for depth in (1, DEPTH):
+        for slack in (0, 1, 2):
+            larger, smaller, operations = _misses(agreed, depth, slack)
+            rows.append({"of": depth, "slack": slack, "larger": larger, "smaller": smaller, "operations": operations})
+    return rows
+
+
+def _misses(agreed: list[Exponents], depth: int, slack: int) -> tuple[float, float, float]:
+    """Chunks of an all-reduce that are larger than guessed, that are too much smaller; the share with one of these."""
+    seen: deque[Exponents] = deque([agreed[0]], maxlen=depth)
+    larger, wrong = [], []
+    for truths in agreed[1:]:
+        guesses = guess(seen, slack)
+        larger.append(np.count_nonzero(truths > guesses))
+        wrong.append(np.count_nonzero(missed(guesses, truths)))
+        seen.append(truths)
+    return (
+        round(float(np.mean(larger)), 2),
+        round(float(np.mean(wrong) - np.mean(larger)), 2),
+        round(float(np.mean(np.array(wrong) > 0)), 2),
+    )
+
+
+def guesses(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The tables of this part; the first all-reduce of a run, which has nothing to guess by, is not in a mean."""
+    rows, lead = [], 0
+    cases = [(f"{wrong} wrong", scaled(wrong, 4), True) for wrong in WRONG]
+    cases += [("gradients", gradients(ELEMENTS), True), ("gradients", gradients(ELEMENTS), False)]
+    with report.progress("guesses", len(cases) + 1) as step:
+        for name, rounds, speculates in cases:
+            step(f"{name}{'' if speculates else ', waiting'}")
+            run = on_packets(rounds, speculates=speculates)
+            lead = run.lead if speculates else lead
+            bar = BAR if speculates and name in {"0 wrong", "gradients"} else None
+            row = {"inputs": name, "speculates": speculates, "ratio": round(float(np.mean(run.ratios[1:])), 4)}
+            row |= {
+                "worst": round(max(run.ratios[1:]), 4),
+                "again": round(float(np.mean(run.again[1:])), 2),
+                "bar": bar,
+            }
+            row["holds"] = not run.differences and (bar is None or row["ratio"] <= bar)
+            rows.append(row)
+        step("how often")
+        counted = wrong_guesses(lead)
+    columns = {"inputs": "inputs", "speculates": "speculates", "ratio": "time / bound", "worst": "the worst",
+               "again": "chunks again", "bar": "bar", "holds": "holds"}  # fmt: skip
+    report.rows("guesses", "1 MiB at 100G, each called when the one before is done", columns, rows)
+    columns = {"of": "largest of", "slack": "bits more", "larger": "too small a guess", "smaller": "6 bits too large",
+               "operations": "all-reduces with one"}  # fmt: skip
+    report.rows("wrong", f"wrong guesses among the first {lead} chunks of the gradients", columns, counted)
+    return rows
