@@ -145,13 +145,10 @@ def guesses(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]
             run = on_packets(rounds, speculates=speculates)
             lead = run.lead if speculates else lead
             bar = BAR if speculates and name in {"0 wrong", "gradients"} else None
-            row = {"inputs": name, "speculates": speculates, "ratio": round(float(np.mean(run.ratios[1:])), 4)}
-            row |= {
-                "worst": round(max(run.ratios[1:]), 4),
-                "again": round(float(np.mean(run.again[1:])), 2),
-                "bar": bar,
-            }
-            row["holds"] = not run.differences and (bar is None or row["ratio"] <= bar)
+            ratio, worst = round(float(np.mean(run.ratios[1:])), 4), round(max(run.ratios[1:]), 4)
+            row: dict[str, Any] = {"inputs": name, "speculates": speculates, "ratio": ratio, "worst": worst, "bar": bar}
+            row["again"] = round(float(np.mean(run.again[1:])), 2)
+            row["holds"] = not run.differences and (bar is None or ratio <= bar)
             rows.append(row)
         step("how often")
         counted = wrong_guesses(lead)
