@@ -4,6 +4,7 @@ PyYAML's safe loader constructs no objects, but it expands aliases (nine lines o
 a million digits, and recurses as deep as a file nests.
 """
 
+import re
 import reprlib
 from collections.abc import Hashable
 from typing import Any, Final
@@ -18,6 +19,8 @@ NUMBER_LIMIT: Final = 64
 """characters of anything that is not text: YAML's numbers of base 60 cost the square of their length"""
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 1, 60, 60
+_NAMELESS: Final = re.compile(r'\s+in "<(?:unicode|byte) string>",')
+"""what PyYAML calls a text; who asks knows the file"""
 _TEXT: Final = "tag:yaml.org,2002:str"
 
 
@@ -100,5 +103,5 @@ def short(value: object) -> str:
 
 def one_line(error: object, most: int = 300) -> str:
     """An error's text on one line, cut where it is long."""
-    text = " ".join(str(error).split())
+    text = " ".join(_NAMELESS.sub(",", str(error)).split())
     return text if len(text) <= most else text[: most - 1] + "…"

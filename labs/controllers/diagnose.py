@@ -43,6 +43,9 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
             raise Wrong(f"{said}, and all their packets are refused, reason 7", where)
         below = ", ".join(child.name for child in aggregator.children)
         raise Wrong(f"{said}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where)
+    if found.params["generation"] < 1:
+        said = f"{name}: generation of job {plan.job} is 0, which marks slots that nobody has used"
+        raise Wrong(f"{said}: no sum begins anew there. Generations are 1 or higher", where)
     right = "root" if aggregator.parent is None else "inner"
     if found.action != right:
         why = "it is the root" if right == "root" else f"its parent is {aggregator.parent.name}"  # type: ignore[union-attr]

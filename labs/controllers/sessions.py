@@ -192,10 +192,10 @@ def _made(entry: Mapping[str, Any], whole: bool) -> Entity:
     if "group" in entry:
         replicas = tuple((_number(port), _number(rid)) for port, rid in entry.get("replicas") or ())
         return fy.P4MulticastGroupEntry(_number(entry["group"]), replicas=replicas)
-    match = {_text(name): _number(value) for name, value in dict(entry["match"]).items()}
+    match = {_text(name): _number(value, name) for name, value in dict(entry["match"]).items()}
     made = fy.P4TableEntry(_text(entry["table"]), match=fy.P4TableMatch(match))
     if whole or entry.get("action") is not None:
-        params = {_text(name): _number(value) for name, value in dict(entry.get("params") or {}).items()}
+        params = {_text(name): _number(value, name) for name, value in dict(entry.get("params") or {}).items()}
         made.action = fy.P4TableAction(_text(entry["action"]), **params)
     return made
 
@@ -215,9 +215,9 @@ def _data(entity: Entity) -> dict[str, Any]:
     }
 
 
-def _number(value: Any) -> int:
+def _number(value: Any, name: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{value!r:.40} is no number")
+        raise ValueError(f"{f'{name}: ' if name else ''}{value!r:.40} is no number")
     return value
 
 

@@ -96,5 +96,9 @@ def judge(part: str, path: Path, questions: Sequence[Question], draws: Draws) ->
         if given.lower() in {answer.lower() for answer in question.answers(draws)}:
             yield Check(part, title, True)
             continue
-        said = "is not answered" if given in ("", "TODO") else f"{given!r} is not right"
-        yield Check(part, title, False, Finding(f"{question.key}: {said}. {question.hint}", str(path)))
+        said = "is not answered" if given in ("", "TODO") else f"{given[:40]!r} is not right"
+        letters = _LETTERS[: len(question.options)]
+        if question.options and given not in ("", "TODO") and given.lower() not in tuple(letters):
+            said = f"{given[:40]!r} is no letter from {letters[0]} to {letters[-1]}"
+        hint = question.hint[:1].upper() + question.hint[1:]
+        yield Check(part, title, False, Finding(f"{question.key}: {said}. {hint}", str(path)))

@@ -25,7 +25,7 @@ QUESTIONS: Final = (
     ),
     Question(
         "bitmap_before",
-        "What was the slot's bitmap before packet 2 (meta.slot.bitmap, a number)?",
+        "What was the slot's bitmap before packet 2 (meta.slot_bitmap in the trace, a number)?",
         ("1", "0b1", "0b01"),
         f"{_TRACE}2; look for meta.slot_bitmap where the bit of the sender is put in",
     ),

@@ -156,6 +156,12 @@ class _Grader:
             wanted = case.total + case.hop["worker"] & 0xFFFFFFFF
             if total != wanted:
                 said = f"total was {case.total}, worker {case.hop['worker']}: total left as {total}, expected {wanted}"
+                if "value" not in answer.extracted:
+                    said += ": no state extracted value, see part parser"
+                elif total == case.hop["seq"]:
+                    said += ": that is seq, which is for frames without a value: ask hdr.value.isValid()"
+                elif total == case.total:
+                    said += ": it was not changed"
                 raise Wrong(said, str(self.path), show)
 
     def puts_in(self) -> None:
@@ -166,18 +172,37 @@ class _Grader:
                 if "value" not in self.program.deparser:
                     raise Wrong("value did not leave: see part deparser", str(self.path), show)
                 said = "the frame had no value and left without one: hdr.value.setValid() is missing"
+                if "setValid" in COMMENT.sub(" ", self.path.read_text("utf-8")):
+                    said = "the frame had no value and left without one: hdr.value.setValid() was not run for it"
+                    said += ", it belongs where hdr.value.isValid() is false"
                 raise Wrong(said, str(self.path), show)
             total = self._total(data, answer)
             if total != case.hop["seq"]:
-                said = (
-                    f"total left as {total}, expected seq, {case.hop['seq']}: fields of a header that is not valid "
-                    "hold nothing. Set it valid first, then write total, and read nothing from it before"
-                )
+                said = f"total left as {total}, expected seq, {case.hop['seq']}"
+                if "value" in answer.extracted:
+                    said += ": a state extracted value out of the payload, see part parser"
+                elif self._reads_what_is_not_there():
+                    said += (
+                        ": fields of a header that is not valid hold nothing. Set it valid first, then write total, "
+                        "and read nothing from it before"
+                    )
                 raise Wrong(said, str(self.path), show)
             flags = self._hop(answer, show)["flags"]
             if flags != case.hop["flags"] | 1:
                 said = f"flags left as {flags:#06b}, expected {case.hop['flags'] | 1:#06b}"
-                raise Wrong(f"{said}: the next switch would not find the value", str(self.path), show)
+                why = "set bit 0 alone, the others stay" if flags & 1 else "the next switch would not find the value"
+                raise Wrong(f"{said}: {why}", str(self.path), show)
+
+    def _reads_what_is_not_there(self) -> bool:
+        """Whether something is written to a value that is not valid yet, or a total is made of what total was."""
+        text = COMMENT.sub(" ", self.path.read_text("utf-8"))
+        written = re.findall(r"hdr\.value\.(setValid\(\)|total\s*=[^;=]*)", text)
+        fresh = False
+        for one in written:
+            fresh |= one.startswith("setValid")
+            if not one.startswith("setValid") and ("seq" in one) and (not fresh or "value.total" in one):
+                return True
+        return False
 
     @staticmethod
     def _total(data: bytes, answer: Answer) -> int:

@@ -12,7 +12,7 @@ from p4reduce.labs.frame.draws import Draws
 from p4reduce.labs.frame.lab import Step, Task, run_steps
 from p4reduce.labs.frame.report import Check, Wrong
 from p4reduce.labs.p4.bench import Answer, Bench, compiled
-from p4reduce.labs.p4.sums import GROUP, LANES, PUSH, RESULT, Lanes, Sum, added, full, read
+from p4reduce.labs.p4.sums import GROUP, LANES, PUSH, RESULT, WRAP, Lanes, Sum, added, full, read
 
 FILE: Final = "slot.p4"
 WORKERS: Final = range(2, 9)
@@ -77,7 +77,7 @@ class _Played:
     Attributes:
         before, after: registers of the slot: bitmap and sums.
         expected: bitmap and sums that the model has.
-        left: sum that the chunk before left in the slot.
+        left: sum that the chunk before left in the slot; None: no chunk was before.
     """
 
     push: Push
@@ -152,9 +152,12 @@ class _Grader:
 
     def _play(self, workers: int, repeated: bool) -> Iterator[_Played]:
         bench, model = self._bench(workers), Model(self.numbers.slots, workers)
+        lefts: dict[int, Lanes] = {}
         for push in self._pushes(workers, repeated):
             slot = push.seq % self.numbers.slots
-            before, left = self._slot(bench, slot), model.sums.get(slot) if not model.bitmaps.get(slot) else None
+            if not model.bitmaps.get(slot) and slot in model.sums:
+                lefts[slot] = model.sums[slot]
+            before, left = self._slot(bench, slot), lefts.get(slot)
             answer = bench.send(push.worker, Sum(PUSH, push.seq, push.lanes).frame(self.numbers.ether_type))
             outcome = model.push(push)
             expected = (model.bitmaps[slot], model.sums[slot])
@@ -222,13 +225,21 @@ class _Grader:
             said = f"{one.name} completed the chunk and was sent to multicast group {one.answer.group}"
             raise self._wrong(f"{said}, which does not exist: the controller made group {GROUP}. It went to nobody")
         if not ports:
-            said = f"{one.name} was the last of {workers}, and nothing left: the bitmap was {one.before[0]:#b} before"
-            raise self._wrong(
-                f"{said} and is {one.after[0]:#b} after it; when it is {full(workers):#b}, send the RESULT"
-            )
-        raise self._wrong(
-            f"{one.name} completed the chunk; it left by ports {ports}, not once by each of 1 to {workers}"
-        )
+            raise self._wrong(self._silent(one, workers))
+        said = f"{one.name} completed the chunk; it left by ports {ports}, not once by each of 1 to {workers}"
+        raise self._wrong(f"{said}: multicast group {GROUP} has all of them")
+
+    def _silent(self, one: _Played, workers: int) -> str:
+        """A chunk that is complete, and nothing left."""
+        said = f"{one.name} was the last of {workers}, and nothing left"
+        if one.before[0] & 1 << one.push.worker - 1 and one.left is not None:
+            said += ": its bit was in the bitmap already, left there by an earlier chunk, so it was taken for a"
+            return f"{said} repetition. When a chunk is complete, write 0 to the slot's bitmap"
+        if one.after[0] == 0 and one.before[0]:
+            said += f", though the slot was cleared: std.mcast_grp = {GROUP} sends to all, and a mark_to_drop behind it"
+            return f"{said} takes that back"
+        said += f": the bitmap was {one.before[0]:#b} before and is {one.after[0]:#b} after it; when it is"
+        return f"{said} {full(workers):#b}, send the RESULT"
 
     # --- sums
 
@@ -253,14 +264,19 @@ class _Grader:
             return
         lane = next(n for n in range(LANES) if header.lanes[n] != wanted[n])
         earlier = one.push.seq - self.numbers.slots
-        said = f"chunk {one.push.seq}: lane{lane} is {header.lanes[lane]}, expected {wanted[lane]}"
-        if earlier >= 0 and header.lanes != wanted:
+        got = header.lanes[lane]
+        said = f"chunk {one.push.seq}: lane{lane} is {got}, expected {wanted[lane]}"
+        if one.left is not None and (got - wanted[lane] - one.left[lane]) % WRAP == 0:
             said += (
                 f". The slot was used by chunk {earlier} before: what that left was added. The first frame "
                 "of a chunk replaces the sums; and write 0 to the bitmap when a chunk is complete"
             )
-        elif all((a - b) % (1 << 32) == 0 for a, b in zip(header.lanes, one.push.lanes, strict=True)):
+        elif got == one.push.lanes[lane]:
             said += ": that is what the last worker sent. Read the sums, and add them to its lanes"
+        elif got == (wanted[lane] - one.push.lanes[lane]) % WRAP:
+            said += ": that is the sum of all others. Add the lane of the last frame, too"
+        elif got == WRAP - 1:
+            said += ": a sum wraps around at 2^32, + does so"
         raise self._wrong(said)
 
     # --- registers
@@ -269,7 +285,7 @@ class _Grader:
         for one in self.played(3):
             if one.after[0] != one.expected[0]:
                 said = f"after {one.name} the slot's bitmap is {one.after[0]:#b}, expected {one.expected[0]:#b}"
-                if one.outcome == "complete":
+                if one.outcome == "complete" and one.after[0] == full(3):
                     said += ": the chunk is complete, so write 0 and the slot is free for the next one"
                 raise self._wrong(said)
 
@@ -277,7 +293,18 @@ class _Grader:
         for one in self.played(3):
             if one.outcome == "partial" and one.after[1] != one.expected[1]:
                 said = f"after {one.name} the slot's sums are {one.after[1]}, expected {one.expected[1]}"
-                raise self._wrong(f"{said}: what is not written to a register is forgotten with the frame")
+                raise self._wrong(f"{said}{self._not_kept(one)}")
+
+    def _not_kept(self, one: _Played) -> str:
+        """Why a sum is not in its register."""
+        lane = next(n for n in range(LANES) if one.after[1][n] != one.expected[1][n])
+        if one.before[0] & 1 << one.push.worker - 1:
+            return ": its bit was in the bitmap already, so it was taken for a repetition"
+        if one.after[1][lane] == one.before[1][lane]:
+            return f": nothing was written to sums{lane}; what is not written to a register is forgotten with the frame"
+        if one.after[1][lane] == one.push.lanes[lane]:
+            return f": in sums{lane} is what this worker sent alone, without the sum so far"
+        return f": look at what was written to sums{lane}"
 
     # --- repetitions
 
@@ -289,6 +316,10 @@ class _Grader:
 
     def repetitions(self) -> None:
         for one in self._repeated():
+            if one.answer.sent and one.after == one.before:
+                ports = ", ".join(str(port) for port, _ in one.answer.sent)
+                said = f"{one.name} came again, and changed nothing, but left by port {ports}: drop a repetition"
+                raise self._wrong(f"{said}, mark_to_drop(std)")
             if one.answer.sent:
                 said = (
                     f"{one.name} came again and was taken for another worker's: who is in must be remembered, not how"
@@ -301,7 +332,8 @@ class _Grader:
                 continue
             if not one.answer.sent and one.after[1] != one.before[1] and one.after[0] == one.before[0]:
                 said = f"{one.name} came again. It was dropped, but its lanes were added: ask for the sender's bit"
-                raise self._wrong(f"{said} first, and put the rest into an else: mark_to_drop does not end the control")
+                said += " first, whoever else is in, and put the rest into an else"
+                raise self._wrong(f"{said}: mark_to_drop does not end the control")
             raise self._wrong(
                 f"{one.name} came again, and the slot changed: bitmap {one.before[0]:#b} -> {one.after[0]:#b}. Who is "
                 "in must be remembered, not how many: ask for the sender's bit in the bitmap before anything else"

@@ -120,7 +120,8 @@ class _Grader:
         for e in (-5, 0, 12):
             found, wanted = self._dequantize(totals, e), np.ldexp(totals.astype(np.float64), -e)
             if not np.allclose(found, wanted, rtol=1e-6, atol=0):
-                said = f"dequantize of {totals[0]} with exponent {e} is {found[0]!r}, expected {wanted[0]!r}"
+                said = f"dequantize of {totals[0]} with exponent {e} is {float(found[0])!r}, expected "
+                said += f"{float(wanted[0])!r}"
                 raise Wrong(f"{said}: a sum s stands for s / 2^e", self.path)
 
     # --- exponent
@@ -219,5 +220,5 @@ class _Grader:
             exact = np.array([math.fsum(column) for column in values.T])
             off = np.abs(found - exact)
             if (off > workers * unit / 2 * (1 + 1e-9) + 1e-6 * np.abs(exact)).any():
-                said = f"chunk {number} of {workers} workers errs by {off.max() / unit:.2f} units of 2^-{e}"
+                said = f"chunk {number} of {workers} workers errs by {off.max() / unit:.2f} units of 2^({-e})"
                 raise Wrong(f"{said}; rounded to the nearest it is {workers / 2:g} at most", self.path)

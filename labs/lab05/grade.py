@@ -98,7 +98,12 @@ class _Grader:
             if header is None or header.kind != RESULT or header.seq != seq:
                 raise Wrong(f"{what}: what left is not the RESULT of chunk {seq}", str(self.path))
             if header.lanes != self._sum(seq):
-                said = f"{what}: lane0 is {header.lanes[0]}, expected {self._sum(seq)[0]}"
+                lane = next(n for n in range(LANES) if header.lanes[n] != self._sum(seq)[n])
+                said = f"{what}: lane{lane} is {header.lanes[lane]}, expected {self._sum(seq)[lane]}"
+                for worker in (1, 2, 3):
+                    if header.lanes[lane] == self._lanes(worker, seq)[lane]:
+                        said += f", and it is what worker {worker} sent: the sum is in sums{lane}"
+                        raise Wrong(said, str(self.path))
                 raise Wrong(f"{said}: something was added that does not belong to it, or added twice", str(self.path))
 
     def sums(self) -> None:
@@ -120,11 +125,19 @@ class _Grader:
 
     def early(self) -> None:
         bench = self._bench()
-        for worker in (1, 1, 2, 1, 2):
-            if self._push(bench, worker, 0):
-                said = f"worker {worker}'s PUSH of chunk 0, perhaps a repetition: something left before worker 3 was in"
+        for seq in range(2 * self.slots + 1):  # the last one in a cell that was done before
+            come = (1, 1, 2, 1, 2) if seq in (0, 2 * self.slots) else (1, 2)
+            for place, worker in enumerate(come):
+                if not (sent := self._push(bench, worker, seq)):
+                    continue
+                if worker not in come[:place]:
+                    raise Wrong(self._too_early(worker, seq, [port for port, _ in sent]), str(self.path))
+                said = f"worker {worker}'s PUSH of chunk {seq} came again, and something left before worker 3 was in"
+                if seq:
+                    said += ". The cell was used before: write 0 to done while the chunk is not complete"
                 raise Wrong(said, str(self.path))
-        self._result(self._push(bench, 3, 0), (1, 2, 3), 0, "chunk 0 after repetitions of workers 1 and 2")
+            what = f"chunk {seq} after repetitions of workers 1 and 2"
+            self._result(self._push(bench, 3, seq), (1, 2, 3), seq, what)
 
     def late(self) -> None:
         bench = self._bench()
@@ -141,16 +154,19 @@ class _Grader:
         bench, seq = self._bench(), self.slots
         for worker in (1, 2, 3):
             self._push(bench, worker, 0)
-        for worker in (1, 2):  # they have the RESULT of chunk 0 and go on; worker 3 has not
-            self._push(bench, worker, seq)
+        # They have the RESULT of chunk 0 and go on; worker 3 has not.
+        answered = [self._push(bench, worker, seq) for worker in (1, 2)]
         sent = self._push(bench, 3, 0)
         try:
             self._result(sent, (3,), 0, f"worker 3 asks for chunk 0 while others are at chunk {seq}")
         except Wrong as wrong:
-            said = f"{wrong.finding.said}. Its cell was used again too early: chunk {seq} goes into the other cell"
-            raise Wrong(
-                f"{said}, and done tells that chunk 0 is complete though bits have left", str(self.path)
-            ) from None
+            said = wrong.finding.said
+            if any(answered):
+                said += f". Its cell was used again too early: chunk {seq} goes into the other cell"
+            elif not sent:
+                said += ". Its bit has left the cell, or done has: a worker takes out its own bit, others' stay, and"
+                said += " done tells that chunk 0 is complete though bits have left"
+            raise Wrong(said, str(self.path)) from None
         self._result(self._push(bench, 3, seq), (1, 2, 3), seq, f"chunk {seq} after that")
 
     # --- the worker
@@ -186,6 +202,10 @@ class _Grader:
             sent, wanted = self._step(1, now, []), [2] if now == TIMEOUT else []
             if sent == wanted:
                 continue
+            if sent and max(sent) >= self.slots:
+                raise Wrong(
+                    f"there are {self.slots} chunks, 0 to {self.slots - 1}, and {max(sent)} was sent", self.file
+                )
             if len(sent) > 1:
                 raise Wrong(
                     f"only chunk 2 is missing, and tick {now} sent {sent}: a storm of what has arrived", self.file
@@ -208,6 +228,9 @@ class _Grader:
         down: deque[tuple[int, int, bytes]] = deque()
         there: dict[int, set[int]] = {rank: set() for rank in range(1, WORKERS + 1)}
         frames = 0
+        asked: dict[tuple[int, int], int] = {}  # when a worker last sent a chunk
+        beyond: list[str] = []  # what workers did that they should not
+        storm: list[str] = []
         for rank in there:
             self.code.call("create", 10 + rank, chunks, self.slots, TIMEOUT)
 
@@ -220,24 +243,38 @@ class _Grader:
             while down and down[0][0] <= now:
                 _, rank, data = down.popleft()
                 header = read(data)
-                if header is None or header.kind != RESULT or header.lanes != self._sum(header.seq, WORKERS):
-                    said = f"worker {rank} got a wrong sum" + (f" for chunk {header.seq}" if header else "")
-                    raise Wrong(f"{said}: a contribution was added twice, or to another chunk's", str(self.path))
+                if header is None or header.kind != RESULT:
+                    raise Wrong(f"worker {rank} got a frame that is no RESULT", str(self.path))
+                if header.lanes != self._sum(header.seq, WORKERS):
+                    said = f"worker {rank} got a wrong sum for chunk {header.seq}"
+                    if beyond:
+                        raise Wrong(f"{said}: {beyond[0]}", self.file)
+                    said += ": a contribution is missing, or in twice, or another chunk's. See part switch"
+                    raise Wrong(said, str(self.path))
                 there[rank].add(header.seq)
                 came[rank].append(header.seq)
             while up and up[0][0] <= now:
                 _, rank, data = up.popleft()
                 for port, sent in bench.send(rank, data).sent:
                     put(down, now, port, sent)
-            for rank in there:
+            for rank, mine in there.items():
                 for chunk in self._step(10 + rank, now, came[rank]):
                     if not 0 <= chunk < chunks:
                         raise Wrong(f"worker {rank} sent chunk {chunk} of {chunks}", self.file)
+                    oldest = min(set(range(chunks)) - mine, default=chunks)
+                    if chunk >= oldest + self.slots:
+                        beyond.append(
+                            f"worker {rank} sent chunk {chunk} and had no RESULT of {oldest}: beyond the window"
+                        )
+                    elif now - asked.get((rank, chunk), -TIMEOUT) < TIMEOUT or chunk in mine:
+                        storm.append(f"worker {rank} sent chunk {chunk} again too early, or for nothing: a storm")
+                    asked[rank, chunk] = now
                     frames += 1
                     put(up, now, rank, Sum(PUSH, chunk, self._lanes(rank, chunk)).frame(self.ether_type))
             least = chunks * WORKERS
             if frames > 2 * _SENDS[loss] * least:
-                raise Wrong(f"{frames} frames were sent in {now} ticks, {least} were to be sent: a storm", self.file)
+                said = f"{frames} frames were sent in {now} ticks, {least} were to be sent"
+                raise self._too_many(said, beyond + storm, there, chunks)
             if all(len(mine) == chunks for mine in there.values()):
                 break
         waiting = {rank: min(set(range(chunks)) - mine) for rank, mine in there.items() if len(mine) < chunks}
@@ -246,4 +283,15 @@ class _Grader:
             raise Wrong(f"after {_MOST_TICKS} ticks these still wait: {said}", str(self.path))
         if frames > _SENDS[loss] * chunks * WORKERS:
             said = f"{frames} frames for {chunks * WORKERS}; {_SENDS[loss]:g} times as many are allowed"
-            raise Wrong(f"{said}: send again only what is missing, and only after the time-out", self.file)
+            raise self._too_many(said, beyond + storm, there, chunks)
+
+    def _too_many(self, said: str, workers: list[str], there: dict[int, set[int]], chunks: int) -> Wrong:
+        """Frames beyond what loss explains: the worker's fault, or the switch's, which does not answer."""
+        if workers:
+            said += f": send again only what is missing, and only after the time-out: {workers[0]}"
+            return Wrong(said, self.file)
+        waits = {rank: min(set(range(chunks)) - mine) for rank, mine in there.items() if len(mine) < chunks}
+        if waits:
+            rank, chunk = next(iter(waits.items()))
+            said += f": worker {rank} asks again and again for chunk {chunk}, as it should, and gets no RESULT"
+        return Wrong(f"{said}. See part switch", str(self.path))

@@ -49,6 +49,10 @@ class Play:
         """The student's epochs, and the plans that follow."""
         found = self._ask("install", self.scene.network)
         jobs = self.scene.network["jobs"]
+        if isinstance(found, dict) and found and not set(found) & {job["job"] for job in jobs}:
+            said = f"install returned epochs of jobs {', '.join(map(str, found)):.40}; this network has the jobs "
+            said += ", ".join(str(job["job"]) for job in jobs)
+            raise Wrong(f"{said}: forget what you kept of the one before", self._where)
         if not isinstance(found, dict) or set(found) != {job["job"] for job in jobs}:
             raise Wrong(f"install returned {found!r:.60}; return a dict: the epoch of each job", self._where)
         self._plans = [plan_of(self.scene.topology, {**job, "epoch": self._epoch(found[job["job"]])}) for job in jobs]

@@ -128,6 +128,9 @@ class Play:
             raise Wrong(f"{name}: {said}", self._where)
         if not isinstance(root, str) or root not in self.ground.spines:
             raise Wrong(f"{name}: {root!r:.40} is no root; take a switch without workers", self._where)
+        if root in dead and not self._written(root, epoch):
+            said = f"{name} returned the root {root}, which is dead and has nothing of epoch {epoch}"
+            raise Wrong(f"{said}: return the root of the tree that you installed", self._where)
         # What dies while a tree is written is a part of it still: the next tick sees it.
         gone = {leaf for leaf in dead if leaf not in self.ground.spines and not self._written(leaf, epoch)}
         staying = [worker for worker in network["workers"] if topology.neighbours(worker)[0] not in gone]

@@ -108,3 +108,10 @@ def test_texts_for_errors_are_short():
     assert len(short("x" * 10**6)) <= 60
     assert one_line("a\n b") == "a b"
     assert len(one_line("x" * 1000)) == 300
+
+
+def test_an_error_names_no_file_that_is_none():
+    """PyYAML calls a text "<unicode string>"; whoever read it knows its name."""
+    with pytest.raises(YamlError, match=r"is not YAML: .*line 2, column 1") as error:
+        read_yaml("a: 1\n\tb: 2\n")
+    assert "string>" not in str(error.value)

@@ -1,6 +1,7 @@
 """Student code that attacks or fails: one clear finding each, and nothing is left behind or told."""
 
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -84,6 +85,24 @@ def test_after_the_end_every_call_says_the_same(tmp_path):
         for _ in range(2):
             with pytest.raises(Wrong, match="exit code 3"):
                 student.call("f")
+
+
+def test_a_file_that_cannot_be_loaded_says_the_same_in_every_call(tmp_path, monkeypatch):
+    """Also in the moment in which its process has not ended yet."""
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda _: None)
+    with code(tmp_path, "def f(:") as student:
+        for _ in range(3):
+            with pytest.raises(Wrong, match="SyntaxError"):
+                student.call("f")
+
+
+def test_code_that_computes_on_a_busy_machine_is_not_taken_for_a_sleeper(tmp_path):
+    """What it may use is processor time: the verdict of an endless loop is the same beside others."""
+    with (
+        code(tmp_path, "def f():\n    while True: pass", Limits(cpu_s=1, wall_s=0.3)) as student,
+        pytest.raises(Wrong, match="processor time"),
+    ):
+        student.call("f")
 
 
 def test_an_exception_names_the_line_and_the_process_goes_on(tmp_path):
