@@ -4,6 +4,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+from tests.support.orchestrated import deaths
 from tests.support.orchestrated.bench import (
     OPTIONS,
     PROGRAM,
@@ -138,10 +139,11 @@ def test_in_another_network_it_goes_on_from_what_the_first_one_kept(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
-STEPS = ["report died", "recorded stop", "stopped", "intended", "installed both", "recorded installation", "started"]
+STEPS = ["report died", "recorded stop", "stopped", "intended", "started", "recorded start"]
+MORE = ["installed both", "recorded installation", "uninstalled", "report round"]
 
 
-@pytest.mark.parametrize("step", [*STEPS, "recorded start", "uninstalled", "report round"])
+@pytest.mark.parametrize("step", [*STEPS, *(pytest.param(step, marks=pytest.mark.soak) for step in MORE)])
 def test_killed_on_the_way_it_comes_to_the_same(tmp_path, step):
     kills = [KillAt(number, step) for number in (1, 1, 2, 1)]
     with site(tmp_path) as (world, store):
@@ -158,3 +160,12 @@ def test_a_task_that_raises_does_not_begin_anew():
         replace(TASK, on_failure="raise")
     with pytest.raises(PlanError, match="task a: max_restarts: -1 is below 0"):
         replace(TASK, max_restarts=-1)
+
+
+def test_going_on_is_the_cheapest_and_resumes_within_its_bar():
+    base = deaths.run(0, deaths.WAYS["nobody dies"], 4, None)
+    found = {name: deaths.run(0, way, 4, base) for name, way in deaths.WAYS.items() if way.fields}
+    assert base.finished_ms < found["shrink"].finished_ms
+    assert found["shrink"].finished_ms == min(one.finished_ms for one in found.values())
+    assert found["shrink"].resumed_ms < 20
+    assert found["shrink"].models < base.models == found["abort, max_restarts 1"].models
