@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.cli.live.flights import said
 from p4reduce.cli.live.look import GoneError, Look, RealViews
 from p4reduce.cli.live.moments import History
 from p4reduce.cli.live.scene import job_key, scene
@@ -215,6 +214,8 @@ def _says(frame: bytes, program: Program) -> str:
     place = 14 + 4 * (frame[14] & 15)
     if frame[23] != socket.IPPROTO_UDP or len(frame) < place + 8:
         return f"IPv4 protocol {frame[23]}, {ends}"
+    from p4reduce.cli.live.flights import said  # noqa: PLC0415  (slow to import)
+
     ports = [int.from_bytes(frame[at : at + 2]) for at in (place, place + 2)]
     return said(frame, program) if INC_UDP_PORT in ports else f"UDP {ports[0]} → {ports[1]}, {ends}"
 

@@ -1,19 +1,13 @@
-"""What stays the same while a run goes on, as the page gets it: nodes, links, jobs and their trees, the drawing."""
+"""What stays the same while a run goes on, as the page gets it: nodes, links, jobs and their trees, and their trees."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from p4reduce.cli.report.network import Drawing, draw_inline
-from p4reduce.cli.report.style import HALVINGS, load_colour
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.slots import node_name
 from p4reduce.runs.summary import describe_topology
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-
-MAX_DRAWN: Final = 400
-"""nodes of a topology that is still worth looking at"""
-COLOURS: Final = 32
 
 
 def scene(title: str, topology: Topology, plans: Iterable[Plan]) -> dict[str, Any]:
@@ -34,26 +28,6 @@ def scene(title: str, topology: Topology, plans: Iterable[Plan]) -> dict[str, An
         "jobs": [job(plan) for plan in plans],
         "notes": [],
     }
-
-
-def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """A scene with its drawing as SVG (None: too large), made here whatever the scene came from, and the colours."""
-    jobs = plain["jobs"]
-    paths = list(dict.fromkeys(tuple(path) for one in jobs for path in one["paths"]))
-    hosts = {node["name"] for node in plain["nodes"] if node["kind"] == "host"}
-    taking = {name for path in paths for name in (path[0], path[-1]) if name in hosts}
-    svg = None
-    if 0 < len(plain["nodes"]) <= MAX_DRAWN:
-        drawing = Drawing.of_result(
-            {"nodes": plain["nodes"], "links": [{"a": one["from"], "b": one["to"]} for one in plain["links"][::2]]},
-            title=f"Network {plain['topology']}",
-            paths=paths,
-            aggregators={name for one in jobs for name in one["switches"]},
-            participants=taking if jobs else None,
-            marked=True,
-        )
-        svg = str(draw_inline(drawing))
-    return {**plain, "svg": svg, "colours": colours()}
 
 
 def job(plan: Plan) -> dict[str, Any]:
@@ -81,16 +55,6 @@ def job_key(plan: Plan) -> str:
 def directions(topology: Topology) -> Sequence[Hop]:
     """Every direction of every link by the (node, port) that it leaves."""
     return [hop for link in topology.links for hop in ((link.a, link.port_a), (link.b, link.port_b))]
-
-
-def colours() -> list[dict[str, str]]:
-    """Colours of loads from the least to the full scale, light and dark."""
-    found = []
-    for number in range(COLOURS):
-        style = load_colour(2.0 ** (HALVINGS * ((number + 1) / COLOURS - 1)))
-        light, dark = (part.partition(":")[2] for part in style.split(";"))
-        found.append({"light": light, "dark": dark})
-    return found
 
 
 def _tree(plan: Plan) -> Iterable[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from p4reduce.cli.live.flights import NoTrace, frames, trace
 from p4reduce.cli.live.moments import History
 from p4reduce.cli.live.player import Player
 from p4reduce.cli.live.scene import job_key, scene
@@ -157,6 +156,8 @@ class VirtualSource:
 
     def frames(self, link: Hop) -> list[dict[str, Any]]:
         """As of `Source`: while time stands still."""
+        from p4reduce.cli.live.flights import frames  # noqa: PLC0415  (slow to import)
+
         network = self._still()
         device = next((d for d in network.switches.devices().values()), None)
         program = None if device is None else device.program
@@ -164,6 +165,8 @@ class VirtualSource:
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
         """As of `Source`: while time stands still."""
+        from p4reduce.cli.live.flights import NoTrace, trace  # noqa: PLC0415  (slow to import)
+
         network = self._still()
         try:
             return self.player.ask(lambda: trace(network.fabric, link, frame))

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from p4reduce.cli.commands.watch import _source
 from p4reduce.cli.failures import BadInput
 from p4reduce.cli.live import recording
+from p4reduce.cli.live.drawing import drawn
 from p4reduce.cli.live.player import Player
-from p4reduce.cli.live.scene import drawn
 from p4reduce.cli.live.source import NotOffered, VirtualSource, Wanted
 from p4reduce.cli.main import build
 from p4reduce.jobs.observers import observing

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -105,7 +107,7 @@ def test_the_page_opens_with_the_token_in_its_address(ended):
 
 
 def test_every_file_of_the_page_is_there_and_nothing_is_fetched_from_elsewhere(ended):
-    from p4reduce.cli.live.server import STATIC
+    from p4reduce.cli.live.application import STATIC
 
     for name in [*STATIC, "colours.css"]:
         status, headers, text = ended.request("GET", f"/static/{name}", token=False)
@@ -277,3 +279,23 @@ def test_closing_ends_streams_and_frees_the_port():
     with pytest.raises(ConnectionRefusedError):
         http.client.HTTPConnection("127.0.0.1", server.port, timeout=LONG_S).connect()
     assert not any(thread.name == f"live page {server.port}" for thread in threading.enumerate())
+
+
+def test_what_answers_is_imported_when_somebody_connects():
+    program = """
+import http.client, sys
+from p4reduce.cli.live.player import Player
+from p4reduce.cli.live.server import LiveServer
+from p4reduce.cli.live.source import VirtualSource
+with LiveServer(VirtualSource("nobody", Player())):
+    pass
+with LiveServer(VirtualSource("somebody", Player())) as server:
+    assert "uvicorn" not in sys.modules
+    assert "p4reduce.cli.report.network" not in sys.modules
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("GET", "/")
+    assert connection.getresponse().status == 403
+    assert "uvicorn" in sys.modules
+server.close()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LONG_S)
