@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from p4reduce.dataplane.device import Device
 from p4reduce.dataplane.interpreter import Event, Interpreter
@@ -49,6 +49,7 @@ class PacketTrace:
         number: counts from 1.
         outcome: what became of it and why.
         sent: frames that left, in their order.
+        program: that ran, which names what the events are about.
     """
 
     number: int
@@ -59,6 +60,13 @@ class PacketTrace:
     headers: Headers
     outcome: Outcome
     sent: tuple[Sent, ...]
+    program: Program = field(repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from p4reduce.dataplane.trace.to_html import packet_html  # noqa: PLC0415  (it knows traces)
+
+        return packet_html(self)
 
 
 class Recorder:
@@ -92,6 +100,7 @@ class Recorder:
             headers=_incoming(packet.frame, events, program),
             outcome=outcome_of(events, self.device, bool(sent)),
             sent=_sent(sent, events, program),
+            program=program,
         )
 
     def run_all(self, packets: Iterable[Packet], port: int = DEFAULT_PORT) -> list[PacketTrace]:

@@ -14,7 +14,7 @@ from p4reduce.labs.catalogue import package
 
 NOTEBOOKS = {path.parent.name[:2]: path for path in sorted((package() / "labs").glob("*/explore.ipynb"))}
 SHOWN = {
-    "04": ["largest error", "bytes on the busiest link"],
+    "04": ["largest error", "bytes on the busiest link", "packet 2 by port 1", "change", "+ 1 is -"],
     "08": ["steiner", "bytes on the busiest link"],
     "09": ["numbers:", "and, with one field too large,"],
 }
