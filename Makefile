@@ -171,7 +171,7 @@ live-test: $(WARM)  ## the live page in a headless Chromium: widths, light and d
 bench-live: $(WARM)  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
 	@$(BIN)/python -m p4reduce.cli.live.bench $(BENCH)
 
-labs-class: $(WARM)  ## 100 submissions beside each other, mistakes and attacks among them: no false verdict: STUDENTS=100
+labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
 
 soak-kills-real: $(WARM)  ## 100 kills of workers, switches, controllers in real time: SOAK='--target bmv2 --links veth'

@@ -189,7 +189,7 @@ def copy(
         raise BadInput(str(error)) from None
     output = Output()
     output.line(f"{target}: read README.md, work in {target}/skeleton, then:")
-    output.line(f"    p4reduce lab grade {target}")
+    output.line(f"    p4reduce lab grade {target}" + (f" --lab {name}" if lab.home is not None else ""))
     if not student:
         output.line("Where your work is graded by a teacher, copy it with --student NAME: its numbers are yours then.")
 
@@ -223,6 +223,8 @@ def _print(output: Output, report: "Report") -> None:
     from p4reduce.labs.frame.text import counted  # noqa: PLC0415
 
     output.line(f"lab {report.lab}, {report.folder}")
+    for note in report.notes:
+        output.line(f"note: {note}")
     subject = ""
     told: dict[Finding, str] = {}
     for check in report.checks:
@@ -231,8 +233,6 @@ def _print(output: Output, report: "Report") -> None:
             points, most = report.part(subject)
             output.line(f"{subject}: {points} of {counted(most, 'point')}")
         _print_check(output, check, told)
-    for note in report.notes:
-        output.line(f"note: {note}")
     failed = sum(check.passed is False for check in report.checks)
     waiting = sum(check.passed is None for check in report.checks)
     had = f"{report.points} of {counted(report.most, 'point')}"

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from joblib import Parallel, delayed
 
-from p4reduce.labs.frame.draws import EXAMPLE
-from p4reduce.labs.frame.folders import note_of
 from p4reduce.labs.frame.grading import grade
 from p4reduce.labs.frame.report import LabError, Report
 
@@ -32,7 +30,6 @@ class Graded:
     report: Report | None
     problem: str = ""
     same_as: tuple[str, ...] = ()
-    note: str = ""
 
     def row(self) -> dict[str, object]:
         """For the table of a class."""
@@ -50,7 +47,7 @@ class Graded:
             "passed": "yes" if report.passed else "no",
             "first_failure": first,
             "same_as": " ".join(self.same_as),
-            "note": "; ".join(part for part in (self.note, *report.notes) if part),
+            "note": "; ".join(report.notes),
             "digest": report.digest,
         }
 
@@ -95,12 +92,7 @@ def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...]) -> 
         return Graded(path.name, None, str(error))
     except Exception as error:  # a bug of a grader costs one student's grade, which is told, not a night
         return Graded(path.name, None, f"the grader failed: {type(error).__name__}: {error}")
-    try:
-        said = note_of(path).get("student", EXAMPLE)
-    except LabError:
-        said = ""
-    note = "" if said in (path.name, EXAMPLE) else f"lab.yaml says that this is of {said}"
-    return Graded(path.name, report, note=note)
+    return Graded(path.name, report)
 
 
 def _compared(all_of: list[Graded]) -> list[Graded]:
@@ -113,5 +105,5 @@ def _compared(all_of: list[Graded]) -> list[Graded]:
     for graded in all_of:
         alike = by_digest[graded.report.digest] if graded.report is not None and graded.report.digest else []
         others = tuple(name for name in alike if name != graded.student)
-        found.append(Graded(graded.student, graded.report, graded.problem, others, graded.note))
+        found.append(Graded(graded.student, graded.report, graded.problem, others))
     return found

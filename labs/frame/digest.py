@@ -10,7 +10,7 @@ from pathlib import Path
 
 _P4_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _YAML_COMMENT = re.compile(r"(?m)(^|\s)#[^\n]*")
-_NUMBER = re.compile(r"\b(?:0[xb][0-9a-fA-F_]+|\d+(?:w\d+)?)\b")
+_NUMBER = re.compile(r"\b(?:\d+[ws])?(?:0[xXbBoO][0-9a-fA-F_]+|\d+)\b")
 
 
 def digest(folder: Path, files: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from p4reduce.labs import catalogue
 from p4reduce.labs.frame.digest import digest
 from p4reduce.labs.frame.draws import EXAMPLE, PRACTICE, hidden, personal
-from p4reduce.labs.frame.folders import answers_folder, checked_student, lab_of, student_of
+from p4reduce.labs.frame.folders import answers_folder, checked_student, lab_of, note_of, student_of
 from p4reduce.labs.frame.lab import Lab, Task
 from p4reduce.labs.frame.report import Check, LabError, Report, shared_out
 
@@ -50,7 +50,7 @@ def grade(
         checks=tuple(_with_points(what, wanted, checks)),
         student=whose,
         praise=what.praise if len(wanted) == len(what.parts) else "what was asked for holds",
-        notes=tuple(_notes(what, whose, found)),
+        notes=(*_of_another(folder, whose), *_notes(what, whose, found)),
         digest="" if what.alike else found,
         sandbox=tuple(task.seen),
     )
@@ -74,6 +74,18 @@ def _with_points(lab: Lab, wanted: Sequence[str], checks: Iterable[Check]) -> li
         else:  # what has to hold before the wanted parts can be tried is told where it fails
             found += [Check(c.subject, c.title, c.passed, c.finding, 0) for c in mine if c.passed is False]
     return found
+
+
+def _of_another(folder: Path, student: str) -> list[str]:
+    """What explains most of what follows: numbers of somebody else."""
+    try:
+        said = note_of(folder).get("student", student)
+    except LabError:  # whose it is has been named
+        return []
+    if said == student:
+        return []
+    note = f"lab.yaml says that this is a copy for {said}, and it is graded with the numbers of {student}"
+    return [f"{note}, which are other ones: p4reduce lab copy --student {student}"]
 
 
 def _notes(lab: Lab, student: str, found: str) -> list[str]:

@@ -26,7 +26,10 @@ def gradescope(report: Report) -> str:
                 "visibility": "visible",
             }
         )
-    return json.dumps({"score": report.points, "stdout_visibility": "hidden", "tests": tests}, indent=1) + "\n"
+    found = {"score": report.points, "stdout_visibility": "hidden", "tests": tests}
+    if of_another := [note for note in report.notes if "lab.yaml" in note]:  # the others are for teachers
+        found["output"] = "\n".join(of_another)
+    return json.dumps(found, indent=1) + "\n"
 
 
 def said_of(check: Check) -> str:

@@ -118,6 +118,9 @@ def test_digests(tmp_path):
     assert one == of("def f(value):\n    return value * 4\n")
     assert one != of("def f(value):\n    return value + 4\n")
     assert of("x = 1w4; // comment\n", "a.p4") == of("x=0x7;/* other */", "a.p4")
+    assert of("const bit<16> E = 16w0x8a9f;", "a.p4") == of("const bit<16> E = 16w0x8b01;", "a.p4")
+    assert of("const bit<16> E = 0X8A9F;", "a.p4") == of("const bit<16> E = 35487;", "a.p4")
+    assert of("x = slot0;", "a.p4") != of("x = slot1;", "a.p4")
     assert of("a: 1 # x\n", "a.yaml") == of("a:   2\n", "a.yaml")
     assert of("def (") != of("def )")
     assert digest(tmp_path, ["missing"]) == ""
@@ -152,6 +155,18 @@ def test_a_class(tmp_path):
     assert "ended its process" in rows["dan"]["first_failure"]
     assert "holds neither scale.py" in rows["eve"]["first_failure"]
     assert sorted(done for _, done, _ in told) == [1, 2, 3, 4, 5]
+
+
+def test_a_copy_for_another_student_is_told(tmp_path):
+    """Its numbers are others, and what the checks say follows from that."""
+    new_lab(tmp_path / "lab")
+    copy_lab(find(str(tmp_path / "lab")), "bob", tmp_path / "mine")
+    report = grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana")
+    assert ["this is a copy for bob" in note and "--student ana" in note for note in report.notes] == [True]
+    assert "this is a copy for bob" in json.loads(gradescope(report))["output"]
+    assert grade(tmp_path / "mine", lab=str(tmp_path / "lab")).notes == ()
+    (tmp_path / "mine/lab.yaml").write_text("student: [\n")  # by a student: it costs nothing where both are named
+    assert grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana").notes == ()
 
 
 def test_a_new_lab_is_whole(tmp_path):
