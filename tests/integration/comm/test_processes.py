@@ -1,5 +1,6 @@
 """Ranks as processes: their calls meet in the coordinator, and nothing is left behind however they end."""
 
+import itertools
 import os
 import select
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 import textwrap
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -257,8 +259,23 @@ def test_children_of_a_rank_are_ended_with_it(tmp_path, folder):
     assert ends(int(pid))
 
 
-def test_time_runs_out(tmp_path, folder):
-    run = Run(tmp_path, 2, timeout_s=3.0)
+def time_runs_out(monkeypatch, reached):
+    """Have the launch's clock stand still until something is reached, and all that it was told of has been seen."""
+    seen = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: 1e9 if reached() and next(seen) > 0 else 0.0)
+    monkeypatch.setattr(launch_module, "time", clock)
+
+
+def test_time_runs_out(tmp_path, folder, monkeypatch):
+    run, ended = Run(tmp_path, 2, timeout_s=3.0), []
+    note = launch_module._Coordinator._note_end
+
+    def noted(self, rank, code):
+        note(self, rank, code)
+        ended.append((rank, code))
+
+    monkeypatch.setattr(launch_module._Coordinator, "_note_end", noted)
+    time_runs_out(monkeypatch, lambda: (0, 0) in ended)
     with pytest.raises(ClusterError, match=r"longer than 3 s; still running: rank 1$"):
         run("""
             if comm.rank == 1:
@@ -266,9 +283,10 @@ def test_time_runs_out(tmp_path, folder):
         """)
 
 
-def test_time_runs_out_and_who_was_waited_for_is_named(tmp_path, folder):
+def test_time_runs_out_and_who_was_waited_for_is_named(tmp_path, folder, monkeypatch):
     run = Run(tmp_path, 3, timeout_s=3.0)
     run.rendezvous = Rendezvous(3, server=True, carry=sum_in_memory, start_ps=0)  # nobody waits for the server
+    time_runs_out(monkeypatch, lambda: "rank 0, rank 2 wait" in (run.rendezvous.waiting() or ""))
     with pytest.raises(
         ClusterError, match=r"still running: rank 0, 1, 2; all_reduce #0: rank 0, rank 2 wait for rank 1$"
     ):

@@ -22,10 +22,10 @@ def registers(client, seen):
     update.entity.register_entry.register_id = ident
     update.entity.register_entry.index.index = 3
     update.entity.register_entry.data.bitstring = b"\x07\xff"
-    client._stub.Write(write, timeout=5)
+    client._stub.Write(write, timeout=60)
     read = p4runtime_pb2.ReadRequest(device_id=1)
     read.entities.add().register_entry.register_id = ident
-    entities = [e.register_entry for response in client._stub.Read(read, timeout=5) for e in response.entities]
+    entities = [e.register_entry for response in client._stub.Read(read, timeout=60) for e in response.entities]
     seen["register"] = {e.index.index: e.data.bitstring.hex() for e in entities}
 
 

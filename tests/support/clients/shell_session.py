@@ -62,7 +62,9 @@ def packets(seen):
     out.metadata["egress_port"], out.metadata["priority"], out.metadata["padding"] = "510", "0", "0"
     out.send()
     messages = []
-    packet_in.sniff(messages.append, timeout=1)
+    for _ in range(60):
+        if not messages:
+            packet_in.sniff(messages.append, timeout=1)
     seen["packets_in"] = [m.packet.payload.hex() for m in messages]
 
 

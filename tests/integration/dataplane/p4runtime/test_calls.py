@@ -13,7 +13,7 @@ from p4reduce.dataplane.p4runtime import Code, P4RuntimeServer
 
 
 def test_capabilities(client):
-    assert client.stub.Capabilities(p4r.CapabilitiesRequest(), timeout=5).p4runtime_api_version == "1.3.0"
+    assert client.stub.Capabilities(p4r.CapabilitiesRequest(), timeout=60).p4runtime_api_version == "1.3.0"
 
 
 def test_every_call_needs_a_known_device(server):

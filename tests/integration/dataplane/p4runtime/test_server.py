@@ -80,6 +80,6 @@ def test_whoever_holds_the_lock_holds_the_devices(server, client):
             other.arbitrate()  # arbitration does not wait
         assert not done.wait(0.05)
         assert len(server.device(1).tables["EntitiesIngress.exact_table"]) == 0
-    assert done.wait(10)
+    assert done.wait(60)
     writer.join()
     assert len(server.device(1).tables["EntitiesIngress.exact_table"]) == 1
