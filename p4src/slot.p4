@@ -8,13 +8,12 @@
 //  PUSH, PULL, same seq         child not in                      add, bitmap += child         if complete
 //  PUSH, PULL, same seq         child in or closed out, done      load                         REPLAY
 //  PUSH, PULL, same seq         child closed out, not done        refused: late                -
-//  PUSH, PULL, same seq         lowest child in, full, not done   load                         UP_AGAIN
+//  PUSH, PULL, same seq         lowest of who is in, full         load                         UP_AGAIN
 //  PUSH, PULL, same seq         child in, otherwise               refused: duplicate           -
 //  ASK                          older generation, or seq+slots    -                            ASK
 //  ASK, same seq                child not in                      -                            ASK
 //  ASK, same seq                done                              load                         REPLAY
-//  ASK, same seq, lowest child  full, not done                    -                            ASK_UP
-//  ASK, lowest child that is in closed, not done                  -                            ASK_UP
+//  ASK, same seq                lowest of who is in, full         -                            ASK_UP
 //  marked late, same seq        child in, overdue                 close                        as if complete
 //  ASK, same seq                otherwise                         -                            WAIT
 //  any other seq                -                                 refused                      -
@@ -30,9 +29,10 @@
 // bring about, a RESULT or a partial sum once more, is what its receiver takes once. A WAIT is an ASK whose `count` says
 // how many switches up the contribution is in, from 1 on; 0 asks for it.
 //
-// A chunk is overdue when its job has an entry in table `deadline`, it was opened longer ago than that says, and the
-// chunk an eighth of the slots before it was not closed: that leaves no child behind for longer than slots hold its
-// results (docs/protocol.md). Closing sets the missing children's bits, so that the slot is full and nothing is added
+// A chunk is overdue when its job has an entry in table `deadline`, it was opened longer ago than that says, and each of
+// the missing took part in the chunk an eighth of the slots before it, or in one that is done of those in between: that
+// leaves no child behind for longer than slots hold its results (docs/protocol.md). Of those in between some are looked
+// at, at distances that double, so that one operation with all in it is enough for the next. Closing sets the missing children's bits, so that the slot is full and nothing is added
 // any more; register `closings` remembers whose they were. All of it is off the way of a job without a deadline.
 //
 // Every case is one action that reads and writes all it needs: BMv2 pays for each table, condition and assignment on a
@@ -53,6 +53,16 @@
 #define REPLY_ASK_UP   6   // an ASK, to the parent
 #define REPLY_ASK_DOWN 7   // the parent's WAIT, to every child
 #define REPLY_OVERDUE  8   // none yet: that depends on the deadline
+
+// The chunk a part of the slots before: slots >> shift.
+#define EARLIER(shift) \
+    seq = hdr.inc.seq - (meta.slots >> shift); \
+    slots.read(earlier, meta.base + (seq & (meta.slots - 1))); \
+    closings.read(before, meta.base + (seq & (meta.slots - 1)));
+#define TOOK_PART(shift) \
+    EARLIER(shift) \
+    meta.overdue = meta.overdue | ((bit<1>)(earlier[127:64] == meta.generation ++ seq) & earlier[2:2] \
+        & (bit<1>)((before[79:48] & missing) == 0));
 
 control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     register<bit<128>>(SLOTS) slots;
@@ -138,6 +148,13 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         meta.absent = cell[79:48];
     }
 
+    // Who speaks for all is the lowest child that is in.
+    action recall_lowest() {
+        recall();
+        bit<32> present = meta.full & ~meta.absent;
+        meta.lowest = meta.absent == 0 ? meta.lowest : (bit<1>)(meta.child == (present & (~present + 1)));
+    }
+
     action finish() {
         recall();
         meta.slot.count        = hdr.inc.count;
@@ -191,18 +208,22 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         LOAD_LANES
     }
 
-    // Microseconds after a chunk was opened from which on it is closed without those who are missing. The chunk an
-    // eighth of the slots before must have had all children's, or be of another generation: then all have it.
+    // Microseconds after a chunk was opened from which on it is closed without those who are missing: if these were in
+    // the chunk an eighth of the slots before, or it is of another generation; or in a later one that is done.
     action allow(bit<48> after) {
         bit<80> cell;
         bit<80> before;
         bit<128> earlier;
-        bit<32> index = meta.base + ((hdr.inc.seq - (meta.slots >> 3)) & (meta.slots - 1));
+        bit<32> seq;
+        bit<32> missing = meta.full & ~meta.slot.bitmap;
+        EARLIER(3)
+        meta.overdue = (bit<1>)(earlier[127:96] != meta.generation) | (bit<1>)((before[79:48] & missing) == 0);
+        TOOK_PART(4)
+        TOOK_PART(5)
+        TOOK_PART(6)
+        TOOK_PART(7)
         closings.read(cell, meta.index);
-        closings.read(before, index);
-        slots.read(earlier, index);
-        meta.overdue = (bit<1>)(std.ingress_global_timestamp - cell[47:0] >= after)
-            & ((bit<1>)(earlier[127:96] != meta.generation) | (bit<1>)(before[79:48] == 0));
+        meta.overdue = meta.overdue & (bit<1>)(std.ingress_global_timestamp - cell[47:0] >= after);
     }
 
     table deadline {
@@ -286,9 +307,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
             } else if (meta.slot.done == 1) {
                 if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
             } else if (meta.slot.bitmap == meta.full) {
-                recall();
-                if ((meta.absent == 0 && meta.lowest == 1) || (meta.absent != 0 && meta.child
-                    == (meta.full & ~meta.absent & (~(meta.full & ~meta.absent) + 1)))) { tell(REPLY_ASK_UP, 0, 0); }
+                recall_lowest();
+                if (meta.lowest == 1) { tell(REPLY_ASK_UP, 0, 0); }
                 else { tell(REPLY_ASK, 1, 0); }
             } else if (hdr.inc.late == 1) {
                 tell(REPLY_OVERDUE, 1, meta.full & ~meta.slot.bitmap);
@@ -313,7 +333,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         } else if (meta.slot.done == 1) {
             if (meta.slot.result_lanes == 1) { replay_lanes(); } else { replay(); }
         } else {
-            recall();
+            recall_lowest();
             if ((meta.absent & meta.child) != 0) { refuse(REFUSED_LATE); }
             else if (meta.slot.bitmap == meta.full && meta.lowest == 1) {
                 if (hdr.inc.has_lanes == 1) { again_lanes(); } else { again(); }

@@ -59,6 +59,27 @@ def test_what_comes_too_late_is_in_the_next_sum(slow, loss):
     assert result.network.collectives[1].max_error <= result.network.collectives[1].error_bound
 
 
+@pytest.mark.parametrize("later", [2, 3], ids=["the same one", "another one"])
+def test_who_was_late_and_has_caught_up_is_not_waited_for_the_next_time(later):
+    """Step 4 is as far behind step 1 as a switch looks; what all took part in lies between."""
+    took = {}
+
+    def script(comm):
+        for step in range(6):
+            if (comm.rank, step) in {(2, 1), (later, 4)}:
+                comm.compute(LATE_S)
+            array, begin = np.full(ELEMENTS, comm.rank + 1, np.float32), comm.now
+            comm.all_reduce(array)
+            took[comm.rank, step] = comm.now - begin
+
+    result = run_experiment(experiment(), script=script)
+    assert [one["iteration"] for one in result.network.closed] == [1, 4]
+    assert all(
+        one["late"] == {str(rank): one["chunks"]} for one, rank in zip(result.network.closed, (2, later), strict=True)
+    )
+    assert all(took[rank, 4] < LATE_S for rank in range(8) if rank != later)
+
+
 def test_with_nobody_late_nothing_is_closed_and_frames_are_as_predicted():
     _, got, counts, _, result = carry(experiment(), slow=())
     same_for_all(got, counts)

@@ -182,7 +182,7 @@ class GoldenSwitch:
             return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
         if slot.absent & child.bit:
             raise Refused(Reason.LATE)
-        if slot.children == job.full and child.lowest:
+        if slot.children == job.full and _speaks(job, child, slot):
             return _Answer(slot, to="parent", resend=True)
         if packet.late and slot.children != job.full and self._overdue(job, slot):
             return self._closed(job, slot)
@@ -201,8 +201,7 @@ class GoldenSwitch:
             return _Answer(slot, to="sender", question=_Question(0, awaited))
         if slot.done:
             return _Answer(slot, to="sender", resend=True, late=bool(slot.absent & child.bit))
-        present = job.full & ~slot.absent
-        if not awaited and (child.bit == present & -present if slot.absent else child.lowest):
+        if not awaited and _speaks(job, child, slot):
             return _Answer(slot, to="parent", question=_Question(0, 0))
         if awaited and packet.late and self._overdue(job, slot):
             return self._closed(job, slot)
@@ -216,12 +215,21 @@ class GoldenSwitch:
         return _Answer(slot, to="children", question=_Question(min(packet.count + 1, COUNT_MAX), packet.awaited))
 
     def _overdue(self, job: JobEntry, slot: Slot) -> bool:
-        """Open for long enough, and all that are missing took part an eighth of the slots before."""
+        """Open for long enough, and all that are missing took part not long ago."""
         deadline = self.deadlines.get((job.job, job.epoch))
         if deadline is None or self.now_us - slot.opened_us < deadline.after_us:
             return False
-        before = self.slots.get(job.base + (slot.seq - job.slots // 8) % job.slots, Slot())
-        return before.generation != job.generation or not before.absent
+        missing, window = job.full & ~slot.children, job.slots // 8
+        before = self.slots.get(job.base + (slot.seq - window) % job.slots, Slot())
+        if before.generation != job.generation or not before.absent & missing:
+            return True
+        for shift in range(1, 5):  # in a later one that is done: 1/2 to 1/16 of the window ago
+            seq = (slot.seq - (window >> shift)) % SEQ_MODULUS
+            later = self.slots.get(job.base + seq % job.slots, Slot())
+            known = (later.generation, later.seq) == (job.generation, seq) and later.done
+            if known and not later.absent & missing:
+                return True
+        return False
 
     def _closed(self, job: JobEntry, slot: Slot) -> "_Answer":
         absent = job.full & ~slot.children
@@ -342,6 +350,12 @@ class _Answer:
     question: _Question | None = None
     late: bool = False
     closes: bool = False
+
+
+def _speaks(job: JobEntry, child: PeerEntry, slot: Slot) -> bool:
+    """Whether a child is the lowest of those whose contributions are in."""
+    present = job.full & ~slot.absent
+    return child.bit == present & -present if slot.absent else child.lowest
 
 
 def _opened(generation: int, child: PeerEntry, packet: Packet) -> Slot:

@@ -6,10 +6,12 @@ import sys
 
 import pytest
 
+from p4reduce.fabric.real.bmv2 import find_bmv2
+from p4reduce.fabric.real.net import why_not
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_script
 
-ELEMENTS, RANKS, SLOW, ATTEMPTS = 100, 4, 2, 50
+RANKS, SLOW, ATTEMPTS = 4, 2, 50
 SCRIPT = """
 import json, os, sys
 import numpy as np
@@ -38,16 +40,34 @@ print(json.dumps([first.tolist(), counts.tolist(), total.tolist()]))
 """
 
 
-@pytest.mark.parametrize("more", [{}, pytest.param({"faults": {"loss": 0.02}}, marks=pytest.mark.soak)], ids=str)
-def test_a_straggler_is_left_out_and_its_contribution_is_in_a_later_sum(tmp_path, more):
+STAR, TREE = f"star:hosts={RANKS}", f"leaf-spine:leaves=2,spines=1,hosts={RANKS // 2}"
+ON_BMV2 = [
+    pytest.mark.bmv2,
+    pytest.mark.skipif(find_bmv2() is None, reason="needs simple_switch_grpc"),
+    pytest.mark.skipif(why_not() is not None, reason="needs network namespaces"),
+]
+
+
+@pytest.mark.parametrize(
+    ("elements", "more"),
+    [
+        pytest.param(100, {}, id="udp"),
+        pytest.param(100, {"faults": {"loss": 0.02}}, marks=pytest.mark.soak, id="udp, losses"),
+        # 40 chunks and their exponents: more than are on their way at once, and nobody is told to wait there.
+        pytest.param(10_000, {"topology": STAR, "target": "bmv2"}, marks=ON_BMV2, id="BMv2"),
+        pytest.param(10_000, {"topology": TREE, "target": "bmv2"}, marks=ON_BMV2, id="BMv2, a tree"),
+    ],
+)
+def test_a_straggler_is_left_out_and_its_contribution_is_in_a_later_sum(tmp_path, elements, more):
     script, fifo = tmp_path / "script.py", tmp_path / "told"
     script.write_text(SCRIPT)
     os.mkfifo(fifo)
-    given = {"topology": f"star:hosts={RANKS}", "time": "real", "links": "udp", "lanes": 64, "workers": RANKS}
+    on_bmv2, lanes = "target" in more, 256 if "target" in more else 64
+    given = {"topology": STAR, "time": "real", "links": "veth" if on_bmv2 else "udp", "lanes": lanes, "workers": RANKS}
     lines = {}
     done = run_script(
-        Experiment(**given, deadline="100ms", quorum=RANKS - 1, **more),
-        [sys.executable, str(script), str(fifo), str(ELEMENTS), str(SLOW), str(ATTEMPTS)],
+        Experiment(**{**given, "deadline": "100ms", "quorum": RANKS - 1, **more}),
+        [sys.executable, str(script), str(fifo), str(elements), str(SLOW), str(ATTEMPTS)],
         emit=lambda rank, stream, line: lines.setdefault(rank, []).append(line),
         timeout_s=200,
     )
@@ -55,9 +75,9 @@ def test_a_straggler_is_left_out_and_its_contribution_is_in_a_later_sum(tmp_path
     every = [json.loads(lines[rank][-1]) for rank in range(RANKS)]
     assert all(one == every[0] for one in every)  # the same bytes and counts, at the straggler too
     first, counts, total = every[0]
-    assert first == [3 * (place % 7) + 1 + 10 + 1000 for place in range(ELEMENTS)]
+    assert first == [3 * (place % 7) + 1 + 10 + 1000 for place in range(elements)]
     assert set(counts) == {RANKS - 1}
-    assert total == [4 * (place % 7) + 1111 for place in range(ELEMENTS)]
+    assert total == [4 * (place % 7) + 1111 for place in range(elements)]
     closed = next(one for one in done.result.network.closed if one["iteration"] == 1)
-    assert closed["late"][str(SLOW)] == closed["chunks"] == 2
+    assert closed["late"][str(SLOW)] == closed["chunks"] == -(-elements // lanes)
     assert closed["least"] == RANKS - 1
