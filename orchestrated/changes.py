@@ -6,6 +6,7 @@ from typing import Any
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Order, ReportKind, Role
+from p4reduce.control_plane.orchestrator.members import named
 from p4reduce.control_plane.plans import Plan
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.network import JobNetwork
@@ -113,7 +114,10 @@ class Changes:
         return [self._network.now + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self.open]
 
     def die(self, run: TaskRun, host: str) -> None:
-        """The process of a run at a host has ended: whoever is left stops, until somebody says how to go on."""
+        """The process of a run at a host has ended: whoever is left stops, until somebody says how to go on.
+
+        Where tasks take turns nobody could, before the end of the round, for which the others would wait: it fails.
+        """
         if run.ended or host in run.died or host not in (run.order.task.server, *run.order.task.workers):
             return
         run.died.append(host)
@@ -122,3 +126,8 @@ class Changes:
             self._network.give_up(job)
         self.open = [one for one in self.open if one.run is not run]
         self._report(run, "died", {"host": host, "round": run.round})
+        if run.turns:
+            task = run.order.task
+            where = f"in round {run.round} of {task.rounds} (on_failure: {task.on_failure})"
+            who = named(task, run.order.all_ranks, [host])
+            self._fail(run, f"{who} {where}: the process of {host} has died, and others wait for its turn to end")

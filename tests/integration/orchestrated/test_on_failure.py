@@ -1,13 +1,17 @@
 """Workers of running tasks die: their tasks go on with the others, or end with a reason that names them."""
 
+import contextlib
+import random
 from dataclasses import replace
 
 import pytest
 from tests.support.orchestrated.bench import (
     OPTIONS,
     PROGRAM,
+    PS_PER_MS,
     PS_PER_US,
     KillAt,
+    Killed,
     check_end,
     open_store,
     orchestrating,
@@ -18,9 +22,12 @@ from tests.support.orchestrated.sums import expected_digest, ranks_of
 
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator import TaskState
+from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, TaskState
 from p4reduce.control_plane.scheduling import Task
+from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.fabric import Faults
 from p4reduce.orchestrated.world import World
+from p4reduce.topologies.optical import oxc
 
 AT_PS = 90 * PS_PER_US
 ROUNDS = 6
@@ -197,3 +204,92 @@ def test_what_dies_is_a_host():
 def test_the_field_has_three_values():
     with pytest.raises(PlanError, match="task a: on_failure: 'die' is none of 'abort', 'raise' and 'shrink'"):
         replace(two_tasks("abort")[0], on_failure="die")
+
+
+def some(chance):
+    """Three tasks that share switches and hosts, and one to three deaths at any moment of them."""
+    found = []
+    for number in range(3):
+        hosts = chance.sample(["h1", "h2", "h3", "h4", "h5", "h6"], chance.randint(2, 5))
+        server = chance.choice(["server1", *(["h1"] if "h1" not in hosts else [])])
+        how = chance.choice(["shrink", "shrink", "abort", "raise"])
+        more = {"max_restarts": chance.choice([0, 1, 3])} if how != "raise" else {}
+        if chance.random() < 0.4:
+            more |= {"wanted": Wanted(len(hosts), ("server1", "server1"), 40_000)}
+            hosts = []
+        sizes = chance.choice([1, 1000, 3000]), chance.randint(1, 6), chance.choice([0, 20 * PS_PER_US])
+        found.append(Task(f"t{number}", server, tuple(hosts), *sizes, on_failure=how, **more))
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 60))])
+def test_deaths_at_any_moment_with_losses_and_hosts_that_take_time(tmp_path, seed):
+    chance = random.Random(seed)
+    tasks, topology = some(chance), two_spines()
+    faults = Faults(loss=0.01, duplicate=0.01, reorder=0.02) if seed % 2 else Faults()
+    slots = chance.choice([None, 128, 32])
+    giving = "first" if slots is None else chance.choice(["first", "whole", "value"])
+    options = replace(OPTIONS, slots=giving, move=chance.choice([None, 0.0]), back_off_ps=200 * PS_PER_US)
+    computing = ComputingManager(topology, {"server1": HostProfile(add_ps=chance.choice([0, 2000]), slots=8)})
+    path = tmp_path / "t.sqlite"
+    with (
+        World(topology, PROGRAM, faults=faults, seed=seed, checkpoints=tmp_path / "state") as world,
+        open_store(path) as store,
+    ):
+        store.submit(tasks)
+        for _ in range(chance.randint(1, 3)):
+            at_ps, host = chance.randint(0, 600) * PS_PER_US, f"h{chance.randint(1, 6)}"
+            if chance.random() < 0.6:
+                world.damage.end_process(host, task=f"t{chance.randint(0, 2)}", at_ps=at_ps)
+            else:
+                away_ps = chance.choice([None, 300 * PS_PER_US])
+                world.damage.end_host(host, at_ps=at_ps, away_ps=away_ps)
+        for left in (chance.randint(1, 60), chance.randint(1, 60), 0):
+            with (
+                contextlib.suppress(Killed),
+                orchestrating(
+                    world, store, options=options, computing=computing, slots=slots, checkpoint=KillAt(left)
+                ) as orchestrator,
+            ):
+                orchestrator.run()
+        check_end(world, store)
+        for row in store.tasks():
+            if row.state is TaskState.FINISHED:
+                assert row.digest == expected_digest(row.task, ranks_of(store, row.name)), row
+
+
+@pytest.mark.parametrize(
+    "at_us", [100, 165, 185, *(pytest.param(at, marks=pytest.mark.soak) for at in range(20, 500, 23))]
+)
+def test_where_tasks_take_turns_it_fails_at_once_and_the_others_have_theirs(tmp_path, at_us):
+    """Also while the schedule of one that joins is on its way: that waits for the end of the round."""
+    hosts = {"a": ("h1", "h4"), "b": ("h1", "h7"), "c": ("h2", "h7")}
+    tasks = [
+        Task(name, server, (worker,), 4000, 5, 60 * PS_PER_US, arrival_ps=150 * PS_PER_US * (name == "c"))
+        for name, (server, worker) in hosts.items()
+    ]
+    options = replace(OPTIONS, schedule="tdm", delta_ps=20 * PS_PER_US)
+    with World(oxc(4, 3, 2, rate="10G"), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
+        store.submit([replace(task, on_failure="raise") for task in tasks])
+        world.damage.end_process("h4", task="a", at_ps=at_us * PS_PER_US)
+        with orchestrating(world, store, options=options) as orchestrator:
+            orchestrator.run(50 * PS_PER_MS)
+        check_end(world, store)
+        rows = {row.name: row for row in store.tasks()}
+        assert {rows["b"].state, rows["c"].state} == {TaskState.FINISHED}
+        if rows["a"].state is TaskState.FINISHED:
+            assert rows["a"].finished_ps < at_us * PS_PER_US or rows["a"].started_ps > at_us * PS_PER_US
+        else:
+            assert rows["a"].reason.startswith("worker h4 (rank 0) is lost in round ")
+        assert all((row["dark_lost"], row["misrouted"]) == (0, 0) for row in store.schedules.turns("b"))
+
+
+@pytest.mark.parametrize("field", [{"on_failure": "shrink"}, {"max_restarts": 1}])
+def test_where_tasks_take_turns_some_fields_are_refused(tmp_path, field):
+    options = replace(OPTIONS, schedule="tdm", delta_ps=20 * PS_PER_US)
+    with World(oxc(4, 3, 2, rate="10G"), PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
+        store.submit([Task("a", "h1", ("h4",), 4000, 5, **field)])
+        with orchestrating(world, store, options=options) as orchestrator:
+            orchestrator.run()
+        row = store.task("a")
+        assert (row.state, row.reason.split(":")[0]) == (TaskState.REJECTED, next(iter(field)))

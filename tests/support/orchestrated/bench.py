@@ -6,7 +6,15 @@ from pathlib import Path
 
 from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.orchestrator import Executor, Options, Orchestrator, Phase, Store, TaskState
+from p4reduce.control_plane.orchestrator import (
+    ComputingManager,
+    Executor,
+    Options,
+    Orchestrator,
+    Phase,
+    Store,
+    TaskState,
+)
 from p4reduce.control_plane.orchestrator.inventory import Inventory
 from p4reduce.control_plane.orchestrator.states import ENDED
 from p4reduce.control_plane.scheduling import Policy, Task, policy_named
@@ -65,6 +73,7 @@ def orchestrating(
     checkpoint: Callable[[str], None] = nothing,
     executor: Executor | None = None,
     slots: int | None = None,
+    computing: ComputingManager | None = None,
 ) -> Iterator[Orchestrator]:
     """An orchestrator with a controller of its own, as a new process would have; ``slots``: of every switch."""
     term = store.take_charge()
@@ -73,7 +82,14 @@ def orchestrating(
         chosen = policy_named(policy) if isinstance(policy, str) else policy
         name = policy if isinstance(policy, str) else "own"
         yield Orchestrator(
-            store, controller, executor or world, chosen, name=name, options=options, checkpoint=checkpoint
+            store,
+            controller,
+            executor or world,
+            chosen,
+            name=name,
+            options=options,
+            computing=computing,
+            checkpoint=checkpoint,
         )
 
 
