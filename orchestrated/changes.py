@@ -113,12 +113,17 @@ class Changes:
         """When to look again: while a job catches up, as often as its busiest link carries a chunk."""
         return [self._network.now + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self.open]
 
-    def die(self, run: TaskRun, host: str) -> None:
+    def die(self, run: TaskRun, host: str, *, whole: bool) -> None:
         """The process of a run at a host has ended: whoever is left stops, until somebody says how to go on.
 
+        ``whole``: the host itself has; then nobody reads data there any more, and a task of which somebody would fails.
         Where tasks take turns nobody could, before the end of the round, for which the others would wait: it fails.
         """
-        if run.ended or host in run.died or host not in (run.order.task.server, *run.order.task.workers):
+        if run.ended or host in run.died:
+            return
+        if host not in (run.order.task.server, *run.order.task.workers):
+            if whole and (reader := run.reader_at(host)) is not None:
+                self._fail(run, f"{reader} cannot read its data at {host}: that host has ended")
             return
         run.died.append(host)
         run.close()

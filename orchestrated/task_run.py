@@ -154,6 +154,11 @@ class TaskRun:
         else:
             self.begin_round(now_ps)
 
+    def reader_at(self, home: str) -> str | None:
+        """Who reads data now that lie at a host; None: nobody."""
+        unread = sorted(self._unread) if self._reading is not None else []
+        return next((reader for at, reader, _ in unread if at == home), None)
+
     def _restore(self, now_ps: int) -> None:
         """The server sends the model to all workers: exactly what they have, or lack."""
         self.phase = "restoring"

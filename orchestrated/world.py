@@ -300,7 +300,7 @@ class World(AbstractContextManager["World"]):
     def _die(self, host: str, task: str | None) -> None:
         """Processes of a task, or of all, at a host end."""
         for run in [run for name, run in self._runs.items() if task in (None, name)]:
-            self._changes.die(run, host)
+            self._changes.die(run, host, whole=task is None)
 
     def _step(self, run: TaskRun) -> None:
         try:
