@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 import yaml
@@ -15,6 +16,7 @@ from p4reduce.labs.frame.report import Check, Finding
 
 _LIMIT: Final = 1 << 16
 """bytes"""
+_COLUMNS: Final = 80
 _LETTERS: Final = "abcdef"
 
 
@@ -55,9 +57,9 @@ def sheet(head: str, questions: Sequence[Question], draws: Draws) -> str:
     """The file that a student fills in."""
     lines = [f"# {head}"]
     for question in questions:
-        lines += ["", *(f"# {line}" for line in question.asked.splitlines())]
+        lines += ["", *wrap(question.asked, _COLUMNS, initial_indent="# ", subsequent_indent="# ")]
         for letter, text in zip(_LETTERS, question.in_order(draws), strict=False):
-            lines.append(f"#   {letter}) {text}")
+            lines += wrap(f"{letter}) {text}", _COLUMNS, initial_indent="#   ", subsequent_indent="#      ")
         lines.append(f"{question.key}: TODO")
     return "\n".join(lines) + "\n"
 

@@ -10,8 +10,8 @@ from p4reduce.labs.lab01.tree import EPOCH, JOB
 NAME: Final = "01-sum-in-a-switch"
 
 HEAD: Final = """\
-# Lab 01, leaf2: a colleague's work. It loads, and three values are wrong. Find them: README.md, step 10.
-# The entries of leaf2: h3 behind port 1, h4 behind port 2, the root behind port 3.
+# Lab 01, leaf2: a colleague's work. It loads, and three values are wrong: find
+# them. README.md, step 10. h3 is behind port 1, h4 behind 2, the root behind 3.
 """
 BODY: Final = """\
 tables:

@@ -1,4 +1,5 @@
-// Lab 02: a header of your own. Write what is missing; README.md, steps 3 to 6.
+// Lab 02: a header of your own.
+// Write what is missing; README.md, steps 3 to 6.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -15,7 +16,8 @@ header value_t { bit<32> total; }
 struct headers_t { ethernet_t ethernet; hop_t hop; value_t value; }
 struct metadata_t {}
 
-parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta,
+             inout standard_metadata_t std) {
     state start {
         packet.extract(hdr.ethernet);
         // TODO step 4: select on the EtherType
@@ -26,12 +28,13 @@ parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 
 control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
 
-control Rules(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+control Rules(inout headers_t hdr, inout metadata_t meta,
+              inout standard_metadata_t std) {
     apply {
         if (std.parser_error != error.NoError) {
             mark_to_drop(std);              // cut short
         } else if (!hdr.hop.isValid()) {
-            std.egress_spec = {{other_port}};            // not ours: on its way, unchanged
+            std.egress_spec = {{other_port}};    // not ours: goes on unchanged
         } else {
             std.egress_spec = {{hop_port}};
             // TODO step 5: the four rules
@@ -39,7 +42,8 @@ control Rules(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 }
 
-control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) { apply {} }
+control Out(inout headers_t hdr, inout metadata_t meta,
+            inout standard_metadata_t std) { apply {} }
 control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
 
 control Emit(packet_out packet, in headers_t hdr) {

@@ -1,4 +1,5 @@
-// Lab 03: a slot. Write what is missing in `apply`; README.md, steps 3 to 6.
+// Lab 03: a slot.
+// Write what is missing in `apply`; README.md, steps 3 to 6.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -15,11 +16,12 @@ header sum_t {
 }
 struct headers_t { ethernet_t ethernet; sum_t sum; }
 struct metadata_t {
-    bit<32> bit_;                       // of the worker that sent this: 0b1, 0b10, 0b100 ...
-    bit<32> full;                       // the bits of all workers
+    bit<32> bit_;           // of the worker that sent this: 0b1, 0b10, 0b100
+    bit<32> full;           // the bits of all workers
 }
 
-parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta,
+             inout standard_metadata_t std) {
     state start {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
@@ -32,15 +34,19 @@ parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 
 control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
 
-control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+control Slot(inout headers_t hdr, inout metadata_t meta,
+             inout standard_metadata_t std) {
     register<bit<32>>(SLOTS) bitmaps;   // who is in, for each slot; 0: nobody
     register<bit<32>>(SLOTS) sums0;
     register<bit<32>>(SLOTS) sums1;
     register<bit<32>>(SLOTS) sums2;
     register<bit<32>>(SLOTS) sums3;
 
-    action member(bit<32> bit_, bit<32> full) { meta.bit_ = bit_; meta.full = full; }
-    table worker {                      // filled by the controller: one entry for each worker
+    action member(bit<32> bit_, bit<32> full) {
+        meta.bit_ = bit_;
+        meta.full = full;
+    }
+    table worker {  // filled by the controller, one entry for each worker
         key = { std.ingress_port: exact; }
         actions = { member; NoAction; }
         default_action = NoAction();
@@ -60,7 +66,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     }
 }
 
-control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) { apply {} }
+control Out(inout headers_t hdr, inout metadata_t meta,
+            inout standard_metadata_t std) { apply {} }
 control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
 control Emit(packet_out packet, in headers_t hdr) {
     apply { packet.emit(hdr.ethernet); packet.emit(hdr.sum); }

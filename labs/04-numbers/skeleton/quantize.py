@@ -1,10 +1,16 @@
-"""Lab 04: floating point in lanes of {{bits}} bits. README.md, steps 2 and 3."""
+"""Lab 04: floating point in lanes of {{bits}} bits.
+
+README.md, steps 2 and 3.
+"""
 
 LIMIT = {{limit}}
 
 
 def quantize(values, exponent):
-    """Floats of any shape as int64: the nearest integers to values * 2^exponent. ValueError for NaN and infinity."""
+    """The nearest integers to values * 2^exponent, of any shape, as int64.
+
+    ValueError for NaN and infinity.
+    """
     raise NotImplementedError
 
 
@@ -16,7 +22,7 @@ def dequantize(total, exponent):
 def common_exponent(largest, workers):
     """The largest exponent with which the sum over all workers still fits.
 
-    largest: the largest absolute value of each worker's chunk, a list of floats.
+    largest: the largest absolute value of each worker's chunk, as floats.
     workers: how many there are.
     """
     raise NotImplementedError

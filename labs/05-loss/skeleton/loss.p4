@@ -1,11 +1,12 @@
-// Lab 05: loss. Write what is missing in `apply`; README.md, steps 3 to 5.
+// Lab 05: loss.
+// Write what is missing in `apply`; README.md, steps 3 to 5.
 #include <core.p4>
 #include <v1model.p4>
 
 const bit<16> ETHER_TYPE = 16w{{ether_type}};
 const bit<8> PUSH = 1;
 const bit<8> RESULT = 2;
-const bit<32> SLOTS = {{slots}};              // a power of two; there are twice as many cells
+const bit<32> SLOTS = {{slots}};      // a power of two; twice as many cells
 
 header ethernet_t { bit<48> dst; bit<48> src; bit<16> ether_type; }
 header sum_t {
@@ -15,11 +16,12 @@ header sum_t {
 }
 struct headers_t { ethernet_t ethernet; sum_t sum; }
 struct metadata_t {
-    bit<32> bit_;                       // of the worker that sent this: 0b1, 0b10, 0b100 ...
-    bit<32> full;                       // the bits of all workers
+    bit<32> bit_;           // of the worker that sent this: 0b1, 0b10, 0b100
+    bit<32> full;           // the bits of all workers
 }
 
-parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta,
+             inout standard_metadata_t std) {
     state start {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
@@ -32,23 +34,27 @@ parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 
 control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
 
-control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    register<bit<32>>(2 * SLOTS) bitmaps;   // who is in, for each cell; 0: nobody
+control Slot(inout headers_t hdr, inout metadata_t meta,
+             inout standard_metadata_t std) {
+    register<bit<32>>(2 * SLOTS) bitmaps;    // who is in each cell; 0: nobody
     register<bit<32>>(2 * SLOTS) sums0;
     register<bit<32>>(2 * SLOTS) sums1;
     register<bit<32>>(2 * SLOTS) sums2;
     register<bit<32>>(2 * SLOTS) sums3;
     register<bit<32>>(2 * SLOTS) done;  // 1: the sums are a RESULT
 
-    action member(bit<32> bit_, bit<32> full) { meta.bit_ = bit_; meta.full = full; }
-    table worker {                      // filled by the controller: one entry for each worker
+    action member(bit<32> bit_, bit<32> full) {
+        meta.bit_ = bit_;
+        meta.full = full;
+    }
+    table worker {  // filled by the controller, one entry for each worker
         key = { std.ingress_port: exact; }
         actions = { member; NoAction; }
         default_action = NoAction();
     }
 
-    bit<32> slot;                       // this chunk's cell
-    bit<32> other;                      // the cell of the chunks SLOTS before and behind it
+    bit<32> slot;           // this chunk's cell
+    bit<32> other;          // the cell of the chunks SLOTS before and behind it
     bit<32> bitmap;
     bit<32> others;
     bit<32> sum;
@@ -65,7 +71,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     }
 }
 
-control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) { apply {} }
+control Out(inout headers_t hdr, inout metadata_t meta,
+            inout standard_metadata_t std) { apply {} }
 control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
 control Emit(packet_out packet, in headers_t hdr) {
     apply { packet.emit(hdr.ethernet); packet.emit(hdr.sum); }

@@ -5,7 +5,10 @@ class Worker:
     """Sends chunks 0 .. chunks - 1, and again what nobody answered."""
 
     def __init__(self, chunks, slots, timeout):
-        """slots: of the switch, SLOTS; timeout: ticks after which a frame or its RESULT counts as lost."""
+        """slots: of the switch, SLOTS.
+
+        timeout: ticks after which a frame or its RESULT counts as lost.
+        """
         self.chunks = chunks
         self.slots = slots
         self.timeout = timeout

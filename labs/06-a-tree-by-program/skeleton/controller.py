@@ -1,6 +1,9 @@
-"""Lab 06: from a network to the entries of its switches. README.md, steps 2 to 5."""
+"""Lab 06: from a network to the entries of its switches.
 
-ELECTION = {{election}}  # of the older controller, which is connected to every switch
+README.md, steps 2 to 5.
+"""
+
+ELECTION = {{election}}  # of the older controller, which holds every switch
 FIRST_GROUP = {{group}}  # the multicast groups below are somebody else's
 FIRST_RID = {{rid}}  # so are the replication ids below
 UDP = 9400  # the port of everybody
@@ -17,7 +20,9 @@ def group(number, replicas):
 
 
 def tree(network):
-    """The parent of every worker, and of every switch that has a worker below it; the root has none.
+    """The parent of each worker, and of each switch that has a worker below it.
+
+    The root has none.
 
     Returns a dict from names to names.
     """

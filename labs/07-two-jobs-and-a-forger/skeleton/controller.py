@@ -1,6 +1,9 @@
-"""Lab 07: two jobs in one network, and a change of one of them. README.md, steps 1 to 5."""
+"""Lab 07: two jobs in one network, and a change of one of them.
 
-ELECTION = {{election}}  # of the older controller, which is connected to every switch
+README.md, steps 1 to 5.
+"""
+
+ELECTION = {{election}}  # of the older controller, which holds every switch
 FIRST_GROUP = {{group}}  # the multicast groups below are somebody else's
 FIRST_RID = {{rid}}  # so are the replication ids below
 FIRST_EPOCH = {{epoch}}  # the epochs below have been used, by every job
@@ -18,7 +21,7 @@ def group(number, replicas):
 
 
 def install(network, p4rt):
-    """Connect to every switch, bind its hosts to their ports, and install all jobs.
+    """Connect to every switch, bind hosts to their ports, and install all jobs.
 
     Returns the epoch of each job: a dict from numbers to numbers.
     """
@@ -26,7 +29,7 @@ def install(network, p4rt):
 
 
 def change(network, old, new, p4rt):
-    """A job has other workers, and another root: take the old entries out, and install the new ones.
+    """A job has other workers, and another root: old entries out, new ones in.
 
     old: the job as it was, with its epoch; new: the job as it is to be.
     Returns the epoch that its workers send from now on.

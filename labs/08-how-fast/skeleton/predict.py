@@ -1,4 +1,7 @@
-"""Lab 08: how long an all-reduce takes. Seconds, bits a second. README.md, steps 1 to 5."""
+"""Lab 08: how long an all-reduce takes. Seconds, bits a second.
+
+README.md, steps 1 to 5.
+"""
 
 
 def frame_bytes(lanes):
@@ -22,7 +25,10 @@ def server_seconds(workers, elements, lanes, rate):
 
 
 def least_window(lanes, rate, delay):
-    """Chunks on their way, so that a worker's link is never idle. delay: of one link, in seconds."""
+    """Chunks on their way, so that a worker's link is never idle.
+
+    delay: of one link, in seconds.
+    """
     raise NotImplementedError
 
 

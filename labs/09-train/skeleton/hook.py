@@ -13,7 +13,10 @@ class Mean:
         self.network = network
 
     def start(self, number, gradient):
-        """Bucket `number` of this step is full: sends it off, and returns what `finish` needs."""
+        """Bucket `number` of this step is full: sends it off.
+
+        Returns what `finish` needs.
+        """
         raise NotImplementedError
 
     def finish(self, number, started):
@@ -43,26 +46,36 @@ class Hook:
         self.sizes = sizes
 
     def ready(self, index, gradient):
-        """The backward pass has the gradient of tensor `index`; it goes on when this returns."""
+        """The backward pass has the gradient of tensor `index`.
+
+        It goes on when this returns.
+        """
         raise NotImplementedError
 
     def finish(self):
-        """The backward pass is over: the list of mean gradients, by index. The next step begins."""
+        """The backward pass is over: the list of mean gradients, by index.
+
+        The next step begins.
+        """
         raise NotImplementedError
 
 
 def pack(small):
-    """Integers from -127 to 127, four in each word of 32 bits. Sums of words are words of the sums."""
+    """Integers from -127 to 127, four in each word of 32 bits.
+
+    Sums of words are words of the sums.
+    """
     octets = np.zeros(-(-len(small) // 4) * 4, np.uint8)
     octets[: len(small)] = small.astype(np.int64) + 128
     octets[len(small) :] = 128
-    return (octets.view(np.uint32).astype(np.int64) - 0x80808080).astype(np.int32)
+    words = octets.view(np.uint32).astype(np.int64) - 0x80808080
+    return words.astype(np.int32)
 
 
 def unpack(words, count):
     """The first `count` integers of what was packed, or of sums of it."""
-    octets = (words.astype(np.int64) + 0x80808080).astype(np.uint32).view(np.uint8)
-    return octets[:count].astype(np.int64) - 128
+    biased = (words.astype(np.int64) + 0x80808080).astype(np.uint32)
+    return biased.view(np.uint8)[:count].astype(np.int64) - 128
 
 
 # How the grader calls it: leave this as it is.

@@ -1,6 +1,9 @@
-"""Lab 10: a controller that puts another tree in the place of a dead one. README.md, steps 1 to 5."""
+"""Lab 10: a controller that puts another tree in the place of a dead one.
 
-ELECTION = {{election}}  # of the older controller, which is connected to every switch
+README.md, steps 1 to 5.
+"""
+
+ELECTION = {{election}}  # of the older controller, which holds every switch
 FIRST_GROUP = {{group}}  # the multicast groups below are somebody else's
 FIRST_RID = {{rid}}  # so are the replication ids below
 FIRST_EPOCH = {{epoch}}  # the epochs below have been used
@@ -26,8 +29,11 @@ def start(network, p4rt):
 
 
 def tick(network, now, p4rt):
-    """Called every 200 microseconds while workers wait for a sum; now: in microseconds.
+    """Called every 200 microseconds while workers wait for a sum.
 
-    Returns None, or {"epoch": number, "root": name} when there is another tree: workers then go on in it.
+    now: in microseconds.
+
+    Returns None, or {"epoch": number, "root": name} when there is another tree:
+    workers then go on in it.
     """
     raise NotImplementedError

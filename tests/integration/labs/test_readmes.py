@@ -33,7 +33,7 @@ OF_A_MAKE = ("MAKELEVEL", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES")
 def commands(text):
     """Indented or fenced lines that begin with a program of the course."""
     found, fenced = [], False
-    for line in text.splitlines():
+    for line in re.sub(r"\\\n *", "", text).splitlines():
         fenced ^= line.startswith("```")
         words = line.strip().partition("  #")[0].strip()
         if (fenced or line.startswith("    ")) and words.startswith(("p4reduce ", "make ", "cd ", "pip ")):
@@ -102,7 +102,9 @@ def test_a_readme_letter_by_letter(number, run, tmp_path):
     assert listed[1] == f"cd {copied.name}"
     folder = copied
     text = (folder / "README.md").read_text()  # with this student's numbers put in
-    assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "    "))) <= 80
+    handed_out = [folder / "README.md", *(folder / "skeleton").iterdir()]
+    lines = [line for path in handed_out for line in path.read_text().splitlines() if not line.startswith("|")]
+    assert [line for line in lines if len(line) > 80] == [], "an editor of 80 columns shows it whole"
     here = [command for command in commands(text) if not command.startswith(NOT_RUN)][2:]
     assert here[-1].startswith(GRADES), "the README ends with the grade"
     (tmp_path / "secret").write_text("of this test")
