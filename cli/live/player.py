@@ -136,8 +136,8 @@ class Player:
     # --- what the network asks for
 
     def begin(self, check: Callable[[], None]) -> None:
-        """A run of the network begins: one that is held waits before anything happens."""
-        if self.paused:
+        """A run of the network begins: one that is held waits, but for a first glance, which shows its jobs."""
+        if self.paused and len(self.history):
             self.passed(check)
 
     @contextmanager

@@ -1,6 +1,7 @@
 """``--live`` from the outside: what it prints, what it leaves alone, how it ends."""
 
 import http.client
+import random
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from tests.support.live import LONG_S, ask, ended, stands, started, stayed
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import build
+from p4reduce.fabric.real.net import state
 
 SMALL = ("--topology", "star:hosts=3,servers=1", "--elements", "20000", "--lanes", "64")
 
@@ -42,6 +44,37 @@ def test_a_held_run_ends_at_once(number, code):
     assert found == code, error
     assert "Traceback" not in error
     assert out == ""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("command", [("run", *SMALL, "--live", "--hold"), ("run", *SMALL, "--time", "real", "--live")])
+def test_ctrl_c_at_any_moment_of_the_start_leaves_nothing(command, tmp_path, monkeypatch):
+    """The moments are those at which the command opens its so many-th file, at the latest when it binds its page."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    chance = random.Random(3)
+    for opened in (chance.randint(1, 1500) for _ in range(10)):
+        striking = STRIKING.format(opened=opened)
+        done = subprocess.run(
+            [sys.executable, "-c", striking, *command], capture_output=True, text=True, check=False, timeout=LONG_S
+        )
+        assert done.returncode == 130, (opened, done.stderr)
+        assert "Traceback" not in done.stderr, (opened, done.stderr)
+        assert state.all_runs() == []
+
+
+STRIKING = """
+import os, signal, sys
+left = [{opened}]
+def strike(event, arguments):
+    if left and event in ("open", "socket.bind"):
+        left[0] -= 1
+        if left[0] <= 0 or event == "socket.bind":
+            left.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(strike)
+from p4reduce.cli import entry
+entry.main()
+"""
 
 
 def test_what_belongs_together():
