@@ -12,6 +12,7 @@ export class Network {
 
   show(scene) {
     this.scene = scene;
+    this.looks = [];
     this.place.replaceChildren();
     this.lanes = [];
     this.nodes = new Map();
@@ -29,7 +30,10 @@ export class Network {
     for (const line of this.place.querySelectorAll("line[data-from]"))
       lanes.set(JSON.stringify([line.dataset.from, line.dataset.to]), line);
     this.lanes = scene.links.map((link) => lanes.get(JSON.stringify([link.from, link.to])));
-    this.lanes.forEach((line, index) => line?.addEventListener("click", () => this.onLink(index)));
+    this.lanes.forEach((line, index) => {
+      line?.addEventListener("click", () => this.onLink(index));
+      line?.addEventListener("pointerenter", () => this.say(index));
+    });
     for (const node of this.place.querySelectorAll("[data-node]")) this.prepare(node);
   }
 
@@ -60,7 +64,9 @@ export class Network {
       band.classList.toggle("faded", Boolean(paths) && !paths.has(band.dataset.path));
   }
 
+  // Of thousands of links most are as they were: what does not change is not touched.
   colour(view, mode, losing) {
+    this.view = view;
     const most = Math.max(1, ...view.links.map((row) => row.bytes));
     const colours = this.scene.colours;
     view.links.forEach((row, index) => {
@@ -68,23 +74,30 @@ export class Network {
       if (!line) return;
       const share = (mode === "load" ? row.load : row.bytes / most) ?? 0;
       const loaded = share >= THRESHOLD;
+      const place = loaded ? Math.min(colours.length - 1, Math.max(0, Math.round(colours.length * (1 + Math.log2(share) / 5)) - 1)) : -1;
+      const width = (1.6 + 3 * Math.sqrt(loaded ? share : 0)).toFixed(1);
+      const looks = `${place} ${width} ${losing.has(index)}`;
+      if (this.looks[index] === looks) return;
+      this.looks[index] = looks;
       line.classList.toggle("loaded", loaded);
       line.classList.toggle("unloaded", !loaded);
       line.classList.toggle("losing", losing.has(index));
       if (loaded) {
-        const place = Math.min(colours.length - 1, Math.max(0, Math.round(colours.length * (1 + Math.log2(share) / 5)) - 1));
         line.style.setProperty("--light", colours[place].light);
         line.style.setProperty("--dark", colours[place].dark);
       }
-      line.style.strokeWidth = `${1.6 + 3 * Math.sqrt(loaded ? share : 0)}px`;
-      const link = this.scene.links[index];
-      const says = row.bytes === null
-        ? `${link.from} to ${link.to}: nobody counts it`
-        : `${link.from} to ${link.to}: ${percent(row.load)} busy, ${bytesText(row.bytes)}, ${count(row.queue)} queued, ${row.lost + row.dropped} lost`;
-      const title = line.querySelector("title");
-      if (title) title.textContent = says;
+      line.style.strokeWidth = `${width}px`;
     });
     this.explain(mode, most);
+  }
+
+  // What a link carries, for whoever points at it.
+  say(index) {
+    const [link, row, title] = [this.scene.links[index], this.view?.links[index], this.lanes[index].querySelector("title")];
+    if (!row || !title) return;
+    title.textContent = row.bytes === null
+      ? `${link.from} to ${link.to}: nobody counts it`
+      : `${link.from} to ${link.to}: ${percent(row.load)} busy, ${bytesText(row.bytes)}, ${count(row.queue)} queued, ${row.lost + row.dropped} lost`;
   }
 
   explain(mode, most) {

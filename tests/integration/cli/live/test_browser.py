@@ -1,16 +1,26 @@
 """The page in a real browser: what it shows, that everything is reached by keys, that it fits, light and dark."""
 
 import threading
+from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 from tests.support.browser import SCHEMES, SIZES, browser, whole, why_not
+from tests.support.orchestrated.bench import some_tasks
 
 from p4reduce.cli.live.player import Player
+from p4reduce.cli.live.real import NO_HOLD, RealSource
 from p4reduce.cli.live.server import LiveServer
 from p4reduce.cli.live.source import VirtualSource
+from p4reduce.cli.live.tasks import TaskSource
+from p4reduce.control_plane.orchestrator import Store
 from p4reduce.jobs.observers import observing
 from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.real.link_sights import LinkSight
+from p4reduce.runs.real.showing import Showing
+from p4reduce.runs.real.sights import Sights
 from p4reduce.runs.runner import run_experiment
+from p4reduce.topologies import load
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
@@ -269,3 +279,124 @@ def test_a_replay_goes_to_the_end(page):
 def test_a_server_that_ends_is_said(page):
     page.server.close()
     page.browser.until(lambda: "does not answer" in page.browser.text("#state"))
+
+
+class RealNetwork:
+    """A network in real time of which only the counters are made up, its page, and a browser that has opened it."""
+
+    def __init__(self, browser, folder, topology):
+        self.browser = browser
+        self.topology = load(topology)
+        self.read = 0
+        self.parts = ExitStack()
+        sights = Sights(self.topology, "bmv2", links=self.links, plans=lambda: (), notes=[f"counted by {EVIL}"])
+        self.ending = ExitStack()
+        self.ending.enter_context(Showing(folder / "view", sights))
+        self.source = RealSource(f"net {EVIL}", lambda: folder / "view", restarts=False)
+
+    def links(self):
+        """A tenth of each link's rate leaves switches; hosts' queues are known to nobody."""
+        self.read += 1
+        found = {}
+        for link in self.topology.links:
+            frames = self.read * link.rate_bps // 400 // 8000
+            for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                queue = None if self.topology.node(hop[0]).is_host else 3
+                found[hop] = LinkSight(1000 * frames, frames, queue, queue, dropped=0)
+        return found
+
+    def __enter__(self):
+        self.parts.callback(self.source.close)
+        self.parts.callback(self.ending.close)
+        self.server = self.parts.enter_context(LiveServer(self.source))
+        self.browser.driver.get(self.server.url)
+        self.browser.until(lambda: self.browser.all("#drawing line.loaded") and self.browser.all("#links tbody tr"))
+        return self
+
+    def __exit__(self, *_):
+        self.browser.driver.get("about:blank")
+        self.browser.complaints()
+        self.parts.close()
+
+    def displayed(self, *places):
+        return [self.browser.one(place).is_displayed() for place in places]
+
+
+DRIVING = ("#play", "#step", "#speed", "#stride")
+
+
+def test_real_time_is_seen_and_not_held_reloaded_and_seen_to_its_end(chromium, tmp_path):
+    chromium.shape("phone", "dark")
+    with RealNetwork(chromium, tmp_path, "star:hosts=2,servers=0,rate=1G") as page:
+        assert chromium.text("#state") == "running"
+        assert chromium.text("#held") == NO_HOLD
+        assert page.displayed(*DRIVING, "#back", "#slider") == [False] * 4 + [True] * 2
+        assert EVIL[:28] in chromium.text("#title")
+        assert EVIL[:28] in chromium.text("#notes")
+        assert chromium.run("return document.images.length") == 0
+        assert "?" in chromium.text("#links"), "queues of hosts are known to nobody"
+        assert "adds nothing up" in chromium.text("#slots") or "No job" in chromium.text("#slots")
+        chromium.all("#links tbody button")[0].click()
+        chromium.until(lambda: "datagrams" in chromium.text("#frames"))
+        chromium.driver.refresh()
+        chromium.until(lambda: chromium.all("#drawing line.loaded"))
+        assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
+        chromium.one("#back").click()
+        chromium.until(lambda: chromium.one("#newest").get_attribute("aria-pressed") == "false")
+        page.ending.close()
+        chromium.until(lambda: "has ended" in chromium.text("#state"))
+        assert page.displayed(*DRIVING) == [True] * 4
+        assert chromium.complaints() == []
+
+
+@whole
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_of_real_time_fits_and_can_be_read(chromium, tmp_path, size, scheme):
+    chromium.shape(size, scheme)
+    with RealNetwork(chromium, tmp_path, "leaf-spine-8"):
+        assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert low_contrasts(chromium) == []
+        assert small_targets(chromium) == []
+        assert chromium.complaints() == []
+
+
+@whole
+def test_a_large_network_stays_usable(chromium, tmp_path):
+    """A fat-tree of 125 switches and 250 hosts, 1,500 directions of links, all of which change."""
+    chromium.shape("desktop", "light")
+    with RealNetwork(chromium, tmp_path, "fat-tree:k=10") as page:
+        assert len(chromium.all("#drawing [data-node]")) == 375
+        for switch in (page.topology.switches[0].name, page.topology.switches[-1].name):
+            took_ms = chromium.run(
+                "const began = performance.now();"
+                "document.querySelector(arguments[0]).dispatchEvent(new MouseEvent('click', {bubbles: true}));"
+                "return performance.now() - began",
+                f"[data-node='{switch}']",
+            )
+            assert chromium.run("return document.querySelector('#switch').value") == switch
+            assert took_ms < 1000
+        before = page.read
+        chromium.until(lambda: page.read > before + 3)
+        assert chromium.complaints() == []
+
+
+def test_tasks_are_shown_with_their_states(chromium, tmp_path):
+    chromium.shape("desktop", "light")
+    with Store(tmp_path / "tasks.sqlite") as store:
+        store.submit([replace(task, name=f"{task.name} {EVIL[:28]}") for task in some_tasks()])
+    player = Player()
+    with observing(player.attach):
+        run_experiment(LOSSY)
+    source = TaskSource("tasks", player, tmp_path / "tasks.sqlite")
+    source.finish("all tasks have ended")
+    with LiveServer(source) as server:
+        chromium.driver.get(server.url)
+        chromium.until(lambda: chromium.all("#tasks tbody tr"))
+        rows = [row.text for row in chromium.all("#tasks tbody tr")]
+        assert [row.split()[0] for row in rows] == ["first", "second"]
+        assert all("queued" in row and "0 / 3" in row for row in rows)
+        assert EVIL[:28] in rows[0]
+        assert chromium.run("return document.images.length") == 0
+        assert chromium.complaints() == []
+        chromium.driver.get("about:blank")
