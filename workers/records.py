@@ -131,11 +131,23 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # asks, waits: ASKs sent, WAITs received; the last of these: its chunk, how many switches up it was told, the
         # mask of children that are awaited there, when it came. own_losses: chunks of which the worker's own link lost
         # something, own_rate: their moving average, in CHUNKs; needless: of questions by order that were for nothing;
+        # late_by: how much earlier than what overtook them frames had left that came after all; top_sent_at: when the
+        # newest answered chunk had (blocked, below: nothing new may leave);
         # slack: doublings of the time after which a chunk is missing, in real time; when it grew last.
         # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each
         # of its levels, picoseconds.
         *_integers("asks", "waits", "wait_seq", "wait_level", "wait_mask", "wait_at", "own_losses", "own_rate"),
-        *_integers("needless", "slack", "slackened_at", "repeats", "least_reorder", "deadline", "share"),
+        *_integers(
+            "needless",
+            "slack",
+            "slackened_at",
+            "repeats",
+            "least_reorder",
+            "late_by",
+            "top_sent_at",
+            "deadline",
+            "share",
+        ),
         # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
         # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
         *_integers("adaptive", "flight", "cwnd", "initial", "floor", "threshold", "keep", "brake", "brake_ps"),
@@ -198,13 +210,15 @@ ENTRY_DTYPE: Final = np.dtype(
         ("probe", "u1"),
         ("contributions", "u2"),
         # A worker's: in_order: it left in its turn; flies: it counts as on its way; again: it is to be sent again;
-        # told: a WAIT came since it was last asked for; repeated: its RESULT was; own_loss: its own link lost of it.
+        # told: a WAIT came since it was last asked for; repeated: its RESULT was; proven: whether that was for nothing
+        # is known; own_loss: its own link lost of it.
         ("in_order", "u1"),
         ("flies", "u1"),
         ("again", "u1"),
         ("told", "u1"),
         ("cause", "u1"),
         ("repeated", "u1"),
+        ("proven", "u1"),
         ("own_loss", "u1"),
         # asks, unheard: questions, and those since something was heard of the chunk
         ("asks", "i4"),

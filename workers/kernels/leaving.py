@@ -34,17 +34,21 @@ def is_in(e: Any, seq: int) -> Any:
 
 @kernel
 def is_overdue(e: Any, seq: int) -> Any:
-    """Whether a chunk that is not in is late: asked for, sent after its turn, or not even sent."""
+    """Whether a chunk that is not in is late: overtaken, asked for, sent after its turn, or not even sent."""
     entry = entry_at(e, seq)
     if load_u8(e.skipped, seq & (e.ring - 1)) != 0:
         return True
-    return entry.seq == seq and (entry.lost or entry.asks > 0 or entry.in_order == 0)
+    if entry.seq != seq:
+        return False
+    return entry.lost or entry.asks > 0 or entry.in_order == 0 or entry.order + e.least_reorder <= e.top
 
 
 @kernel
 def may_fly(e: Any) -> Any:
-    """Whether one more chunk may be on its way."""
-    return e.flight < e.room if e.adaptive == 0 else has_room(e)
+    """Whether one more chunk may be on its way; where frames are late on their way, as many as have slots."""
+    if e.adaptive:
+        return has_room(e)
+    return e.flight < (e.room if e.late_by == 0 else e.window)
 
 
 # Queues of seqs: a head, a tail, and 2 * ring places.

@@ -7,15 +7,12 @@ contribution is in and for whom the chunk waits.
 A chunk is missing **by order** when ``reorder`` chunks that left after it, for the first time and in order, have been
 answered (packet numbers as in RFC 9002, section 6.1.1, but only what tells of the path counts: a chunk that left late
 since its slot was taken, or one that was asked for, is answered when others have repaired something). It is missing
-**by time** after four round trips; with a fixed window after one and a half where nothing is left to send that could
-tell of it, answers come, and something was missing by order before: where nothing is ever lost, others' frames may
-still make a round trip as long. It is asked for once more on new evidence, at the earliest two round trips later.
+**by time** as `patience.py` says. It is asked for once more on new evidence, at the earliest two round trips later.
 
-The round trip is smoothed over chunks with lanes that left in order. Where nobody answered for a while a worker may
-have been computing: what was on its way then says nothing of the path, and its time counts from the first answer on.
-
-In silence only the oldest chunk is asked for: every two round trips, after some time more and more rarely.
-After a WAIT, which shows that the path lives, in a sixteenth as long again as it has been waited for.
+Frames that overtake each other are not lost (the idea is that of RFC 8985, RACK-TLP: a reordering window in time,
+as wide as what proves to have been late). What proves it here is exact: a RESULT that comes after the one that was
+repeated since it had been asked for left before that, and so was overtaken on the way. From then on a chunk is missing
+by order only if what has been answered left by so much later, and as many chunks may be on their way as have slots.
 
 Switches that close chunks by a deadline look when they are asked. So each chunk of such an operation is asked for when
 the deadline has passed, and each level's share of it, in silence too, where nobody tells a worker to wait. What has
@@ -28,6 +25,17 @@ from typing import Any, Final
 from p4reduce.workers.kernels.congestion import CHUNK, cut_for_loss, grow, note_round_trip, start_over
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.leaving import NOTHING, empty_queues, queue_again, queue_question
+from p4reduce.workers.kernels.patience import (
+    closes_at,
+    due_at,
+    is_last,
+    is_silent,
+    learn_trip,
+    silent_at,
+    sooner,
+    tail_trip,
+    trip,
+)
 from p4reduce.workers.kernels.sender import entry_at, give_up
 from p4reduce.workers.records import NEVER, EntryState
 
@@ -36,102 +44,19 @@ _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 _ANSWERED: Final = int(EntryState.ANSWERED)
 MAX_REORDER: Final = 16
 """what ``reorder`` grows to: frames overtake each other by little, or the timer finds what is missing"""
-_PATIENT: Final = 7
-"""questions into silence before they become rarer"""
-_SILENCE: Final = 16
-"""round trips without an answer"""
 _MOST_SLACK: Final = 3
 """doublings of the time after which a chunk is missing, where processes that share processors answer late"""
-_CLEAN: Final = CHUNK // 32
-"""of a worker's chunks: up to there its own link hardly loses, and patience costs little"""
 _AT_ONCE: Final = 8
 """chunks that are missing by time together: of more, a process that had no turn is likelier the cause"""
-_HEAVY: Final = CHUNK // 4
-"""of a worker's chunks: from there on silence is what its link does rather than somebody who computes"""
 _OWN_LOSSES: Final = CHUNK // 8
 """of a worker's chunks: from there on what its own link loses is taken for congestion"""
+_FORGETFUL: Final = 64
+"""questions by order after which frames that overtake each other are half forgotten, and a bit more"""
 
 # Why a chunk was asked for.
 _BY_ORDER: Final = 1
 _BY_TIME: Final = 2
 _BY_DEADLINE: Final = 3
-
-
-# Times.
-
-
-@kernel
-def _trip(e: Any) -> Any:
-    """A round trip, as far as known."""
-    return e.rto // 4
-
-
-@kernel
-def _learn_trip(e: Any, rtt: int) -> None:
-    e.rtt_min = rtt if e.rtt_samples == 0 else min(e.rtt_min, rtt)
-    if e.rtt_samples == 0:
-        e.srtt = rtt
-    elif rtt < e.srtt:
-        e.srtt -= (e.srtt - rtt) // 4
-    else:
-        e.srtt += (rtt - e.srtt) // 32
-    e.rtt_samples += 1
-    e.rto = min(max(4 * e.srtt, e.rto_min), e.rto_max)
-
-
-@kernel
-def _is_silent(e: Any, now: int) -> Any:
-    """Whether no answer came for long, or none at all since the oldest missing chunk left."""
-    if e.own_rate > _HEAVY and e.adaptive == 0:
-        return False
-    oldest = entry_at(e, e.low)
-    if oldest.seq == e.low and oldest.in_order and e.answered_at <= oldest.sent_at:
-        return True
-    return now - e.answered_at > _SILENCE * _trip(e)
-
-
-@kernel
-def _is_last(e: Any) -> Any:
-    """Whether nothing is left to send whose answer could tell of what is missing, on a path that is known to lose."""
-    return e.next == e.end and e.adaptive == 0 and e.lost_by_order > 0
-
-
-@kernel
-def _tail_trip(e: Any) -> Any:
-    """After which the last chunks are missing by time, as long as answers come."""
-    return 3 * _trip(e) // 2
-
-
-@kernel
-def _due(e: Any, entry: Any) -> Any:
-    """When a chunk that is on its way is missing by time."""
-    if entry.asks == 0 and _is_last(e) and e.answered_at > entry.sent_at:
-        return max(entry.sent_at, e.resumed_at) + _tail_trip(e)
-    if entry.asks == 0:
-        return max(entry.sent_at, e.resumed_at) + ((4 * _trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0))
-    since = max(entry.asked_at, e.resumed_at)
-    wait = 2 * _trip(e)
-    if entry.told:
-        wait = max(wait, (entry.asked_at - entry.sent_at) // (2 if e.adaptive else 16))
-    elif entry.unheard > _PATIENT:
-        wait *= 1 + (entry.unheard - _PATIENT) // 8
-    elif e.adaptive == 0 and e.next - entry.seq > e.window:
-        wait = 3 * _trip(e) // 2  # the chunk that takes its slot next waits for it
-    return since + min(wait, e.rto_max)
-
-
-@kernel
-def _closes_at(e: Any, entry: Any) -> Any:
-    """When the switches may close a chunk that is on its way, one more of them than when it was asked for last.
-
-    The root counts from the first subtree's sum on, which may itself have waited for a deadline: so up to two of them.
-    """
-    if not entry.closes or (entry.asks > 0 and entry.asked_at - entry.sent_at > 2 * e.deadline + 4 * _trip(e)):
-        return NEVER
-    first = entry.sent_at + e.share + _trip(e)
-    if entry.asks == 0 or entry.asked_at < first:
-        return first
-    return entry.asked_at + max(e.share, 2 * _trip(e))
 
 
 # What happens to a chunk.
@@ -169,9 +94,18 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
     e.order += in_order
     entry.attempts += 1
     _fly(e, entry)
-    e.timer = min(e.timer, now + (_tail_trip(e) if _is_last(e) else e.rto))
+    e.blocked = 0
+    e.timer = min(e.timer, now + (tail_trip(e) if is_last(e) else e.rto))
     if e.deadline > 0:
-        e.timer = min(e.timer, _closes_at(e, entry))
+        e.timer = min(e.timer, closes_at(e, entry))
+
+
+@kernel
+def mark_blocked(e: Any, now: int) -> None:
+    """Nothing new may leave."""
+    if e.blocked == 0:
+        e.blocked = 1
+        e.timer = min(e.timer, max(sooner(e), now))
 
 
 @kernel
@@ -195,7 +129,7 @@ def mark_asked(e: Any, entry: Any, now: int) -> None:
     e.asks += 1
     if not entry.flies:
         _fly(e, entry)
-    e.timer = min(e.timer, _due(e, entry))
+    e.timer = min(e.timer, due_at(e, entry))
 
 
 @kernel
@@ -209,6 +143,7 @@ def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
     elif cause == _BY_TIME:
         e.lost_by_time += 1
     if cause == _BY_ORDER and entry.asks == 0:
+        e.late_by -= e.late_by // _FORGETFUL
         e.needless -= e.needless // 16
         if e.needless > CHUNK // 2:
             e.reorder = min(2 * e.reorder, max(e.least_reorder, MAX_REORDER))
@@ -235,7 +170,7 @@ def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
     entry.again = 1
     entry.told = 0
     entry.unheard = 0
-    if now - e.answered_at > 2 * _trip(e):
+    if now - e.answered_at > 2 * trip(e):
         e.answered_at = now  # not silence, but a loss: perhaps of more
         e.timer = now
     queue_again(e, seq)
@@ -258,7 +193,7 @@ def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: in
 @kernel
 def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
     """A chunk is answered; repeated: to this worker alone."""
-    if now - e.answered_at > 2 * _trip(e):
+    if now - e.answered_at > 2 * trip(e):
         if repeated:
             e.timer = now  # it was there: what is missing beside it was lost, too
         else:
@@ -267,16 +202,18 @@ def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
     e.settled_at = now
     _land(e, entry)
     entry.repeated = repeated
+    entry.proven = 0
     if repeated:
         _lose_here(e, entry)
         if e.slack > 0 and entry.cause == _BY_TIME:
             e.slack -= 1
     elif entry.asks == 0 and entry.in_order:
-        e.top = max(e.top, entry.order)
+        if entry.order > e.top:
+            e.top, e.top_sent_at = entry.order, entry.sent_at
         if entry.sent_at >= e.resumed_at:
             rtt = now - entry.sent_at
             if entry.has_lanes or entry.answer != 0:
-                _learn_trip(e, rtt)
+                learn_trip(e, rtt)
             e.round_rtt = min(e.round_rtt, rtt)
             if entry.sent_at >= e.sampled_at:
                 note_round_trip(e, e.round_rtt)
@@ -297,16 +234,27 @@ def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
 
 
 @kernel
-def answered_twice(e: Any, entry: Any, now: int) -> None:
-    """A RESULT was repeated for this worker, and the first one had come: the question was for nothing."""
-    if entry.asks > 0 and not entry.repeated:
-        entry.repeated = 1
-        e.spurious += 1
-        if entry.asks == 1 and entry.cause == _BY_ORDER and e.reorder != NEVER:
-            e.needless += CHUNK // 16
-        if entry.cause == _BY_TIME and e.adaptive and now - e.slackened_at > 4 * _trip(e):
-            e.slack = min(e.slack + 1, _MOST_SLACK)
-            e.slackened_at = now
+def answered_twice(e: Any, entry: Any, now: int, repeated: int) -> None:
+    """A RESULT came after the one for this worker alone, and was late; or that one did, and was asked for in vain."""
+    if entry.asks == 0 or entry.proven or (repeated != 0) == (entry.repeated != 0):
+        return
+    entry.proven = 1
+    if entry.repeated:
+        e.late_by = max(e.late_by, e.top_sent_at - entry.sent_at)
+        return
+    e.spurious += 1
+    if entry.asks == 1 and entry.cause == _BY_ORDER and e.reorder != NEVER:
+        e.needless += CHUNK // 16
+    if entry.cause == _BY_TIME and e.adaptive and now - e.slackened_at > 4 * trip(e):
+        e.slack = min(e.slack + 1, _MOST_SLACK)
+        e.slackened_at = now
+
+
+@kernel
+def _is_overtaken(e: Any, entry: Any) -> Any:
+    """Whether as much that left later has been answered as no frame overtakes."""
+    left_at = entry.asked_at if entry.asks > 0 else entry.sent_at
+    return entry.order + e.reorder <= e.top and e.top_sent_at - left_at >= e.late_by
 
 
 @kernel
@@ -316,11 +264,11 @@ def find_missing(e: Any, now: int) -> None:
         entry = entry_at(e, seq)
         if entry.seq != seq or entry.state != _OUTSTANDING:
             continue
-        if entry.order + e.reorder > e.top:
+        if not _is_overtaken(e, entry):
             if entry.asks == 0 and entry.in_order:
                 break  # what left after it is younger still
         elif not entry.lost and not entry.again:
-            patience = 0 if entry.asks == 0 else ((4 if e.adaptive else 3) if entry.told else 2) * _trip(e)
+            patience = 0 if entry.asks == 0 else ((4 if e.adaptive else 3) if entry.told else 2) * trip(e)
             if now - entry.asked_at >= patience or entry.asks == 0:
                 _miss(e, entry, seq, _BY_ORDER)
 
@@ -333,7 +281,7 @@ def _ask_what_closes(e: Any, now: int) -> Any:
         entry = entry_at(e, seq)
         if entry.seq != seq or entry.state != _OUTSTANDING or entry.lost or entry.again:
             continue
-        at = _closes_at(e, entry)
+        at = closes_at(e, entry)
         if at <= now:
             _miss(e, entry, seq, _BY_DEADLINE)
         else:
@@ -357,9 +305,9 @@ def _ask_the_oldest(e: Any, now: int) -> None:
         _land_all(e)
     entry = entry_at(e, e.low)
     if entry.seq != e.low or entry.state != _OUTSTANDING or entry.lost or entry.again:
-        e.timer = now + 2 * _trip(e)
+        e.timer = now + 2 * trip(e)
         return
-    due = _due(e, entry)
+    due = due_at(e, entry)
     if due > now:
         e.timer = due
         return
@@ -368,7 +316,7 @@ def _ask_the_oldest(e: Any, now: int) -> None:
         give_up(e)
         return
     _miss(e, entry, e.low, _BY_TIME)
-    e.timer = now + 2 * _trip(e)
+    e.timer = now + 2 * trip(e)
 
 
 @kernel
@@ -377,15 +325,15 @@ def time_out(e: Any, now: int) -> None:
     if e.low == e.next:
         e.timer = NEVER
         return
-    closes_at = _ask_what_closes(e, now) if e.deadline > 0 else NEVER
+    closing = _ask_what_closes(e, now) if e.deadline > 0 else NEVER
     _ask_what_is_missing(e, now)
-    e.timer = min(e.timer, closes_at)
+    e.timer = min(e.timer, closing)
 
 
 @kernel
 def _ask_what_is_missing(e: Any, now: int) -> None:
     """What is missing by time."""
-    if _is_silent(e, now):
+    if is_silent(e, now):
         _ask_the_oldest(e, now)
         return
     earliest = NEVER
@@ -395,17 +343,16 @@ def _ask_what_is_missing(e: Any, now: int) -> None:
         if entry.seq != seq or entry.state != _OUTSTANDING:
             continue
         if entry.lost or entry.again:
-            earliest = min(earliest, now + 2 * _trip(e))
+            earliest = min(earliest, now + 2 * trip(e))
             continue
-        due = _due(e, entry)
+        due = due_at(e, entry)
         if due <= now and (found < _AT_ONCE or e.adaptive == 0):
             _miss(e, entry, seq, _BY_TIME)
             found += 1
         if due <= now:
-            due = now + 2 * _trip(e)
+            due = now + 2 * trip(e)
         earliest = min(earliest, due)
-    silent_at = e.answered_at + _SILENCE * _trip(e) + 1
-    e.timer = min(earliest, silent_at) if silent_at > now else earliest
+    e.timer = min(earliest, silent_at(e)) if silent_at(e) > now else earliest
 
 
 @kernel
@@ -435,6 +382,8 @@ def rewind(e: Any, seq: int) -> None:
     e.low = seq
     e.next = seq
     e.epoch_base = seq
+    e.late_by = 0
+    e.rtt_min = e.srtt
     empty_queues(e)
     start_over(e)
     e.timeouts = 0

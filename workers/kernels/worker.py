@@ -69,6 +69,7 @@ from p4reduce.workers.kernels.recovery import (
     asked_for,
     find_missing,
     mark_asked,
+    mark_blocked,
     mark_sent,
     mark_sent_again,
     settle,
@@ -288,9 +289,10 @@ def worker_transmit(e: Any, now: int, out: Any) -> Any:
             e.next = seq + 1
             return _first(e, seq, 1, now, out)
         if not _is_held_up(e, seq):
-            return 0
+            break
         skip(e, seq)
         e.next = seq + 1
+    mark_blocked(e, now)
     return 0
 
 
@@ -331,8 +333,8 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
         return _asked(e, frame, seq, now) if flags & HAS_LANES == 0 else _WRONG_KIND
     entry = entry_at(e, seq)
     if seq < e.low or entry.state == _ANSWERED:
-        if flags & RESEND and entry.seq == seq:
-            answered_twice(e, entry, now)
+        if entry.seq == seq:
+            answered_twice(e, entry, now, flags & RESEND)
         return _DUPLICATE
     if entry.seq != seq or entry.state != _OUTSTANDING:
         return _WRONG_SEQ

@@ -165,6 +165,65 @@ def test_tolerance_grows_when_resends_were_for_nothing() -> None:
     assert int(job.endpoints.records[0]["reorder"]) <= 32
 
 
+@pytest.mark.parametrize(("order", "late", "spurious"), [("behind", True, 0), ("before", False, 1), ("lost", False, 0)])
+def test_a_result_behind_the_one_that_repeats_it_was_overtaken(order: str, late: bool, spurious: int) -> None:
+    """No loss looks like it: so a worker waits for as long from then on, and its window is as wide as its slots."""
+    job = Job(1, slots=64, numbers=FixedScale(1.0))
+    sink = job.network.handlers[SWITCH_IP]
+    held: list[Frame] = []
+
+    def overtaking(frame: Frame) -> list[Frame]:
+        answers = sink(frame)
+        header = wire.unpack(frame[None])[0][0]
+        if int(header["seq"]) != 40:
+            return answers
+        if header["type"] != wire.PacketType.ASK:
+            held.extend(answers)
+            return []
+        return {"behind": answers + held, "before": held + answers, "lost": answers}[order]
+
+    job.network.handlers[SWITCH_IP] = overtaking
+    job.all_reduce(random_arrays(1, 400, 1))
+    record = job.endpoints.records[0]
+    assert record["asks"] == 1
+    assert (record["late_by"] > 0) == late
+    assert record["spurious"] == spurious
+
+
+def test_losses_alone_are_never_taken_for_frames_that_overtake_each_other() -> None:
+    job = Job(3, slots=64, faults=Faults(loss=0.1, duplicate=0.1, seed=1))
+    job.all_reduce(random_arrays(3, 1000, 1))
+    records = job.endpoints.records[job.workers]
+    assert records["asks"].min() > 50
+    assert records["spurious"].sum() > 0
+    assert records["late_by"].max() == 0
+
+
+def test_behind_a_link_that_loses_much_the_shortest_round_trip_counts() -> None:
+    """Every third window is lost whole, so that nothing tells of it; a time-out is a millisecond."""
+    timing = Timing(initial_ps=PS_PER_MS, min_ps=PS_PER_MS, reorder=3)
+    job = Job(1, slots=16, numbers=FixedScale(1.0), timing=timing)
+    sink = job.network.handlers[SWITCH_IP]
+    lost: set[int] = set()
+    took: list[int] = []
+
+    def lossy(frame: Frame) -> list[Frame]:
+        header = wire.unpack(frame[None])[0][0]
+        seq = int(header["seq"])
+        if (seq // 8 % 3 == 2 or seq == 1) and seq not in lost and header["type"] == wire.PacketType.PUSH:
+            lost.add(seq)
+            return []
+        return sink(frame)
+
+    job.network.handlers[SWITCH_IP] = lossy
+    for seed in range(3):
+        before = job.network.now
+        job.all_reduce(random_arrays(1, 400, seed))
+        took.append(job.network.now - before)
+    assert took[0] > PS_PER_MS
+    assert max(took[1:]) < PS_PER_MS // 2
+
+
 def test_gives_up_after_bounded_retries_and_names_the_seq() -> None:
     timing = Timing(initial_ps=10 * PS_PER_US, min_ps=10 * PS_PER_US, max_ps=40 * PS_PER_US, retries=5)
     job = Job(2, slots=8, numbers=FixedScale(1.0), timing=timing, first_seq=2**32 - 2)
