@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.predict import Operation, Traffic, add, predict
-from p4reduce.jobs.specs import Numbers, lead_of
+from p4reduce.jobs.specs import Numbers, guesses_of
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat
 
@@ -24,24 +24,20 @@ class Job:
     carried: list[tuple[Operation, int, int]] = field(default_factory=list)
     """Operation, elements and lead of every collective so far."""
     spared: int = 0
-    """Chunks whose exponents the operation before had agreed on: no PUSH without lanes asks for them."""
+    """Chunks for whose exponents no PUSH without lanes asked: the operation before had agreed on them, or its guesses
+    made do with fewer."""
     repeated: int = 0
     """Chunks that came again, since the exponent that their workers had guessed did not do."""
     priority: int = field(init=False)
     """Its class at its hosts now: that of its plan, until :meth:`~p4reduce.jobs.network.JobNetwork.set_class`."""
     result_priority: int = field(init=False)
     """The same at its server."""
-    lead: int = field(init=False)
-    """How many chunks ahead its workers agree on exponents, whatever plan it gets later; 0: they have none."""
+    guessed: int = field(init=False)
+    """First chunks of a sum whose exponents may be guessed, whatever plan it gets later."""
 
     def __post_init__(self) -> None:
-        self.lead = lead_of(self.plan, self.numbers)
+        self.guessed = guesses_of(self.plan, self.numbers)
         self.priority = self.result_priority = self.plan.priority or 0
-
-    @property
-    def guessed(self) -> int:
-        """First chunks of a sum whose exponents may be guessed."""
-        return self.lead if isinstance(self.numbers, BlockFloat) and self.numbers.speculates else 0
 
     @property
     def endpoints(self) -> list[int]:
@@ -58,7 +54,7 @@ class Job:
     def note(self, operation: str, elements: int, *, words: bool = False) -> None:
         """Remember a collective for the prediction; ``words``: its lanes were added as they are, without exponents."""
         sums = operation in {"all_reduce", "push", "push_pull"}
-        lead = self.lead if sums and not words else 0
+        lead = self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
         self.carried.append((Operation(operation), elements, lead))
 
     def predicted(self) -> dict[Hop, Traffic]:

@@ -158,10 +158,12 @@ class JobNetwork:
     def post(self, index: int, operation: Post) -> None:
         """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
         self.endpoints.post(index, operation)
-        if index in self._first_of:  # the others know as many
-            self._first_of[index].spared += int(self.endpoints.records[index]["known"])
+        record = self.endpoints.records[index]
+        chunks = operation.chunks(int(record["lanes"]))
+        if index in self._first_of and record["lead"]:  # the others know as many
+            asked = int(record["lead"] - record["known"])
+            self._first_of[index].spared += min(int(record["max_lead"]), chunks) - asked
         occupant = self._of_endpoint.get(index)
-        chunks = operation.chunks(int(self.endpoints.records[index]["lanes"]))
         if occupant is not None and chunks > occupant.burst:
             occupant.burst = chunks
             self._cover()

@@ -60,15 +60,14 @@ def endpoint_specs(
         yield from _of_star(plan, ps_window(plan, queue_frames, restrained=restrained), common, *sends)
 
 
-def lead_of(plan: Plan, numbers: Numbers | None) -> int:
-    """How many chunks ahead a plan's workers agree on exponents; 0: their numbers have none.
+def guesses_of(plan: Plan, numbers: Numbers | None) -> int:
+    """First chunks of an all-reduce whose exponents workers may guess; 0: they guess none.
 
-    A job that speculates pays for each with a frame without lanes in every operation, and is wrong about some of
-    them, so that they are as few as a round trip needs.
+    Each costs a frame without lanes, and some are wrong, so that they are as few as a round trip needs.
     """
-    if not isinstance(numbers, BlockFloat):
+    if not isinstance(numbers, BlockFloat) or not numbers.speculates or plan.deadline_ps is not None:
         return 0
-    return min(plan.lead, with_margin(plan.window_needed)) if numbers.speculates else plan.lead
+    return min(plan.lead, with_margin(plan.window_needed))
 
 
 def peer_address(plan: Plan, host: str, peer: str) -> HostAddress:
@@ -108,7 +107,7 @@ Made = Iterator[tuple[str, EndpointSpec]]
 
 
 def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, congestion: Congestion) -> Made:
-    slots, members, lead = plan.slots, len(plan.workers), lead_of(plan, numbers) or plan.lead
+    slots, members, lead = plan.slots, len(plan.workers), plan.lead
     for host in plan.workers:
         yield (
             host,
@@ -122,6 +121,7 @@ def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, cong
                 members=members,
                 numbers=numbers,
                 lead=lead,
+                guesses=guesses_of(plan, numbers),
                 timing=timing,
                 congestion=congestion,
                 **common,

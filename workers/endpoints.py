@@ -13,7 +13,7 @@ from p4reduce.workers import wire
 from p4reduce.workers.guesses import Guesses, begin_guessing
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.kernels.server import REPLIES
-from p4reduce.workers.numbers import MAX_MEMBERS, BlockFloat, NumberMode, Numbers, RawFloat, headroom
+from p4reduce.workers.numbers import MAX_MEMBERS, NumberMode, Numbers, RawFloat, headroom
 from p4reduce.workers.operation import Post, Prepared, check, prepare
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, NEVER, SLOT_DTYPE, Collective, Kind, State
 from p4reduce.workers.settings import HostAddress, Timing
@@ -25,6 +25,7 @@ from p4reduce.workers.specs import (
     RingSpec,
     ServerSpec,
     WorkerSpec,
+    check_field,
     peers_of,
 )
 from p4reduce.workers.status import EndpointStatus, read_status
@@ -105,8 +106,9 @@ class Endpoints:
                 self._records[index]["repeats"] = spec.repeats
                 self._records[index]["deadline"] = spec.deadline_ps or 0
                 self._records[index]["share"] = (spec.deadline_ps or 0) // spec.levels
-                if isinstance(spec.numbers, BlockFloat) and spec.numbers.speculates and not spec.closes:
-                    self._guesses[index] = Guesses(int(self._records[index]["max_lead"]), spec.lanes)
+                if spec.guesses:
+                    lead = int(self._records[index]["max_lead"])
+                    self._guesses[index] = Guesses(min(spec.guesses, lead), lead, spec.lanes)
             case ServerSpec():
                 self._set_numbers(index, spec.numbers, spec.members, spec.slots // 2, spec.lead)
                 self._set_slots(index, 2 * spec.slots)
@@ -177,8 +179,8 @@ class Endpoints:
             return False
         prepared = prepare(operation, mode, int(record["lanes"]))
         self._ahead[index] = prepared
-        lead = min(int(record["max_lead"]), len(prepared.exponents))
-        record["ahead"], record["ahead_count"] = address_of(prepared.exponents), min(int(record["tail"]), lead)
+        record["ahead"] = address_of(prepared.exponents)
+        record["ahead_count"] = min(int(record["tail"]), len(prepared.exponents))
         return True
 
     def status(self, index: int) -> EndpointStatus:
@@ -200,7 +202,7 @@ class Endpoints:
         restart_seq: unwrapped, as ``oldest_missing`` counts; ignored for a server. ValueError when a worker cannot go
         back so far (more than it keeps inputs), or the endpoint is of the ring, which knows no epochs.
         """
-        _check_field("epoch", epoch, 16)
+        check_field("epoch", epoch, 16)
         record = self._records[index]
         if record["kind"] in (Kind.RING, Kind.ALL_TO_ALL):
             kind = "a ring" if record["kind"] == Kind.RING else "an all-to-all"
@@ -246,7 +248,7 @@ class Endpoints:
         """An endpoint leaves its operation where it is, and owes nobody anything any more."""
         self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
         if index in self._guesses:  # some may have had all exponents of it
-            self._guesses[index] = Guesses(int(self._records[index]["max_lead"]), int(self._records[index]["lanes"]))
+            self._guesses[index] = self._guesses[index].fresh()
 
     def retire(self, index: int, link: HostAddress) -> None:
         """An endpoint of this address hears and says nothing more, and its memory is freed.
@@ -282,7 +284,7 @@ class Endpoints:
         first_seq: int = 0,
     ) -> int:
         for name, value, bits in (("job", job, 16), ("epoch", epoch, 16), ("first_seq", first_seq, 32)):
-            _check_field(name, value, bits)
+            check_field(name, value, bits)
         if not 1 <= lanes <= wire.MAX_LANES:
             raise ValueError(f"lanes: {lanes}, must be 1..{wire.MAX_LANES}")
         if not 1 <= len(peers) <= MAX_MEMBERS:
@@ -366,9 +368,9 @@ class Endpoints:
         # What was announced by chunks behind which others came again does not count: not all knew which the last are.
         known = 0 if record["redone"] else known
         record["known"] = known if known and endpoint.agreed_ahead(self._records, index, known) else 0
-        begin_guessing(record, self._guesses.get(index), operation)
         # What may be closed without some announces nothing ahead: not all would have been heard.
         record["tail"] = lead if mode == NumberMode.BLOCK and operation.partial is None else 0
+        begin_guessing(record, self._guesses.get(index), operation)
         record["ahead"] = record["ahead_count"] = 0
         # Hosts add what is not finite as float32 does; only lanes of integers cannot hold it.
         marked = prepared.poison is not None and mode == NumberMode.BLOCK
@@ -395,8 +397,3 @@ class Endpoints:
             record["end"] += 2 * (size - 1) * int(record["segment"])
         else:
             record["end"] += chunks + int(record["lead"]) - int(record["known"])
-
-
-def _check_field(name: str, value: int, bits: int) -> None:
-    if not 0 <= value < 1 << bits:
-        raise ValueError(f"{name}: {value}, must be 0..{(1 << bits) - 1} ({bits} bits on the wire)")

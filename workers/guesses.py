@@ -40,26 +40,27 @@ class Guesses:
 
     Operations are told apart by their length: gradients of one model have theirs in each iteration. Where the last one
     of a length would have been guessed wrong for more than half of its first chunks, as by turns of different tensors,
-    the next is not guessed.
+    the next is not guessed; nor where some worker has said that it lacks many chunks (``losing``): then
+    exponents are agreed on as far ahead as can be, not only the ``count`` chunks of a round trip.
     """
 
-    def __init__(self, lead: int, lanes: int) -> None:
-        self._lanes = lanes
+    def __init__(self, count: int, most: int, lanes: int) -> None:
+        self._count, self._most, self._lanes = count, most, lanes
         self._seen: OrderedDict[int, deque[Exponents]] = OrderedDict()
         self._useless: set[int] = set()
         self._length: int | None = None
-        self._truths = np.full(lead, UNKNOWN, np.int16)
-        self._guesses = np.zeros(lead, np.uint8)
-        self._doubtful = np.zeros(lead, np.uint8)
-        self._again = np.zeros(lead, np.int64)
-        self._inputs = np.zeros((lead, lanes), np.float32)
+        self._truths = np.full(most, UNKNOWN, np.int16)
+        self._guesses = np.zeros(count, np.uint8)
+        self._doubtful = np.zeros(count, np.uint8)
+        self._again = np.zeros(count, np.int64)
+        self._inputs = np.zeros((count, lanes), np.float32)
 
     def learn(self) -> None:
         """The operation before is done: its exponents become part of what is known."""
         if self._length is None:
             return
         length, self._length = self._length, None
-        told = self._truths[: -(-length // self._lanes)]
+        told = self._truths[: min(self._count, -(-length // self._lanes))]
         if (told == UNKNOWN).any():
             return  # it was given up
         truths = told.astype(np.uint8)
@@ -72,19 +73,28 @@ class Guesses:
         while len(self._seen) > LENGTHS:
             self._useless.discard(self._seen.popitem(last=False)[0])
 
+    def fresh(self) -> "Guesses":
+        """Of the same endpoint, without what was seen."""
+        return Guesses(self._count, self._most, self._lanes)
+
     def begin(self, record: Any, operation: Post) -> None:
-        """An operation with exponents begins at a worker; ``lead`` and ``known`` of its record are set."""
+        """An operation with exponents begins at a worker; its record has ``known``, and ``lead`` as if it waited."""
         if operation.collective is not Collective.ALL_REDUCE or operation.partial is not None:
             return
-        lead, known, length = int(record["lead"]), int(record["known"]), operation.length
+        known, length = int(record["known"]), operation.length
         self._length = length
+        seen = self._seen.get(length)
+        quick = seen and length not in self._useless and not record["losing"]
+        if quick:
+            record["lead"] = max(known, min(self._count, int(record["lead"])))
+        lead = int(record["lead"])
+        record["tail"] = lead - 1  # the first of these seqs tells of losses
         self._truths[:lead] = UNKNOWN
         record["truths"], record["unknown"] = address_of(self._truths), lead - known
-        seen = self._seen.get(length)
-        if known == lead or not seen or length in self._useless:
+        if not quick or known == lead:
             return
         assert operation.source is not None  # noqa: S101
-        self._guesses[:lead] = guess(seen)
+        self._guesses[:lead] = guess(seen or ())
         self._doubtful[:] = 0
         count = min(length, lead * self._lanes)
         self._inputs.reshape(-1)[:count] = operation.source[:count]  # a result may overwrite its own input

@@ -108,8 +108,10 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # Of a worker that guesses exponents (guessing.py), 0: it does not. truths: int16 for each of the first ``lead``
         # chunks, agreed on or -1; unknown: how many are -1. guesses, doubtful: uint8 for each, what they left with,
         # whether a RESULT was flagged; inputs: float32, copies of them; again: int64, which come again; redone: how
-        # many do, redone_total: in all operations.
+        # many do, redone_total: in all operations. losing: some worker has said that it lacked many chunks;
+        # lost_before: how many this one had lacked when it last said so or not.
         *_integers("truths", "unknown", "guesses", "doubtful", "inputs", "again", "redone", "redone_total"),
+        *_integers("losing", "lost_before"),
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
         *_integers("words", "poison"),
         # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk, float32; 0: none.

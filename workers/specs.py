@@ -60,7 +60,8 @@ class WorkerSpec(_InNetwork):
     deadline_ps: how long after a chunk was opened its tree closes it without the missing (None: never); with one its
     window is P/8. levels: of switches that aggregate; each has its share of the deadline, so it asks after each.
     window: chunks on their way at once, 1 to ``most`` (the default), which is that window, else P/2. repeats: it asks
-    by sending its contribution again, where a switch cannot make a packet longer by its lanes.
+    by sending its contribution again, where a switch cannot make a packet longer by its lanes. guesses: first chunks of
+    an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none.
     """
 
     _: KW_ONLY
@@ -68,6 +69,7 @@ class WorkerSpec(_InNetwork):
     deadline_ps: int | None = None
     levels: int = 1
     repeats: bool = False
+    guesses: int = 0
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     congestion: Congestion = FIXED
     kind: Literal["worker"] = "worker"
@@ -206,3 +208,9 @@ def peers_of(spec: EndpointSpec) -> Sequence[HostAddress]:
             return (spec.next, spec.previous)
         case AllToAllSpec():
             return spec.others or (spec.link,)
+
+
+def check_field(name: str, value: int, bits: int) -> None:
+    """``ValueError`` for what does not fit a field of the header."""
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{name}: {value}, must be 0..{(1 << bits) - 1} ({bits} bits on the wire)")

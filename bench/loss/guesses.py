@@ -69,13 +69,13 @@ def gradients(elements: int) -> Iterator[list[Floats]]:
 class Guessed:
     """Of each all-reduce its time over the plan's bound, and how many chunks came again.
 
-    differences: links whose bytes are not those predicted. lead: first chunks that are guessed.
+    differences: links whose bytes are not those predicted. guessed: first chunks that are.
     """
 
     ratios: list[float]
     again: list[int]
     differences: int
-    lead: int
+    guessed: int
 
 
 def on_packets(rounds: Iterator[list[Floats]], *, speculates: bool) -> Guessed:
@@ -104,7 +104,7 @@ def on_packets(rounds: Iterator[list[Floats]], *, speculates: bool) -> Guessed:
         network.advance()
         predicted = job.predicted()
         differences = sum(predicted[hop].bytes != link.inc_first_bytes for hop, link in network.fabric.links.items())
-    return Guessed(ratios, again, differences, job.lead)
+    return Guessed(ratios, again, differences, job.guessed)
 
 
 def wrong_guesses(first: int) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ def guesses(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]
         for name, rounds, speculates in cases:
             step(f"{name}{'' if speculates else ', waiting'}")
             run = on_packets(rounds, speculates=speculates)
-            lead = run.lead if speculates else lead
+            lead = run.guessed if speculates else lead
             bar = BAR if speculates and name in {"0 wrong", "gradients"} else None
             ratio, worst = round(float(np.mean(run.ratios[1:])), 4), round(max(run.ratios[1:]), 4)
             row: dict[str, Any] = {"inputs": name, "speculates": speculates, "ratio": ratio, "worst": worst, "bar": bar}

@@ -81,12 +81,8 @@ def plan_for(experiment: Experiment) -> "Plan":
 def predicted(plan: "Plan", experiment: Experiment) -> "dict[Hop, Traffic]":
     """First transmissions of one collective on every directed link."""
     from p4reduce.control_plane.predict import predict  # noqa: PLC0415  (slow to import)
-    from p4reduce.jobs.specs import lead_of  # noqa: PLC0415  (slow to import)
-    from p4reduce.workers.numbers import BlockFloat  # noqa: PLC0415  (slow to import)
 
     lead = 0 if experiment.numbers == "fixed" else None
-    if experiment.speculate and plan.in_network:
-        lead = lead_of(plan, BlockFloat(speculates=True))
     return predict(plan, experiment.collective, experiment.elements, lead=lead)
 
 

@@ -13,6 +13,8 @@ from p4reduce.native.memory import carray, load_u8, pointer, store_u8
 from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.numbers import EXCESS
 
+_FEW: Final = 64
+"""of so many chunks one may be missing, and exponents are still agreed on only a round trip ahead"""
 UNKNOWN: Final = -1
 """in the place of an agreed exponent: not yet"""
 
@@ -82,12 +84,30 @@ def _settle(e: Any) -> None:
 
 
 @kernel
-def note_truth(e: Any, chunk: int, exponent: int) -> None:
+def _note_truth(e: Any, chunk: int, exponent: int) -> None:
     """A RESULT without lanes brought the agreed exponent of one of the first chunks; in a new epoch, the same again."""
     if set_truth(e, chunk, exponent):
         e.unknown -= 1
         if e.unknown == 0 and e.guesses != 0:
             _settle(e)
+
+
+@kernel
+def told_losses(e: Any) -> Any:
+    """Whether this worker has lacked many chunks since it last said so: 1 or 0."""
+    lost = e.lost_by_order + e.lost_by_time
+    many = (lost - e.lost_before) * _FEW > e.chunks
+    e.lost_before = lost
+    return 1 if many else 0
+
+
+@kernel
+def note_announced(e: Any, announced: int, exponent: int) -> None:
+    """A RESULT of the operation brought what a chunk has announced, by its number: exponents, and then losses."""
+    if announced < e.lead:
+        _note_truth(e, announced, exponent)
+    elif announced == e.chunks:
+        e.losing = exponent
 
 
 @kernel

@@ -46,7 +46,7 @@ from p4reduce.workers.kernels.guessing import (
     exponent_of_entry,
     is_guessed,
     is_to_be_taken,
-    note_truth,
+    note_announced,
     repeated_chunk,
 )
 from p4reduce.workers.kernels.jit import kernel
@@ -361,9 +361,8 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
             dequantize(lanes_of(frame), entry.count, scale_down(e, entry.agreed), entry.target)
         else:
             take_raw(lanes_of(frame), entry.count, entry.target)
-    announces = seq - e.start + e.known
-    if e.truths != 0 and entry.operation == e.operation and announces < e.lead:
-        note_truth(e, announces, entry.carried)
+    if e.truths != 0 and entry.operation == e.operation:
+        note_announced(e, seq - e.start + e.known, entry.carried)
     e.results_received += 1
     if congestion_of(frame):
         cut(e, entry.order)

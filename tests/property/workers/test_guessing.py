@@ -49,16 +49,30 @@ class Guessing(Play):
     """Operations of a few lengths; ``given``: what each worker brings, before results overwrite it."""
 
     given: list[list[Floats] | None]
-    lead: int
+    count: int
+
+    def watch(self, deaf: bool) -> None:
+        """Note what workers have heard of losses when they begin an operation. deaf: nothing, so that they guess."""
+        self.lossy: list[set[int]] = [set() for _ in self.operations]
+        begin = self.job.endpoints.post
+
+        def noted(index: int, operation: Post) -> None:
+            if deaf:
+                self.job.endpoints.records[index]["losing"] = 0
+            begin(index, operation)
+            self.lossy[self.at[index] + 1].add(int(self.job.endpoints.records[index]["losing"]))
+
+        self.job.endpoints.post = noted  # type: ignore[method-assign]
 
     def check(self) -> None:
         """All knew the same, came to the same sum, and sent the same chunks again."""
-        oracle, repeats = Oracle(self.job.lanes, self.lead), 0
-        for operation, sources in zip(self.operations, self.given, strict=True):
+        oracle, repeats = Oracle(self.job.lanes, self.count), 0
+        for operation, sources, lossy in zip(self.operations, self.given, self.lossy, strict=True):
             assert len(operation.known) == 1, f"participants knew {operation.known} exponents of one operation"
+            assert len(lossy) == 1
             if sources is None:
                 continue
-            total, again = oracle.expect(sources, min(operation.known))
+            total, again = oracle.expect(sources, min(operation.known), max(lossy) > 0)
             same_bytes([post.target for post in operation.posts if post.target is not None], total)
             repeats += again
         assert set(self.job.endpoints.records["redone_total"][: self.job.size].tolist()) == {repeats}
@@ -69,13 +83,15 @@ class Guessing(Play):
 @st.composite
 def plays(draw: st.DrawFn) -> Guessing:
     slots = draw(st.sampled_from([2, 4, 16, 64]))
-    lead = draw(st.integers(1, min(slots // 2, 6)))
+    lead = draw(st.none() | st.integers(1, slots // 2))
+    count = draw(st.integers(1, min(lead or slots // 2, 6)))
     job = Job(
         size=draw(st.integers(1, 4)),
         lanes=draw(st.sampled_from([1, 3])),
         slots=slots,
         numbers=BlockFloat(speculates=True),
         lead=lead,
+        guesses=count,
         first_seq=draw(st.sampled_from([0, 2**32 - 9])),
         timing=draw(st.sampled_from([PATIENT, IMPATIENT])),
         faults=draw(faults),
@@ -99,7 +115,8 @@ def plays(draw: st.DrawFn) -> Guessing:
         operations.append(Operation(posts))
     gaps = st.lists(st.sampled_from([0, 0, 0, 1, 3, 40]), min_size=len(operations), max_size=len(operations))
     play = Guessing(job, operations, [np.cumsum(draw(gaps)).tolist() for _ in range(job.size)])
-    play.given, play.lead = given, lead
+    play.given, play.count = given, count
+    play.watch(draw(st.booleans()))
     return play
 
 

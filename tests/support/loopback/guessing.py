@@ -34,21 +34,25 @@ class Oracle:
     """Told of each sum of a job in its order, it says what comes of it."""
 
     lanes: int
-    lead: int
+    count: int
+    """first chunks that are guessed"""
     seen: dict[int, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
     useless: set[int] = field(default_factory=set)
 
-    def expect(self, sources: list[Floats], known: int) -> tuple[Floats, int]:
-        """The sum, and how many chunks come twice. known: first chunks whose exponents were announced ahead."""
+    def expect(self, sources: list[Floats], known: int, lossy: bool = False) -> tuple[Floats, int]:
+        """The sum, and how many chunks come twice.
+
+        known: first chunks whose exponents were announced ahead. lossy: somebody has said before that chunks are lost.
+        """
         length = len(sources[0])
         chunks = [[one[at : at + self.lanes] for one in sources] for at in range(0, length, self.lanes)]
         true = [max(map(exponent, pieces)) for pieces in chunks]
-        first = true[: self.lead]
+        first = true[: self.count]
         history = self.seen[length][-8:]
         guesses = [max(column) and min(max(column) + 1, 255) for column in zip(*history, strict=True)]
         wrong = [t > g or 0 < t < g - 6 for t, g in zip(first, guesses, strict=False)]
         used, repeats = list(true), 0
-        if history and length not in self.useless:
+        if history and not lossy and length not in self.useless:
             for place in range(known, len(first)):
                 repeats += wrong[place]
                 used[place] = true[place] if wrong[place] else guesses[place]

@@ -41,6 +41,7 @@ class Job:
     numbers: Numbers = BLOCK_FLOAT
     server: bool = False
     lead: int | None = None
+    guesses: int = 0
     first_seq: int = 0
     timing: Timing = TIMING
     faults: Faults = NO_FAULTS
@@ -59,7 +60,8 @@ class Job:
             "first_seq": self.first_seq,
         }
         self.workers = [
-            self.endpoints.add(WorkerSpec(link, switch(), **common, timing=self.timing)) for link in self.hosts
+            self.endpoints.add(WorkerSpec(link, switch(), **common, timing=self.timing, guesses=self.guesses))
+            for link in self.hosts
         ]
         parent = host(self.size) if self.server else None
         self.ps = self.endpoints.add(ServerSpec(parent, switch(), **common)) if parent else -1
