@@ -168,6 +168,10 @@ live-test: $(WARM)  ## the live page in a headless Chromium: widths, light and d
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	LIVE_TESTS=1 $(BIN)/pytest -rs tests/unit/cli/live tests/integration/cli/live
 
+live-image: $(WARM)  ## docs/images/live.png: the page of a run that is paused, drawn by a headless Chromium
+	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
+	@$(BIN)/python -m tests.support.live_picture
+
 bench-live: $(WARM)  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
 	@$(BIN)/python -m p4reduce.cli.live.bench $(BENCH)
 

@@ -1,0 +1,70 @@
+"""``make live-image``: draws docs/images/live.png, the page of a lossy run that is paused, in a headless Chromium."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from tests.support.browser import Browser, browser, why_not
+from tests.support.paths import ROOT
+
+from p4reduce.cli.live.player import Player
+from p4reduce.cli.live.server import LiveServer
+from p4reduce.cli.live.source import VirtualSource
+from p4reduce.jobs.observers import observing
+from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.runner import run_experiment
+
+PICTURE: Final = ROOT / "docs" / "images" / "live.png"
+RUN: Final = Experiment(topology="leaf-spine-8", elements=250_000, faults=FaultOptions(loss=0.002), seed=3)
+MOMENT_PS: Final = 400_000_000
+"""after the beginning of the run: chunks are missing then"""
+PATIENCE_S: Final = 300.0
+
+
+def draw(seen: Browser, path: Path) -> Path:
+    """Hold the run at its moment, open its page at the width of a desktop, in light colours; returns the path."""
+    player = Player(paused=True)
+
+    def run() -> None:
+        with observing(player.attach):
+            run_experiment(RUN)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        stands(player)
+        player.step(MOMENT_PS)
+        stands(player)
+        with LiveServer(VirtualSource(f"{RUN.plan} on {RUN.topology}, loss 0.2 %", player)) as server:
+            seen.shape("desktop", "light", still=True)
+            seen.driver.get(server.url)
+            newest = str(player.history.times()[1])
+            seen.until(lambda: seen.run("return document.body.dataset.key") == newest)
+            seen.until(lambda: seen.all("#slots ul.slots li"))
+            return seen.picture(path)
+    finally:
+        player.pace(None)
+        player.go()
+        thread.join(PATIENCE_S)
+
+
+def stands(player: Player) -> None:
+    """Wait until time stands still."""
+    if not player.wait_until(lambda: player.stands, PATIENCE_S):
+        raise TimeoutError("the run was not held in time")
+
+
+def main() -> int:
+    """Exit code: 1 where no browser can be driven."""
+    if reason := why_not():
+        print(reason, file=sys.stderr)
+        return 1
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
+    with browser() as seen:
+        print(draw(seen, path))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
