@@ -66,8 +66,10 @@ def killed_at(left, fields, deaths, state):
     return blown
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("case", "every"),
+    [("twice", EVERY), ("anew", EVERY), *(pytest.param(case, 1, marks=pytest.mark.soak) for case in CASES)],
+)
 def test_a_kill_at_each_point(case, every):
     left = 1
     while killed_at(left, *CASES[case]):
