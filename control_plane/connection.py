@@ -24,6 +24,12 @@ _PACKETS: Final = 1024
 """packets, and digests, for the controller that are kept for whoever asks"""
 _TICKS: Final = 10
 """of a deadline: however long this process had no turn, that counts as one of them at most"""
+_CHANNEL: Final = (
+    ("grpc.max_metadata_size", 64 * 1024),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),  # finsy's stream waits until somebody listens
+    ("grpc.max_reconnect_backoff_ms", 200),
+)
 _BYTES_PER_S: Final = 100_000
 """A large request has more time: a second for each of so many bytes, which is slow for a write of table entries."""
 
@@ -55,6 +61,18 @@ class _RefusedError(ControllerError):
         self.failed = failed
 
 
+class _Client(P4Client):
+    """finsy's, by a channel that shares nothing with those before it: gRPC has later ones wait out their failures."""
+
+    async def open(self, *, schema: fy.P4Schema | None = None, complete_request: Any = None) -> None:
+        """Make the channel; it connects with the first call."""
+        await super().open(schema=schema, complete_request=complete_request)
+        shared, self._channel = self._channel, grpc.aio.insecure_channel(self._address, options=_CHANNEL)
+        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
+        if shared is not None:
+            await shared.close()
+
+
 class Connection:
     """The primary client of one target. Everything is async and must stay on one event loop."""
 
@@ -64,7 +82,7 @@ class Connection:
         self._deadline_s = deadline_s
         self._election_id = election_id
         # finsy's stream; calls go by its channel, because finsy gives each of them up after 10 s, whatever its size.
-        self._client = P4Client(target.address)
+        self._client: P4Client = _Client(target.address)
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
@@ -118,7 +136,7 @@ class Connection:
         if self._lost is None:
             return True
         await self.close()
-        self._client, self._lost = P4Client(self.target.address), None
+        self._client, self._lost = _Client(self.target.address), None
         try:
             return await self.open(keep=True)
         except BaseException as error:

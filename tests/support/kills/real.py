@@ -6,6 +6,9 @@ Each run is a script at several hosts, whose processes are struck at random mome
   go on (``--on-failure shrink``, or ``raise``), with the invariants of ``invariants.py`` and within the bars below.
 - *switch* (``--target bmv2``): one of two spines is killed. All go on, on another tree.
 - *link* (``--links veth``): one to a spine, or to a host, loses its carrier. All go on, or all but that host.
+- *restart*: a switch begins anew (``--target bmv2``: it is killed, and somebody else starts it again a little later);
+  sometimes a worker is killed, too. All others go on, or end with an error where the switch was away for too long.
+- *join*: one or two ranks join, which may be killed at any step of that, as may others. All others go on.
 - *controller*: the session is killed, with its embedded switches: one error within ``RESUMED_S``.
 - *abort*: a worker is killed, and all end with one error within ``RESUMED_S``; or start anew (``--max-restarts 1``) and
   end with the weights of a training that nothing ended.
@@ -14,15 +17,12 @@ Nothing may be left of any: processes, namespaces, folders.
 """
 
 import argparse
-import fcntl
 import json
 import os
 import random
 import re
 import signal
-import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -32,18 +32,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from tests.support.kills import played
+from tests.support.kills import played, session, strikes
 from tests.support.kills.invariants import check
 from tests.support.real import leftovers
 
-from p4reduce.fabric.real.net.namespaces import inside
 from p4reduce.fabric.real.net.network import HOST_INTERFACE
 from p4reduce.topologies import load
 
 PROCESS_S, HOST_S, SWITCH_S, RESUMED_S = 0.1, 1.5, 1.0, 2.5
+AWAY_S = SWITCH_S - 0.3
+"""the rest is for loading the program"""
+BARS = {"killed": PROCESS_S, "stopped": HOST_S, "switch": SWITCH_S, "restarted": SWITCH_S, "link": HOST_S}
 OPERATIONS, PAUSE_S, RANKS = 40, 0.02, 5
 SESSION = "p4reduce.runs.real.session"
-NETWORK = "leaf-spine:leaves=2,spines=2,hosts=3"
+NETWORK = "leaf-spine:leaves=2,spines=2,hosts=4"
 SCRIPT = """import hashlib, sys, time
 import numpy as np
 from p4reduce import Checkpoint, connect
@@ -71,11 +73,13 @@ class Times:
 
     detected: dict[str, list[float]] = field(default_factory=dict)
     resumed: dict[str, list[float]] = field(default_factory=dict)
+    joined: dict[str, list[float]] = field(default_factory=dict)
+    """From when somebody asks until it may call."""
     ended: list[float] = field(default_factory=list)
 
     def show(self) -> None:
-        bars = {"killed": PROCESS_S, "stopped": HOST_S, "switch": SWITCH_S, "link": HOST_S}
-        rows = [("detected", kind, values, bars[kind]) for kind, values in self.detected.items()]
+        rows = [("detected", kind, values, BARS[kind]) for kind, values in self.detected.items()]
+        rows += [("taken in", kind, values, RESUMED_S) for kind, values in self.joined.items()]
         rows += [("resumed", kind, values, RESUMED_S) for kind, values in self.resumed.items()]
         rows += [("all ended", "controller, abort", self.ended, RESUMED_S)] if self.ended else []
         for what, kind, values, bar in rows:
@@ -89,7 +93,7 @@ def main() -> int:
     parser.add_argument("--target", choices=("embedded", "bmv2"), default="embedded")
     parser.add_argument("--links", choices=("veth", "udp"), default="udp")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=("worker", "switch", "link", "controller", "abort"))
+    parser.add_argument("--only", choices=("worker", "switch", "link", "restart", "join", "controller", "abort"))
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = folder
@@ -99,6 +103,7 @@ def main() -> int:
 def soak(chosen: argparse.Namespace, folder: Path) -> int:
     before = leftovers.namespaces()
     kinds = ["worker"] * 6 + ["controller"] * 2 + ["abort"] * 2
+    kinds += ["restart"] * 3 + ["join"] * 4
     kinds += ["switch"] * 3 * (chosen.target == "bmv2") + ["link"] * 3 * (chosen.links == "veth")
     times, counts, kills, broken, seed = Times(), Counter(), 0, 0, chosen.seed
     while kills < chosen.kills:
@@ -138,39 +143,39 @@ class Run:
         self._chosen, self._folder, self._rng, self._seed, self._times = chosen, folder, rng, seed, times
         self.wrong: list[str] = []
         self.what, self.kills = "", 0
+        self._again: list[subprocess.Popen] = []
+        self._away_s = 0.0
+        """for how long nobody could connect to a switch"""
+        self._joiners: dict[int, str | None] = {}
+        """Who joins, and when it is killed."""
 
     def play(self, kind: str) -> None:
-        if kind == "abort":
-            self._training(self._rng.random() < 0.5)
-        else:
-            self._group(kind)
+        try:
+            if kind == "abort":
+                self._training(self._rng.random() < 0.5)
+            else:
+                self._group(kind)
+        finally:
+            for process in self._again:
+                process.kill()
+                process.wait()
 
     # --- a group that may go on
 
     def _group(self, kind: str) -> None:
         rng = self._rng
-        topology = NETWORK if kind in {"switch", "link"} or rng.random() < 0.5 else "star:hosts=5"
+        topology = NETWORK if kind in {"switch", "link"} or rng.random() < 0.5 else "star:hosts=7"
         plan = "steiner" if kind in {"switch", "link"} else rng.choice(("steiner", "steiner", "ring"))
         elements = rng.choice((1, 50, 500))
         on_failure = rng.choice(("shrink", "shrink", "raise"))
-        victims = self._draw(kind)
-        self.what = f"{kind} of {plan} on {topology}, {elements} elements, {on_failure}: {victims}"
-        command = [
-            "-n",
-            str(RANKS),
-            "-t",
-            topology,
-            "--plan",
-            plan,
-            "--on-failure",
-            on_failure,
-            "--json",
-            "--timeout",
-            "60",
-        ]
+        victims = self._draw(kind, topology)
+        more, environment = self._draw_joins() if kind == "join" else ([], {})
+        self.what = f"{kind} of {plan} on {topology}, {elements} elements, {on_failure}: {victims} {more} {environment}"
+        command = ["-n", str(RANKS), "-t", topology, "--plan", plan, "--on-failure", on_failure]
+        command += ["--json", "--timeout", "60", *more]
         command += ["python", "-m", "tests.support.kills.played", str(self._folder), str(self._seed)]
         struck: list[tuple[str, str, int]] = []
-        with self._launch([*command, str(OPERATIONS), str(elements)], PAUSE_S=str(PAUSE_S)) as process:
+        with self._launch([*command, str(OPERATIONS), str(elements)], PAUSE_S=str(PAUSE_S), **environment) as process:
             for what, victim, rank, after in victims:
                 if not self._reach(process, rank, after):
                     break
@@ -184,9 +189,29 @@ class Run:
             return
         self._survived(process.returncode, out, err, struck, elements)
 
-    def _draw(self, kind: str) -> list[tuple[str, str, int, int]]:
+    def _draw_joins(self) -> tuple[list[str], dict[str, str]]:
+        """Flags for ranks that join, and an environment: at which moment they are killed, and who waits for them."""
+        rng, awaits = self._rng, {}
+        count = rng.choice((1, 1, 2))
+        for rank in range(RANKS, RANKS + count):
+            moment = rng.choice((None, None, None, "begun", "knocked", "admitted", "-1", str(rng.randrange(20, 30))))
+            self._joiners[rank] = moment
+            if moment != "begun":
+                awaits[str(rank)] = "knocked" if moment == "knocked" else "held"
+            self.kills += 1
+        faults = {str(rank): {moment: "kill"} for rank, moment in self._joiners.items() if moment}
+        flags = [part for _ in self._joiners for part in ("--join", f"{rng.randrange(1500)}ms")]
+        return flags, {"FAULTS": json.dumps(faults), "AWAIT": json.dumps({str(rng.randrange(3, 20)): awaits})}
+
+    def _draw(self, kind: str, topology: str) -> list[tuple[str, str, int, int]]:
         """What is done to whom once which rank has how many results."""
         rng = self._rng
+        if kind in {"restart", "join"}:
+            found = [("killed", str(rng.randrange(1, RANKS)), 0, rng.randrange(1, 30))] if rng.random() < 0.4 else []
+            if kind == "restart":
+                switch = "s1" if topology != NETWORK else rng.choice(("leaf1", "leaf2", "spine1"))
+                found.append(("restarted", switch, 0, rng.randrange(2, OPERATIONS // 2)))
+            return sorted(found, key=lambda one: one[3])
         if kind == "link":
             victim = rng.choice(("spine1-leaf1", "spine1-leaf2", "leaf1-h2"))
             return [(kind, victim, 0, rng.randrange(2, OPERATIONS // 2))]
@@ -227,55 +252,81 @@ class Run:
             return 0 if late else at
         if what == "link":
             return self._cut(*victim.split("-"))
-        mark = SESSION if what == "controller" else f"/{victim}.log"
-        for pid in sorted(leftovers.processes(os.environ["XDG_STATE_HOME"])):
-            if (what == "controller" and mark in _arguments(pid)) or (what == "switch" and _writes_to(pid, mark)):
-                at = time.monotonic_ns()
-                os.kill(pid, signal.SIGKILL)
-                return at
-        self.wrong.append(f"no {what} to strike")
-        return 0
+        if what == "restarted":
+            return self._begin_anew(victim)
+        at = time.monotonic_ns()
+        pid = strikes.switch_process(victim) if what == "switch" else strikes.process(_is_session)
+        if pid is None:
+            self.wrong.append(f"no {what} to strike")
+            return 0
+        os.kill(pid, signal.SIGKILL)
+        return at
+
+    def _begin_anew(self, switch: str) -> int:
+        """A switch is killed and started again, or begins anew by itself; when it is away."""
+        at = time.monotonic_ns()
+        if self._chosen.target == "embedded":
+            session.begin_anew(self._folder / "restarts", switch)
+        elif (
+            again := strikes.restart_bmv2(switch, self._folder / f"{switch}.again", self._rng.uniform(0, 0.3))
+        ) is None:
+            self.wrong.append(f"no {switch} to strike")
+        else:
+            self._again.append(again[0])
+            self._away_s = max(self._away_s, again[1])
+        return at
 
     def _cut(self, switch: str, other: str) -> int:
         """Switch an interface off at one end: a spine's, or a host's (BMv2 hears of nothing more where its own is)."""
+        at = time.monotonic_ns()
         if switch.startswith("spine"):
-            every = leftovers.processes(os.environ["XDG_STATE_HOME"])
-            (pid,) = [pid for pid in every if SESSION in _arguments(pid)]
-            interface = f"{switch}-{load(NETWORK).port(switch, other)}"
+            strikes.cut(strikes.process(_is_session) or 0, f"{switch}-{load(NETWORK).port(switch, other)}")
         else:
             (_, pid, _), *_ = played.lines(self._folder, 1)
-            interface = HOST_INTERFACE
-        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-        try:
-            at = time.monotonic_ns()
-            inside(namespace, lambda: _switch_off(interface))
-        finally:
-            os.close(namespace)
+            strikes.cut(pid, HOST_INTERFACE)
         return at
 
     def _survived(self, code: int, out: str, err: str, struck: list[tuple[str, str, int]], elements: int) -> None:
         gone = {int(victim) for what, victim, _ in struck if what in {"killed", "stopped"}}
         gone |= {1 for _, victim, _ in struck if victim == "leaf1-h2"}
+        if code != 0 and self._away_s > AWAY_S and any(f"switch {switch} has ended" in err for _, switch, _ in struck):
+            self.what += f", which was away for {self._away_s:.2f} s"
+            return
         if code != 0:
             self.wrong.append(f"ended with code {code}: {err.splitlines()[-3:]}")
             return
         result = json.loads(out)
         decisions = result["network"].get("membership", [])
         lost = {int(rank): reason for decision in decisions for rank, reason in decision["lost"].items()}
+        got = played.read(self._folder, RANKS + len(self._joiners))
+        if self._chosen.target == "bmv2":  # away for too long
+            gone |= {
+                rank for rank, why in lost.items() if "reached" in why and any(w == "restarted" for w, *_ in struck)
+            }
         survivors = set(range(RANKS)) - gone
-        if set(lost) != gone:
-            self.wrong.append(f"lost {lost}, struck {struck}")
+        joined = {rank for rank, moment in self._joiners.items() if moment is None}
+        known = {rank for decision in decisions for rank in decision["joined"]}
+        doomed = {rank for rank, moment in self._joiners.items() if moment and rank in known}
+        if set(lost) != gone | doomed or not joined <= known:
+            self.wrong.append(f"lost {lost}, joined {known}, struck {struck}")
             return
-        check(played.read(self._folder, RANKS), survivors, self._seed, OPERATIONS, elements)
+        check(got, survivors | joined, self._seed, OPERATIONS, elements)
+        for rank in joined:
+            when = {kind: at for kind, _, at in played.lines(self._folder, rank)}
+            self._note(self._times.joined, "joined", (when["begun"] - when["knocked"]) / 1e9)
         for what, victim, at in struck:
             if what == "paused":
                 continue
             of = [
                 times
                 for times, decision in zip(result["real"]["changes"], decisions, strict=True)
-                if (victim in decision["lost"] if what not in {"switch", "link"} else times["noticed_ns"] > at)
+                if (
+                    victim in decision["lost"]
+                    if what not in {"switch", "link", "restarted"}
+                    else times["noticed_ns"] > at and (what != "restarted" or victim in decision["cause"])
+                )
             ]
-            if what in {"switch", "link"} and not of:
+            if what in {"switch", "link", "restarted"} and not of:
                 continue  # the tree has no need of it
             self._note(self._times.detected, what, (of[0]["noticed_ns"] - at) / 1e9)
             begun = of[0]["resumed_ns"]
@@ -290,8 +341,7 @@ class Run:
 
     def _note(self, times: dict[str, list[float]], what: str, seconds: float) -> None:
         times.setdefault(what, []).append(seconds)
-        bars = {"killed": PROCESS_S, "stopped": HOST_S, "switch": SWITCH_S, "link": HOST_S}
-        bar = bars[what] if times is self._times.detected else RESUMED_S
+        bar = BARS[what] if times is self._times.detected else RESUMED_S
         if seconds > bar:
             self.wrong.append(f"{what}: {seconds:.3f} s, bar {bar} s")
 
@@ -310,7 +360,7 @@ class Run:
             while first and "begins at" not in first:
                 first = process.stdout.readline()
             time.sleep(self._rng.uniform(0, 1.0))
-            ranks = [pid for pid in leftovers.processes(os.environ["XDG_STATE_HOME"]) if _is_rank(pid)]
+            ranks = [pid for pid in leftovers.processes(os.environ["XDG_STATE_HOME"]) if strikes.is_rank(pid)]
             struck = time.monotonic()
             os.kill(self._rng.choice(sorted(ranks)), signal.SIGKILL)
             out, err = process.communicate(timeout=120)
@@ -330,35 +380,17 @@ class Run:
 
     def _launch(self, arguments: list[str], **environment: str) -> subprocess.Popen:
         real = ["--time", "real", "--links", self._chosen.links, "--target", self._chosen.target, "--lanes", "64"]
-        command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", *real, *arguments]
+        command = [sys.executable, "-m", session.MODULE, "launch", *real, *arguments]
+        restarts = self._folder / "restarts"
+        if not restarts.exists():
+            os.mkfifo(restarts)
+        environment["RESTARTS"] = str(restarts)
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **environment})
 
 
-def _switch_off(interface: str) -> None:
-    """As root: SIOCGIFFLAGS and SIOCSIFFLAGS of netdevice(7), without IFF_UP."""
-    request = struct.Struct("16sH22x")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        _, flags = request.unpack(fcntl.ioctl(any_socket, 0x8913, request.pack(interface.encode(), 0)))
-        fcntl.ioctl(any_socket, 0x8914, request.pack(interface.encode(), flags & ~1))
-
-
-def _arguments(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
-    except OSError:
-        return ""
-
-
-def _is_rank(pid: int) -> bool:
-    return "script.py" in (said := _arguments(pid)) and "launch" not in said
-
-
-def _writes_to(pid: int, log: str) -> bool:
-    try:
-        return str(Path(f"/proc/{pid}/fd/1").readlink()).endswith(log)
-    except OSError:
-        return False
+def _is_session(pid: int) -> bool:
+    return any(module in strikes.arguments(pid) for module in (SESSION, f"{session.MODULE} "))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+"""What a soak in real time does to processes, interfaces and switches."""
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.real import leftovers
+
+from p4reduce.fabric.real.net.namespaces import inside
+
+
+def arguments(pid: int) -> str:
+    """The command of a process, on a line."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def is_rank(pid: int) -> bool:
+    """Whether it is a rank of a script of the soak's own."""
+    return "script.py" in (said := arguments(pid)) and "launch" not in said
+
+
+def process(fits: Callable[[int], bool]) -> int | None:
+    """The first process of the soak that fits."""
+    found = sorted(leftovers.processes(os.environ["XDG_STATE_HOME"]))
+    return next((pid for pid in found if fits(pid)), None)
+
+
+def switch_process(switch: str) -> int | None:
+    """BMv2's, which writes the log of that name."""
+    return process(lambda pid: _writes_to(pid, f"/{switch}.log"))
+
+
+def restart_bmv2(switch: str, log: Path, away_s: float) -> "tuple[subprocess.Popen[bytes], float] | None":
+    """Kill a switch, and start the same again where it was, ``away_s`` later; whoever calls ends it.
+
+    The process, and after how many seconds somebody could connect again.
+    """
+    pid = switch_process(switch)
+    if pid is None:
+        return None
+    command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    every = [entry.partition("=") for entry in Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0") if entry]
+    environment = {name: value for name, _, value in every}
+    namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    try:
+        at = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(away_s)
+
+        def again() -> "subprocess.Popen[bytes]":
+            with log.open("wb") as output:
+                started = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            host, _, port = command[command.index(b"--grpc-server-addr") + 1].decode().rpartition(":")
+            while started.poll() is None:
+                try:
+                    socket.create_connection((host, int(port)), timeout=1).close()
+                    break
+                except OSError:
+                    time.sleep(0.005)
+            return started
+
+        return inside(namespace, again), time.monotonic() - at
+    finally:
+        os.close(namespace)
+
+
+def cut(pid: int, interface: str) -> None:
+    """Switch an interface of a process's namespace off."""
+    namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    try:
+        inside(namespace, lambda: _switch_off(interface))
+    finally:
+        os.close(namespace)
+
+
+def _switch_off(interface: str) -> None:
+    """As root: SIOCGIFFLAGS and SIOCSIFFLAGS of netdevice(7), without IFF_UP."""
+    request = struct.Struct("16sH22x")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        _, flags = request.unpack(fcntl.ioctl(any_socket, 0x8913, request.pack(interface.encode(), 0)))
+        fcntl.ioctl(any_socket, 0x8914, request.pack(interface.encode(), flags & ~1))
+
+
+def _writes_to(pid: int, log: str) -> bool:
+    try:
+        return str(Path(f"/proc/{pid}/fd/1").readlink()).endswith(log)
+    except OSError:
+        return False
