@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.support.labs import SOLUTIONS, explained, mutants, solved
+from tests.support.labs import SOLUTIONS, explained, mutants, solved, spoilt
 
 from p4reduce.labs import catalogue
 from p4reduce.labs.catalogue import NAMES, find
@@ -41,6 +41,15 @@ def test_the_skeleton_does_not(number, tmp_path):
 @pytest.mark.parametrize(("number", "mutant"), MISTAKES)
 def test_a_mistake_is_explained(number, mutant, tmp_path):
     explained(number, mutant, tmp_path / "mine")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("number", NAMES)
+def test_the_same_submission_has_the_same_report_five_times(number, right, tmp_path):
+    folder = solved(number, tmp_path / "mine") if right else spoilt(number, mutants(number)[-1], tmp_path / "mine")
+    found = {json.dumps(grade(folder, seed=b"a secret").data()) for _ in range(5)}
+    assert len(found) == 1, "\n".join(sorted(found))
 
 
 @pytest.mark.parametrize("number", NAMES)
