@@ -17,7 +17,7 @@ from p4reduce.topologies.model import Hop
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 8
+VERSION: Final = 9
 """of these messages: both ends must have the same"""
 
 
