@@ -225,7 +225,7 @@ def test_the_sequences_reach_the_slots(root):
     both = twins(64)
     for table, entry in entries(5, 1, root):
         both.both(lambda d, t=table, e=entry: d.tables[AGGREGATE + t].insert(e))
-    inc = (1 << 28 | 1 << 24 | 0b0001 << 16 | 7).to_bytes(4, "big") + bytes([0, 1, 0, 1]) + bytes(9) + TOKEN.to_bytes(3, "big")
+    inc = (1 << 28 | 1 << 24 | 0b0001 << 16 | 7).to_bytes(4, "big") + bytes([0, 1, 0, 1]) + TOKEN.to_bytes(12, "big")
     sent = [
         both.inject(port, frame(inc, bytes([0, 0, 0, port]) * 64, CHILDREN[port - 1], SWITCH)) for port in (1, 2, 3)
     ]
