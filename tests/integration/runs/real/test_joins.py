@@ -53,9 +53,8 @@ def test_two_join_and_another_one_dies(tmp_path):
     assert [one["lost"] for one in decisions if one["lost"]] == [{"1": "ended with signal SIGKILL"}]
 
 
-@pytest.mark.parametrize(
-    "moment", ["admitted", *(pytest.param(one, marks=pytest.mark.soak) for one in ("begun", "knocked", "-1", "8"))]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", ["begun", "knocked", "admitted", "-1", "8"])
 def test_one_that_is_killed_while_it_joins_holds_up_nobody(tmp_path, moment):
     awaits = {"begun": {}, "knocked": {"5": {"3": "knocked"}}}.get(moment)  # else they are told of it
     done, got, _ = play(tmp_path, [(0.0, "h4")], awaits=awaits, faults={"3": {moment: "kill"}})
