@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "lab": "Labs: copy one, work on it, have it graded.",
     "example": "Print a file to begin with, or list them all.",
     "report": "Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.",
-    "watch": "Open the live page of a run that was recorded, or goes on.",
+    "watch": "Open the live page of a run that was recorded, or of what goes on now.",
     "pcap": "Show the packets of captures, a line for each, or have Wireshark understand them.",
     "clean": "End the processes and remove the folders of runs that were killed.",
     "doctor": "Say what is installed, and what each missing part would add.",
