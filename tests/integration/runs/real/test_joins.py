@@ -71,6 +71,7 @@ def test_a_host_that_begins_anew_has_ended_before(tmp_path):
     assert [one["lost"] for one in done.result.network.membership if one["lost"]] == [{"0": "was started anew"}]
 
 
+@pytest.mark.soak
 def test_whom_no_tree_has_room_for_is_refused_and_the_others_go_on(tmp_path):
     done, got, _ = play(tmp_path, [(0.0, "h4")], awaits={"5": {"3": "refused"}}, window=1500)
     check(got, {0, 1, 2}, SEED, OPERATIONS, ELEMENTS)
