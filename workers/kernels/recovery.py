@@ -240,7 +240,8 @@ def answered_twice(e: Any, entry: Any, now: int, repeated: int) -> None:
         return
     entry.proven = 1
     if entry.repeated:
-        e.late_by = max(e.late_by, e.top_sent_at - entry.sent_at)
+        if entry.asks == 1 and entry.cause == _BY_ORDER:  # else its repair is in that time
+            e.late_by = max(e.late_by, e.top_sent_at - entry.sent_at)
         return
     e.spurious += 1
     if entry.asks == 1 and entry.cause == _BY_ORDER and e.reorder != NEVER:
