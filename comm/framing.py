@@ -25,6 +25,10 @@ class FramingError(ValueError):
     """The other end does not speak this protocol."""
 
 
+class EndedError(FramingError):
+    """The connection ended inside a message, as it does where a process is killed while it sends."""
+
+
 def send(
     connection: socket.socket, header: dict[str, Any], array: FloatArray | None = None, *, limit: int = MAX_HEADER
 ) -> None:
@@ -122,6 +126,6 @@ def _fill(connection: socket.socket, buffer: memoryview, *, may_end: bool = Fals
         if count == 0:
             if may_end and done == 0:
                 return False
-            raise FramingError(f"the connection ended inside a message, after {done} of {len(buffer)} bytes")
+            raise EndedError(f"the connection ended inside a message, after {done} of {len(buffer)} bytes")
         done += count
     return True

@@ -22,7 +22,7 @@ class Listener:
     """Serves whoever connects to ``address``; ``close`` it.
 
     ``failed`` hears of a process that does not speak the protocol, ``lost`` of one whose connection ended before it
-    left; both are called by threads of this one.
+    left, that one's too; both are called by threads of this one.
     """
 
     def __init__(
@@ -82,13 +82,19 @@ class Listener:
             self._start(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
+        taken: list[Served] = []
+
+        def seats(rank: int, group: remote.Membership | None) -> Served:
+            taken.append(self._seats(rank, group))
+            return taken[-1]
+
         try:
-            gone = remote.serve(connection, self._seats)
+            gone = remote.serve(connection, seats)
         except ClusterError as error:
             self._failed(error)
-        else:
-            if gone is not None:
-                self._lost(gone)
+            gone = taken[0] if taken else None
+        if gone is not None:
+            self._lost(gone)
 
     def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)

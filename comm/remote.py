@@ -319,6 +319,8 @@ def serve(connection: socket.socket, seats: Seats) -> Served | None:
                 framing.send(connection, answer, array)
                 if header.get("do") == "close":
                     return None
+    except framing.EndedError:
+        return backend
     except framing.FramingError as error:
         raise ClusterError(f"a process of the group sent something else than requests: {error}") from error
     except OSError:

@@ -1,6 +1,7 @@
 """Messages between a rank and the coordinator: exact, bounded, and refused when malformed."""
 
 import json
+import queue
 import socket
 import struct
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 from p4reduce.comm import framing, remote
 from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.listener import Listener
 from p4reduce.comm.rendezvous import Rendezvous
 
 
@@ -186,3 +188,34 @@ def test_unknown_errors_arrive_as_cluster_errors(ends):
 def test_connect_says_what_is_missing(environment, message):
     with pytest.raises(ClusterError, match=message):
         remote.connect(environment)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x00", raw({"do": "barrier"})[:-1], raw({"do": "collective", "floats": 9}, b"12345")]
+)
+def test_who_ends_inside_a_message_has_ended(ends, sent):
+    ends[0].sendall(raw({"do": "hello", "rank": 0}) + sent)
+    ends[0].shutdown(socket.SHUT_WR)
+    gone = remote.serve(ends[1], seats)
+    assert gone is not None
+    assert gone.rank == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "failures"),
+    [(b"", 0), (raw({"do": "barrier"})[:-1], 0), (raw({}, b"\xff\xff\xff\xff"), 1)],
+    ids=["ended", "ended inside a message", "nonsense"],
+)
+def test_who_did_not_leave_is_lost_whatever_it_said(tmp_path, sent, failures):
+    # a network under torchrun ends when all who came have left or are lost
+    failed, lost = [], queue.Queue()
+    listener = Listener(tmp_path, seats, failed=failed.append, lost=lost.put)
+    try:
+        with socket.socket(socket.AF_UNIX) as rank:
+            rank.connect(listener.address)
+            rank.sendall(raw({"do": "hello", "rank": 0}) + sent)
+            rank.shutdown(socket.SHUT_WR)
+            assert lost.get(timeout=60).rank == 0
+    finally:
+        listener.close(20)
+    assert len(failed) == failures
