@@ -2,7 +2,7 @@
 
 import argparse
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from p4reduce.bench.report import Report
 from p4reduce.control_plane.bounds import plan_bound
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.fabric.faults import Faults
 from p4reduce.jobs.channels import Channels
 from p4reduce.jobs.clockwork import Clockwork
-from p4reduce.jobs.network import JobNetwork
+from p4reduce.jobs.network import NO_FAULTS, JobNetwork
 from p4reduce.jobs.programs import bundled
 from p4reduce.jobs.switches import EmbeddedSwitches
 from p4reduce.jobs.verify import expect_sum
@@ -35,8 +36,17 @@ ELEMENTS: Final = 262_144
 WORKERS: Final = 8
 WRONG: Final = (0, 1, 8, 32)
 """chunks of each all-reduce whose guesses do not do"""
+LOSSES: Final = (0.001, 0.01, 0.05)
+SEEDS: Final = (3, 4, 5)
 BAR: Final = 1.055
 Floats = NDArray[np.float32]
+
+
+def random(elements: int, seed: int, count: int) -> Iterator[list[Floats]]:
+    """``count`` all-reduces of random numbers of the same kind."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield [rng.standard_normal(elements, dtype=np.float32) for _ in range(WORKERS)]
 
 
 def scaled(wrong: int, count: int) -> Iterator[list[Floats]]:
@@ -78,26 +88,31 @@ class Guessed:
     guessed: int
 
 
-def on_packets(rounds: Iterator[list[Floats]], *, speculates: bool) -> Guessed:
+def on_packets(
+    rounds: Iterator[list[Floats]], *, speculates: bool, faults: Faults = NO_FAULTS, seed: int = 0
+) -> Guessed:
     """Each all-reduce is called when the one before is done. AssertionError for a sum further off than it may be."""
     topology = build_topology(Experiment(topology="leaf-spine-8", rate=RATE))
     numbers = BlockFloat(speculates=speculates)
     ratios, again = [], []
-    with EmbeddedSwitches(topology, bundled(LANES)) as switches, JobNetwork(switches) as network:
+    with (
+        EmbeddedSwitches(topology, bundled(LANES)) as switches,
+        JobNetwork(switches, faults=faults, seed=seed) as network,
+    ):
         clockwork = Clockwork(network)
         channels = Channels.install(clockwork, switches.controller, PlanRequest(plan="steiner", job=1), [None], numbers)
         (job,) = channels.jobs
-        bound = plan_bound(job.plan, ELEMENTS).time_ps
         for number, given in enumerate(rounds):
+            elements = given[0].size
             began, before = network.now, job.repeated
             got = [np.zeros_like(array) for array in given]
             for worker, source, target in zip(job.plan.workers, given, got, strict=True):
                 post = Post(Collective.ALL_REDUCE, source, target, number)
                 channels.post(worker, 0, post, lambda _done: None)
             clockwork.run()
-            ratios.append((network.done_ps(job) - began) / bound)
+            ratios.append((network.done_ps(job) - began) / plan_bound(job.plan, elements).time_ps)
             again.append(job.repeated - before)
-            job.note("all_reduce", ELEMENTS)
+            job.note("all_reduce", elements)
             expected = expect_sum(given, numbers, LANES, guessed=job.guessed)
             if any(expected.deviation(one).worst_ratio > 1 for one in got):
                 raise AssertionError("a sum is wrong")
@@ -134,12 +149,30 @@ def _misses(agreed: list[Exponents], depth: int, slack: int) -> tuple[float, flo
     )
 
 
+def under_loss(step: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Means of the second to fourth all-reduce of random numbers, where links lose frames: guessed and waiting."""
+    rows: list[dict[str, Any]] = []
+    for elements in (ELEMENTS, 4 * ELEMENTS):
+        for loss in LOSSES:
+            step(f"{elements} elements, {100 * loss:g} % lost")
+            row: dict[str, Any] = {"elements": elements, "loss": loss}
+            for name, speculates in (("guessed", True), ("waiting", False)):
+                found: list[float] = []
+                for seed in SEEDS:
+                    rounds = random(elements, seed, 4)
+                    run = on_packets(rounds, speculates=speculates, faults=Faults(loss=loss), seed=seed)
+                    found += run.ratios[1:]
+                row[name] = round(float(np.mean(found)), 4)
+            rows.append(row)
+    return rows
+
+
 def guesses(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
     """The tables of this part; the first all-reduce of a run, which has nothing to guess by, is not in a mean."""
     rows, lead = [], 0
     cases = [(f"{wrong} wrong", scaled(wrong, 4), True) for wrong in WRONG]
     cases += [("gradients", gradients(ELEMENTS), True), ("gradients", gradients(ELEMENTS), False)]
-    with report.progress("guesses", len(cases) + 1) as step:
+    with report.progress("guesses", len(cases) + 1 + 2 * len(LOSSES)) as step:
         for name, rounds, speculates in cases:
             step(f"{name}{'' if speculates else ', waiting'}")
             run = on_packets(rounds, speculates=speculates)
@@ -152,10 +185,13 @@ def guesses(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]
             rows.append(row)
         step("how often")
         counted = wrong_guesses(lead)
+        lossy = under_loss(step)
     columns = {"inputs": "inputs", "speculates": "speculates", "ratio": "time / bound", "worst": "the worst",
                "again": "chunks again", "bar": "bar", "holds": "holds"}  # fmt: skip
     report.rows("guesses", "1 MiB at 100G, each called when the one before is done", columns, rows)
     columns = {"of": "largest of", "slack": "bits more", "larger": "too small a guess", "smaller": "6 bits too large",
                "operations": "all-reduces with one"}  # fmt: skip
     report.rows("wrong", f"wrong guesses among the first {lead} chunks of the gradients", columns, counted)
+    columns = {"elements": "elements", "loss": "loss", "guessed": "guessed", "waiting": "waiting"}
+    report.rows("guesses-loss", "time / bound where links lose frames, 100G", columns, lossy)
     return rows

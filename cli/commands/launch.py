@@ -101,11 +101,11 @@ def launch(
         raise BadInput(f"{command[0]}: there is no such file")
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
     claim(out=out, pcap=pcap)
+    if join and experiment.deadline is not None:
+        raise BadInput("--join: a group with a --deadline cannot grow; leave one of them away")
     if experiment.time == "real":
         if server or pcap is not None:
             raise BadInput(f"{'--server' if server else '--pcap'}: not for scripts in real time")
-        if join and experiment.deadline is not None:
-            raise BadInput("--join: a group with a --deadline cannot grow in real time; leave one of them away")
         joins = joining_hosts(experiment, join or [])
         with real_page(output, _title(command, experiment), live=live, hold=hold, browser=open_page) as seen:
             _launch_real(experiment, command, timeout, out, output, compute, max_restarts, seen, joins)

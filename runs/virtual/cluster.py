@@ -66,6 +66,10 @@ class Cluster:
         self.server = servers[0] if servers else None
         self.workers = workers
         incidents = tuple(incidents)
+        if incidents and experiment.deadline is not None:
+            raise ExperimentError(
+                "deadline: a group that members join or leave waits for its stragglers; leave it away"
+            )
         self._places = len(workers) + len(joining(incidents))
         survives = experiment.on_failure != "abort" or bool(incidents)
         make = partial(SurvivingCarrier, incidents=incidents) if survives else Carrier

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.runner import run_experiment
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.virtual.incidents import Incident
 
 ELEMENTS = 3000
 LATE_S = 0.004
@@ -167,3 +169,8 @@ def test_an_operation_longer_than_slots_remember_waits_for_the_straggler_and_end
 def test_what_cannot_be_is_said(given, said):
     with pytest.raises(ValidationError, match=said):
         experiment(**given)
+
+
+def test_a_group_that_somebody_joins_waits_for_its_stragglers():
+    with pytest.raises(ExperimentError, match="deadline: a group that members join or leave"):
+        Cluster(experiment(), incidents=[Incident(1, "join", "h5")])
