@@ -170,9 +170,9 @@ def told(output: Output, url: str, *, browser: bool) -> None:
 
 def stay(output: Output, why: str, sign: Callable[[], object] | None = None) -> None:
     """Until Ctrl-C. ``sign``: called once a minute, for others who would end when nobody asks for anything."""
-    output.note(f"{why}; the page stays until Ctrl-C")
     never, signed = threading.Event(), time.monotonic()
     try:
+        output.note(f"{why}; the page stays until Ctrl-C")  # whoever has read it may press it at once
         while not never.wait(SEEN_S):
             if sign is not None and time.monotonic() - signed > SIGN_S:
                 signed = time.monotonic()

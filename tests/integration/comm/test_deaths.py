@@ -65,7 +65,7 @@ def test_one_joins_and_one_comes_back_with_the_weights_of_the_others():
         (["--join", "soon"], "--join soon: expected [HOST@]TIME, as 2ms or h5@2ms"),
         (["--join", "h99@2ms"], "has no host 'h99' for workers"),
         (["-t", "star:hosts=4", "--join", "2ms"], "has no free host"),
-        (["--time", "real", "--join", "2ms"], "--join: not for scripts in real time"),
+        (["--deadline", "5ms", "--join", "2ms"], "--join: a group with a --deadline cannot grow"),
     ],
 )
 def test_a_join_that_cannot_be_is_named(tmp_path, flags, said):

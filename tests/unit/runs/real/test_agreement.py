@@ -9,6 +9,7 @@ import pytest
 
 from p4reduce.comm.errors import ClusterError, CollectiveError, GroupChanged
 from p4reduce.comm.membership import Journal, Reach
+from p4reduce.runs.real.arrivals import Arrivals
 from p4reduce.runs.real.coordinator import Coordinator
 from p4reduce.runs.real.member import Calling, Member
 from p4reduce.runs.real.presence import Presence
@@ -21,18 +22,22 @@ CALL = Calling("all_reduce", 0, 0)
 class Trees:
     """Those of no network: a plan is its epoch."""
 
+    damaged = may_return = False
+
     def __init__(self):
         self.hosts, self.plan, self.epoch, self.blames = HOSTS, None, 0, ()
         self.reach = Reach(load("star:hosts=3"), HOSTS, set(), set())
-        self.reach.damaged = lambda plan: False
 
     def next(self, members):
+        return self._install
+
+    def _install(self):
         self.epoch += 1
 
     def swap(self, plan):
-        pass
+        return lambda: None
 
-    def blamed(self, waiting):
+    def blamed(self, waiting, members):
         return self.blames
 
 
@@ -46,8 +51,9 @@ class Group:
             self.presence.add(process)
         deadline = time.monotonic() + 60
         self.journal = Journal()
+        arrivals = Arrivals([], HOSTS, self.presence, start=None)
         self.coordinator = Coordinator(
-            self.presence, self.trees, self.journal, on_failure, watch=tuple, deadline=deadline
+            self.presence, self.trees, self.journal, on_failure, watch=tuple, deadline=deadline, arrivals=arrivals
         )
         self.error = None
         self.stops = [threading.Event() for _ in HOSTS]
