@@ -88,14 +88,14 @@ def test_names_stay_text(seen, tmp_path):
     [
         b"",
         b"not compressed",
-        gzip.compress(b""),
-        gzip.compress(b"{}\n"),
-        gzip.compress(b"[1]\n"),
-        gzip.compress(b'{"p4reduce_recording": 1}\n'),
-        gzip.compress(b'{"p4reduce_recording": {"svg": "<script>"}}\n'),
-        gzip.compress(b"\xff\xfe"),
-        gzip.compress(b"[" * 100_000),
-        gzip.compress(b'{"p4reduce_recording": {}}\n')[:-9],
+        gzip.compress(b"", mtime=0),
+        gzip.compress(b"{}\n", mtime=0),
+        gzip.compress(b"[1]\n", mtime=0),
+        gzip.compress(b'{"p4reduce_recording": 1}\n', mtime=0),
+        gzip.compress(b'{"p4reduce_recording": {"svg": "<script>"}}\n', mtime=0),
+        gzip.compress(b"\xff\xfe", mtime=0),
+        gzip.compress(b"[" * 100_000, mtime=0),
+        gzip.compress(b'{"p4reduce_recording": {}}\n', mtime=0)[:-9],
     ],
 )
 def test_what_is_no_recording_is_refused(tmp_path, content):
