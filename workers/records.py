@@ -113,7 +113,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("truths", "unknown", "guesses", "doubtful", "inputs", "again", "redone", "redone_total"),
         *_integers("losing", "lost_before"),
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
-        *_integers("words", "poison"),
+        # tainted: of a ring's sum of words, whether some lane met the end of int32, here or at others.
+        *_integers("words", "poison", "tainted"),
         # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk, float32; 0: none.
         *_integers("counts", "lates", "kept"),
         ("step", "f4"),
@@ -210,6 +211,8 @@ ENTRY_DTYPE: Final = np.dtype(
         ("guessed", "u1"),
         # Sent again because the timer ran out, to ask whether anybody answers.
         ("probe", "u1"),
+        # A ring's: its operation was tainted when it left.
+        ("saturated", "u1"),
         ("contributions", "u2"),
         # A worker's: in_order: it left in its turn; flies: it counts as on its way; again: it is to be sent again;
         # told: a WAIT came since it was last asked for; repeated: its RESULT was; proven: whether that was for nothing
