@@ -77,6 +77,9 @@ bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside net
 bench-loss: $(WARM)  ## what losses cost beside what they may, in virtual and real time: BENCH='--only virtual' or --json
 	@$(BIN)/python -m p4reduce.bench.loss $(BENCH)
 
+bench-strangers: $(WARM)  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
+	@$(BIN)/python -m p4reduce.bench.strangers $(BENCH)
+
 bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
 	@$(BIN)/python -m p4reduce.cli.bench $(BENCH)
 

@@ -28,7 +28,7 @@ def faults_of(result: RunResult) -> list[str]:
         first = network.prediction_differences[0]
         more = len(network.prediction_differences) - 1
         faults.append(f"bytes counted differ from the prediction: {first}{f' (and {more} more)' if more else ''}")
-    saturated = sum(record.saturated for record in network.collectives)
+    saturated = sum(record.saturated for record in network.collectives if record.failed is None)
     if saturated:
         faults.append(f"{saturated} chunks saturated: their sums are not exact; choose a smaller --scale")
     error, bound = largest_error(result)

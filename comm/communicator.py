@@ -134,7 +134,8 @@ class Communicator:
     ) -> A | Handle[A]:
         """Replace ``array`` by the sum over all workers.
 
-        float32; float16, which is added as float32 and rounded once; int32, exactly (a sum beyond int32 is an error).
+        float32; float16, which is added as float32 and rounded once; int32, exactly: a sum beyond int32 raises
+        ``SaturatedError`` at all ranks, whose arrays are as they were, and the next collective works.
         NaN and infinity raise ``ValueError`` with their index, or with ``not_finite="nan"`` come through: in the
         network, a chunk (``lanes`` elements) that holds one becomes NaN. ``CollectiveError`` when the network gives up.
 
@@ -144,8 +145,14 @@ class Communicator:
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
             check_array("all_reduce", array, {np.dtype(np.int32)})
             chosen = Options(words=True, patience_s=self._patience_s)
-            flat = array.reshape(-1).view(np.float32)
-            return self._carry("all_reduce", flat, lambda: array, start, options=chosen, followed=followed)
+            words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
+
+            def added() -> A:
+                array[...] = words
+                return array
+
+            flat = words.reshape(-1).view(np.float32)
+            return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed)
         chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s)
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
             check_array("all_reduce", array, {np.dtype(np.float16)})

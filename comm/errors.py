@@ -1,7 +1,11 @@
-"""What can go wrong with a collective, said so that the caller knows who was missing."""
+"""What can go wrong with a collective, said so that the caller knows who was missing.
+
+Most errors end the group: who made which call is not known any more, or the network does not carry. `GOES_ON` names
+those that are a property of one collective, which every rank is told alike: the next collective works.
+"""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 
 class ClusterError(RuntimeError):
@@ -10,6 +14,14 @@ class ClusterError(RuntimeError):
 
 class CollectiveError(ClusterError):
     """A collective failed: participants disagree, one left, or the network gave up."""
+
+
+class SaturatedError(CollectiveError):
+    """A sum of int32 lies beyond int32. Every rank is told, its array is as it was, and the group goes on."""
+
+
+class RefusedError(CollectiveError):
+    """The network has no room or no plan for a collective. Every rank is told, nothing was sent; the group goes on."""
 
 
 class GroupChanged(CollectiveError):
@@ -64,3 +76,7 @@ class GroupChanged(CollectiveError):
 
 class ExcludedError(ClusterError):
     """A participant is no member any more: the others took it for dead and go on without it."""
+
+
+GOES_ON: Final = (SaturatedError, RefusedError)
+"""Errors of one collective, after which the group carries the next."""

@@ -11,8 +11,9 @@ from p4reduce.comm.seat import Seat
 
 Carry = Callable[[list[Call], Callable[[], None]], Sequence[Decision] | None]
 """``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
-alone; raises ``CollectiveError``. It calls ``check`` now and then, which raises once the group has ended: then nobody
-needs the result any more. Returns what was decided of the group's members meanwhile."""
+alone; raises ``CollectiveError``, after which the group goes on if it is one of ``GOES_ON``. It calls ``check`` now and
+then, which raises once the group has ended: then nobody needs the result any more. Returns what was decided of the
+group's members meanwhile."""
 Joined = Callable[[tuple[int, ...], int, tuple[int, ...]], None]
 """Told of participants that came in: their ranks, the group's view and members. Called under a lock: do not block."""
 Death = Callable[[int, int, str], None]
@@ -33,6 +34,10 @@ class Group(Protocol):
 
     def fail(self, error: ClusterError) -> None:
         """End the group: everyone who waits, or calls later, gets ``error``."""
+
+    @property
+    def failure(self) -> ClusterError | None:
+        """What it has ended with."""
 
     def die(self, rank: int, reason: str) -> bool:
         """A participant's process has ended without leaving; False where the others cannot go on without it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from p4reduce.base.units import PS_PER_S
-from p4reduce.comm.errors import ClusterError, GroupChanged
+from p4reduce.comm.errors import GOES_ON, ClusterError, GroupChanged
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -205,8 +205,10 @@ class Queue(Generic[A]):
                 continue
             try:
                 task.run(ahead)
-            except GroupChanged as error:
-                task.handle.fail(error)  # what comes after it was called by the old group, and is told the same
+            except (GroupChanged, *GOES_ON) as error:
+                # What comes after a change was called by the old group, and is told the same; after the others it is
+                # carried.
+                task.handle.fail(error)
             except BaseException as error:
                 failed = error
                 task.handle.fail(error)

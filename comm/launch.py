@@ -95,8 +95,8 @@ def launch(
     (``Group.die``), or at Ctrl-C, all are ended and the group with them; processes, socket and directory are gone when
     this returns or raises.
     ``extra``: variables of their environment. ``joining``: how many workers may join, each of which is started when it
-    does, and who tells. Raises ``ClusterError`` when the command cannot be started or
-    ``timeout_s`` ran out, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
+    does, and who tells. Raises ``ClusterError`` when the command cannot be started, ``timeout_s`` ran out, or the group
+    had failed though all ranks ended well; ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
     remove_stale()  # what was left behind by a launch that was killed
     try:
@@ -173,6 +173,8 @@ class _Coordinator:
             else:
                 self._group.backend(rank).close()
             left.remove(rank)
+        if self._group.failure is not None:  # whatever the ranks made of it
+            raise self._group.failure
         return Launched(0, None, connected=len(self._taken), survived=tuple(survived))
 
     def _begin(self, command: Sequence[str], rank: int, alone: Names) -> None:

@@ -17,7 +17,14 @@ from p4reduce.comm import framing, slurm_step
 from p4reduce.comm.backend import PLAIN, Ahead, FloatArray, Options, Served
 from p4reduce.comm.clock import Clock
 from p4reduce.comm.communicator import Communicator
-from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError, GroupChanged
+from p4reduce.comm.errors import (
+    ClusterError,
+    CollectiveError,
+    ExcludedError,
+    GroupChanged,
+    RefusedError,
+    SaturatedError,
+)
 
 ADDRESS: Final = "P4REDUCE_ADDRESS"
 """Path of the coordinator's socket."""
@@ -46,6 +53,8 @@ _ERRORS: Final[Mapping[str, type[Exception]]] = {
     "ValueError": ValueError,
     "TypeError": TypeError,
     "CollectiveError": CollectiveError,
+    "SaturatedError": SaturatedError,
+    "RefusedError": RefusedError,
     "ExcludedError": ExcludedError,
     "GroupChanged": GroupChanged,
     "ClusterError": ClusterError,

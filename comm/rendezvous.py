@@ -14,7 +14,7 @@ from p4reduce.base.units import PS_PER_S
 from p4reduce.comm.backend import PLAIN, FloatArray, Options
 from p4reduce.comm.calls import OPERATIONS, SERVED, Call, check_agreement, first_bad_value
 from p4reduce.comm.clock import Clock
-from p4reduce.comm.errors import ClusterError, CollectiveError, ExcludedError
+from p4reduce.comm.errors import GOES_ON, ClusterError, CollectiveError, ExcludedError
 from p4reduce.comm.group import Carry, CarryStale, Death, Joined, Subgroup
 from p4reduce.comm.membership import Decision, group_changed
 from p4reduce.comm.participant import COMPUTE, Figure, Participant, Span
@@ -183,6 +183,8 @@ class Rendezvous:
             missing = "" if seat.finished else self._missing(operation)
             seat.under_way = False
             call, seat.call = seat.call, None
+            if isinstance(call.error, GOES_ON):
+                self._count(seat, call, start_ps)
             if call.error is not None:
                 raise call.error
             if call.raised:
@@ -190,18 +192,24 @@ class Rendezvous:
             if seat.died:
                 raise ExcludedError(f"{self._name(rank)} {seat.died}: it is no member any more")
             if seat.finished:
-                seat.ready_ps = call.done_ps
-                if start_ps is None:
-                    seat.clock.reach(call.done_ps)
-                seat.iteration += 1
-                name = options.name or operation
-                seat.spans.append(Span(rank, name, call.start_ps, call.done_ps, array.size))
+                self._count(seat, call, start_ps)
                 return call.done_ps
             self._raise_failure()
             waited = f"{self._name(rank)} reached its timeout of {patience_s:g} s waiting for {missing}"
             error = CollectiveError(f"{operation} #{seat.iteration}: {waited}")
         self.fail(error)
         raise error
+
+    def _count(self, seat: Participant, call: Call, start_ps: int | None) -> None:
+        """A collective is over, with a result or with an error of its own: the participant's next one follows it."""
+        seat.iteration += 1
+        if call.done_ps < 0:  # it was refused: no time passed
+            return
+        seat.ready_ps = call.done_ps
+        if start_ps is None:
+            seat.clock.reach(call.done_ps)
+        name = call.options.name or call.operation
+        seat.spans.append(Span(call.rank, name, call.start_ps, call.done_ps, call.array.size))
 
     def leave(self, rank: int) -> None:
         """``rank`` makes no more calls; whoever waits for it is told."""
@@ -300,6 +308,10 @@ class Rendezvous:
                 finished = calls
                 with self._changed:
                     self._apply(decisions, calls)
+        except GOES_ON as error:  # the same at all who called, and nobody's array is in use any more
+            finished = calls
+            for call in calls:
+                call.error = type(error)(str(error))
         except ClusterError as error:
             self.fail(error)
         except BaseException as error:

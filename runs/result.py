@@ -60,6 +60,8 @@ class CollectiveRecord:
     """Largest distance of an element from the float64 sum of the inputs; None where nothing is summed."""
     error_bound: float | None
     """The documented bound for the element that came nearest to its bound."""
+    failed: str | None = None
+    """The error that every rank got in the place of a result; the group went on."""
 
 
 @dataclass(frozen=True)
@@ -180,8 +182,8 @@ class RunResult:
     """Only of a run in real time."""
 
     def plain(self) -> dict[str, Any]:
-        """As plain data. In virtual time there is no key ``real``; ``membership`` and ``closed`` only where they hold
-        something.
+        """As plain data. In virtual time there is no key ``real``; ``membership``, ``closed`` and a collective's
+        ``failed`` only where they hold something.
         """
         data = dataclasses.asdict(self)
         if self.real is None:
@@ -190,6 +192,9 @@ class RunResult:
             del data["network"]["membership"]
         if not self.network.closed:
             del data["network"]["closed"]
+        for record in data["network"]["collectives"]:
+            if record["failed"] is None:
+                del record["failed"]
         return data
 
     def to_json(self) -> str:

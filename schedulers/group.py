@@ -10,7 +10,7 @@ import numpy as np
 
 from p4reduce.comm.backend import FloatArray, Served
 from p4reduce.comm.calls import Call
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.comm.listener import Listener
 from p4reduce.comm.remote import Membership
 from p4reduce.comm.rendezvous import Rendezvous
@@ -32,7 +32,10 @@ class Open:
     active: dict[int, int] = field(default_factory=dict)
     """rank by endpoint"""
     done: bool = False
+    failed: SaturatedError | None = None
+    """what its ranks are told when it is done, in the place of a result"""
     error: ClusterError | None = None
+    """what ended the job meanwhile"""
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,11 @@ class Group:
                 self.open.error, self.open = error, None
             self._changed.notify_all()
 
-    def finish(self) -> None:
-        """Its collective is done."""
+    def finish(self, failed: SaturatedError | None = None) -> None:
+        """Its collective is over: done, or ``failed`` at all ranks, which go on."""
         with self._changed:
             assert self.open is not None  # noqa: S101
+            self.open.failed = failed
             self.open.done, self.open = True, None
             self.rounds += 1
             self._changed.notify_all()
@@ -120,11 +124,9 @@ class Group:
     def _carry(self, calls: list[Call], check: Callable[[], None]) -> None:
         """Of the thread whose rank called last: wait until the network has carried it (``comm.rendezvous.Carry``)."""
         if calls[0].operation not in CARRIED:
-            error: ClusterError = CollectiveError(
+            raise RefusedError(
                 f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"
             )
-            self.fail(error)
-            raise error
         calls = sorted(calls, key=lambda call: call.rank)
         opened = Open(calls, [np.array(call.array) for call in calls], [call.rank for call in calls])
         with self._changed:
@@ -142,6 +144,8 @@ class Group:
         except ClusterError as problem:
             self.fail(problem)
             raise
+        if opened.failed is not None:
+            raise opened.failed
         for call, copy in zip(calls, opened.copies, strict=True):
             call.array[:] = copy
 

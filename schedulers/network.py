@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from p4reduce.base.signals import SEEN_S
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, CollectiveError, SaturatedError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.comm.participant import Figure
 from p4reduce.control_plane.plans import PlanRequest
@@ -242,9 +242,7 @@ class SharedNetwork:
             else:
                 if not group.open.active and not group.open.unposted:
                     most = max(status.saturated for status in self._network.statuses(group.job))
-                    if most > group.saturated and group.open.calls[0].options.words:
-                        group.fail(CollectiveError(f"{group.name}: a sum of int32 lies beyond int32"))
-                        continue
+                    beyond = most > group.saturated and group.open.calls[0].options.words
                     group.saturated = most
-                    group.finish()
+                    group.finish(SaturatedError(f"{group.name}: a sum of int32 lies beyond int32") if beyond else None)
                     self.on_round(group.name, group.rounds)

@@ -362,7 +362,7 @@ class Endpoints:
         mode = NumberMode(int(record["mode"]))
         chunks = operation.chunks(int(record["lanes"]))
         lead = min(int(record["max_lead"]), chunks)
-        record["words"] = operation.words
+        record["words"], record["tainted"] = operation.words, 0
         record["lead"] = lead if operation.has_exponents(mode) else 0
         known = min(int(record["tail"]), int(record["lead"])) if record["status"] == State.DONE else 0
         # What was announced by chunks behind which others came again does not count: not all knew which the last are.

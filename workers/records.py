@@ -113,7 +113,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("truths", "unknown", "guesses", "doubtful", "inputs", "again", "redone", "redone_total"),
         *_integers("losing", "lost_before"),
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
-        *_integers("words", "poison"),
+        # tainted: of a ring's sum of words, whether some lane met the end of int32, here or at others.
+        *_integers("words", "poison", "tainted"),
         # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk, float32; 0: none.
         *_integers("counts", "lates", "kept"),
         ("step", "f4"),
@@ -136,6 +137,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # late_by: how much earlier than what overtook them frames had left that came after all; top_sent_at: when the
         # newest answered chunk had (blocked, below: nothing new may leave);
         # slack: doublings of the time after which a chunk is missing, in real time; when it grew last.
+        # longest: round trips that took longer than the time after which they were asked for: the longest, forgotten
+        # slowly (patience.py); moved_at: when a chunk that was not asked for, or for nothing, was answered last.
         # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each
         # of its levels, picoseconds.
         *_integers("asks", "waits", "wait_seq", "wait_level", "wait_mask", "wait_at", "own_losses", "own_rate"),
@@ -149,6 +152,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "top_sent_at",
             "deadline",
             "share",
+            "longest",
+            "moved_at",
         ),
         # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
         # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
@@ -210,14 +215,17 @@ ENTRY_DTYPE: Final = np.dtype(
         ("guessed", "u1"),
         # Sent again because the timer ran out, to ask whether anybody answers.
         ("probe", "u1"),
+        # A ring's: its operation was tainted when it left.
+        ("saturated", "u1"),
         ("contributions", "u2"),
         # A worker's: in_order: it left in its turn; flies: it counts as on its way; again: it is to be sent again;
-        # told: a WAIT came since it was last asked for; repeated: its RESULT was; proven: whether that was for nothing
-        # is known; own_loss: its own link lost of it.
+        # told: a WAIT came since it was last asked for (waited: ever); repeated: its RESULT was; proven: whether that
+        # was for nothing is known; own_loss: its own link lost of it.
         ("in_order", "u1"),
         ("flies", "u1"),
         ("again", "u1"),
         ("told", "u1"),
+        ("waited", "u1"),
         ("cause", "u1"),
         ("repeated", "u1"),
         ("proven", "u1"),

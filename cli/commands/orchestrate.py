@@ -243,11 +243,10 @@ def _giving(text: str) -> "Literal['first', 'whole', 'value']":
 
 def _check_schedule(schedule: str | None, topology: str | None) -> None:
     """A scheduler that there is, on a topology that it is for; named before a network is started."""
-    from p4reduce.control_plane.tdm import schedulers  # noqa: F401, PLC0415  (slow; registers the built-in ones)
-    from p4reduce.control_plane.tdm.registry import SCHEDULERS  # noqa: PLC0415
+    from p4reduce.control_plane.tdm.registry import check_turns  # noqa: PLC0415  (slow to import)
 
     if schedule is not None:
-        SCHEDULERS.named(schedule)
+        check_turns(schedule)
     if topology is None:
         return
     optical = bool(load(topology).crossconnects)

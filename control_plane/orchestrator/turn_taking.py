@@ -38,7 +38,7 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.tdm.errors import TdmError
 from p4reduce.control_plane.tdm.guard import least_guard_ps
 from p4reduce.control_plane.tdm.jobs import TdmJob
-from p4reduce.control_plane.tdm.registry import SCHEDULERS, check_jobs
+from p4reduce.control_plane.tdm.registry import check_jobs, check_turns
 from p4reduce.control_plane.tdm.schedule import Schedule
 
 _OPENING: Final = (Phase.INSTALLING, Phase.INSTALLED)
@@ -79,7 +79,7 @@ class Turns:
         fail: Callable[[str, str], None],
         started: Callable[[Task], None],
     ) -> None:
-        SCHEDULERS.named(scheduler)
+        check_turns(scheduler)
         self._installer, self._policy, self._name, self._scheduler = installer, policy, name, scheduler
         self._computing, self._fail, self._started = computing, fail, started
         self.holding = Holding(installer, see)

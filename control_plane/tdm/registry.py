@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.tdm.errors import TdmError
@@ -61,14 +61,35 @@ SCHEDULERS: Registry[Scheduler] = Registry("scheduler", TdmError)
 _S = TypeVar("_S", bound=Callable[..., Schedule])
 
 
-def register_scheduler(name: str) -> Callable[[_S], _S]:
-    """Decorator: make a scheduler known under ``name``."""
+_NO_TURNS: Final[set[str]] = set()
+
+
+def register_scheduler(name: str, *, turns: bool = True) -> Callable[[_S], _S]:
+    """Decorator: make a scheduler known under ``name``.
+
+    turns: whether tasks that come and go can take turns by it, as the orchestrator has them do: all in one round, over
+    circuits, and a later one joins while the others stay on their hosts.
+    """
 
     def add(scheduler: _S) -> _S:
         SCHEDULERS.add(name, scheduler)
+        if not turns:
+            _NO_TURNS.add(name)
         return scheduler
 
     return add
+
+
+def check_turns(name: str) -> None:
+    """Raise `TdmError` for a scheduler that there is not, or by which tasks of an orchestrator cannot take turns."""
+    from p4reduce.control_plane.tdm import schedulers  # noqa: F401, PLC0415  (registers the built-in ones)
+
+    SCHEDULERS.named(name)
+    if name in _NO_TURNS:
+        raise TdmError(
+            f"schedule: tasks of an orchestrator cannot take turns by {name!r}, as 'p4reduce tdm run' has its jobs do; "
+            f"choose one of {', '.join(sorted(set(SCHEDULERS) - _NO_TURNS))}"
+        )
 
 
 def make_schedule(

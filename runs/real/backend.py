@@ -10,7 +10,7 @@ import numpy as np
 
 from p4reduce.base.units import NS_PER_S, PS_PER_NS
 from p4reduce.comm.backend import PLAIN, FloatArray, Options
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.runs.real.spec import ProcessSpec
 from p4reduce.workers.endpoints import Endpoints
@@ -55,6 +55,10 @@ class Carried:
     """Its lanes were added as they are."""
     closing: Closing | None = None
     """What became of it, where it might be closed without some."""
+    failed: str | None = None
+    """The error that every participant got in the place of a result."""
+    saturated: int = 0
+    """Chunks of it that saturated."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,6 @@ class RealFigure:
     iteration: int
     time_ns: int
     value: float
-
-
-class SaturatedError(CollectiveError):
-    """A sum is beyond what its type holds; all members are told the same."""
 
 
 class Observer(Protocol):
@@ -124,17 +124,27 @@ class RealBackend:
     ) -> int:
         """Take part in one collective, in place; blocks. It starts now, whatever ``start_ps`` says.
 
-        Raises ``ValueError`` for NaN or infinity, ``CollectiveError`` when the network gives up.
+        Raises ``ValueError`` for NaN or infinity, ``SaturatedError`` for a sum beyond int32, ``CollectiveError`` when
+        the network gives up.
         """
+        self.check(operation, root, options)
         self.attempt(operation, array, root, learning_rate, options)
         return self.now_ps()
+
+    def check(self, operation: str, root: int, options: Options) -> None:
+        """`RefusedError` for what this run has no job for: nothing is sent, and all ranks are told the same."""
+        if options.stale:
+            raise RefusedError(f"{operation}: staleness is for virtual time only")
+        jobs = self._spec.jobs
+        summed = operation in {"broadcast", "all_to_all"} and "all_reduce" in jobs
+        if operation not in jobs and f"{operation}/{root}" not in jobs and not summed and self.size > 1:
+            known = ", ".join(sorted(jobs)) or "none"
+            raise RefusedError(f"{operation}: {self._spec.host} has no job for it; the jobs are for {known}")
 
     def attempt(
         self, operation: str, array: FloatArray, root: int, learning_rate: float, options: Options = PLAIN
     ) -> FloatArray:
         """Carry one collective to its end among ``members``; what it carried, as every member has it then."""
-        if options.stale:
-            raise CollectiveError(f"{operation}: staleness is for virtual time only")
         if operation == "broadcast" and self.size == 1:
             return array
         asked = options.name or operation
@@ -167,9 +177,11 @@ class RealBackend:
             self._carry_out(given, index, options)
         self.summed = self.summed if closes else ()
         status = self._endpoints.status(index)
-        if options.words and status.saturated > saturated:
-            raise SaturatedError(f"{asked} #{iteration}: a sum of int32 lies beyond int32")
-        self._note(asked, array, start, words=options.words, closing=closing)
+        held = status.saturated - saturated
+        failed = f"{asked} #{iteration}: a sum of int32 lies beyond int32" if options.words and held else None
+        self._note(asked, array, start, words=options.words, closing=closing, failed=failed, saturated=held)
+        if failed is not None:  # all others are told the same
+            raise SaturatedError(failed)
         if self.observer is not None:
             self.observer.got(array)
         return array
@@ -259,18 +271,24 @@ class RealBackend:
         array[:] = every.reshape(count, count, -1)[:, members.index(self.rank)].reshape(-1)
 
     def _note(
-        self, operation: str, array: FloatArray, start_ns: int, *, words: bool, closing: Closing | None = None
+        self,
+        operation: str,
+        array: FloatArray,
+        start_ns: int,
+        *,
+        words: bool,
+        closing: Closing | None = None,
+        failed: str | None = None,
+        saturated: int = 0,
     ) -> FloatArray:
-        """A collective is done; its array."""
+        """A collective is over; its array."""
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
         turn = self.first + len(self.carried)
-        self.carried.append(Carried(operation, turn, array.size, start_ns, end, digest, words, closing))
+        self.carried.append(
+            Carried(operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated)
+        )
         return array
 
     def _place(self, operation: str, root: int) -> tuple[int, EndpointSpec]:
         name = f"broadcast/{root}" if operation == "broadcast" else operation
-        job = self._spec.jobs.get(name)
-        if job is None or job not in self._places:
-            known = ", ".join(sorted(self._spec.jobs)) or "none"
-            raise ClusterError(f"{operation}: {self._spec.host} has no job for it; the jobs are for {known}")
-        return self._places[job]
+        return self._places[self._spec.jobs[name]]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -309,7 +309,9 @@ class Coordinator:
             seen.beat = {}  # what it waited for was the old tree's
             if seen.control is not None:
                 array = self._presence.array if lacks and decision.holder is not None else None
-                more = {"history": history} if member in decision.joined else {}
+                more: dict[str, Any] = {"history": history} if member in decision.joined else {}
+                if array is not None and self._presence.failed is not None:
+                    more["failed"] = self._presence.failed
                 seen.control.send({"commit": decision.plain(), "endpoint": spec, **more}, array)
         self.resumed.append(Resumed(noticed_ns, time.monotonic_ns()))
         self._meanwhile(self._trees.swap(plan))

@@ -9,7 +9,7 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 | … ``held``: term, ``rests`` | the last ``hold``; whether the one that is called has not begun |
 | … ``waits``, ``told`` | the oldest seq without a result, and the last WAIT, while one is under way |
 | ``stopped``: term | the answer to ``prepare``: ``finished``, ``contributors``; of a call ``operation``, ``root`` |
-| ``array``: term | the answer to ``give``: the result of the last operation follows |
+| ``array``: term, ``failed`` | the answer to ``give``: the result of the last operation follows; its error |
 | ``left``: operations finished | no more calls |
 
 | from the coordinator | |
@@ -18,6 +18,7 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 | ``hold``: term, or null | begin no other operation, as somebody joins; or go on |
 | ``give``: term | another one needs the last result |
 | ``commit``: a decision | go on, with ``endpoint``; the result of the operation follows where another one had it |
+| … ``failed`` | the error that this result had |
 | … ``history`` | to who joins, and waits for it since ``join``: all decisions |
 | ``refused``: why | to who wanted to join |
 | ``excluded``: why | the others go on without it |
@@ -65,6 +66,8 @@ class Turn:
     """The operation's result, that another member had …"""
     contributors: tuple[int, ...] = ()
     """… and whose arrays are in it."""
+    failed: str | None = None
+    """The error that the other member had got instead (``SaturatedError``)."""
 
 
 class Member:
@@ -88,7 +91,7 @@ class Member:
         self._stop, self._go_on, self._waits = stop, go_on, waits
         self._changes: list[Decision] = []
         self._finished = 0
-        self._result: tuple[FloatArray, tuple[int, ...]] | None = None
+        self._result: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._calling: Calling | None = None
         self._trying = False
         self._term: int | None = None  # of whoever asked to stop, until it says how to go on
@@ -96,7 +99,7 @@ class Member:
         self._held: int | None = None  # of whoever asked to begin nothing
         self._next = Turn(members, None, 0)
         self._admission: tuple[Turn, int, int] | None = None
-        self._given: tuple[int, FloatArray, tuple[int, ...]] | None = None
+        self._given: tuple[int, FloatArray, tuple[int, ...], str | None] | None = None
         self._ended: ClusterError | None = None
         self._released = threading.Event()
         self._changed = threading.Condition()
@@ -142,8 +145,7 @@ class Member:
                 self._calling = None
                 raise
             if self._given is not None and self._given[0] == self._finished:
-                _, array, contributors = self._given
-                return Turn(self._next.members, None, self._next.epoch, array, contributors)
+                return Turn(self._next.members, None, self._next.epoch, *self._given[1:])
             self._trying = True
             self._go_on()
             return self._next
@@ -156,12 +158,12 @@ class Member:
                 self._calling = None
             self._answer()
 
-    def done(self, array: FloatArray, contributors: tuple[int, ...]) -> None:
-        """An operation is done; ``array`` is kept, for those that do not have it."""
+    def done(self, array: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
+        """An operation is done; ``array``, and the error of its sum, are kept for those that do not have it."""
         with self._changed:
             self._trying, self._calling, self._given = False, None, None
             self._finished += 1
-            self._result = (array, contributors)
+            self._result = (array, contributors, failed)
             self._answer()
 
     def leave(self) -> None:
@@ -228,7 +230,7 @@ class Member:
         elif "give" in message:
             result = self._result
             if result is not None:
-                self._say({"array": message["give"]}, result[0])
+                self._say({"array": message["give"], "failed": result[2]}, result[0])
         elif "hold" in message:
             with self._changed:
                 self._held = message["hold"]
@@ -242,7 +244,7 @@ class Member:
         elif "history" in message:
             self._admit(Decision.from_plain(message["commit"]), message["endpoint"], message["history"])
         elif "commit" in message:
-            self._commit(Decision.from_plain(message["commit"]), message["endpoint"], array)
+            self._commit(Decision.from_plain(message["commit"]), message["endpoint"], array, message.get("failed"))
         elif "excluded" in message:
             with self._changed:
                 self._ended = ExcludedError(f"rank {self.rank} {message['excluded']}: it is no member any more")
@@ -252,13 +254,15 @@ class Member:
         elif "released" in message:
             self._released.set()
 
-    def _commit(self, decision: Decision, endpoint: Message | None, array: FloatArray | None) -> None:
+    def _commit(
+        self, decision: Decision, endpoint: Message | None, array: FloatArray | None, failed: str | None
+    ) -> None:
         with self._changed:
             self._next = Turn(decision.after, endpoint, decision.epoch)
             if decision.after != decision.before:
                 self._changes.append(decision)
             if array is not None:
-                self._given = (decision.operation, array, decision.contributors)
+                self._given = (decision.operation, array, decision.contributors, failed)
             self._term = self._held = None
             self._changed.notify_all()
 

@@ -72,6 +72,7 @@ class Presence:
         """Who has still to answer in ``term``."""
         self.term = 0
         self.array: FloatArray | None = None
+        self.failed: str | None = None
         """That somebody was asked to give."""
         self._closed = False
         self._selector = selectors.DefaultSelector()
@@ -262,7 +263,7 @@ class Presence:
                 seen.answer = message
                 self.asked.discard(rank)
             elif message.get("array") == self.term:
-                self.array = array
+                self.array, self.failed = array, message.get("failed")
             elif "left" in message:
                 seen.left = int(message["left"])
 

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from p4reduce.comm.backend import PLAIN, FloatArray, Options
-from p4reduce.runs.real.backend import RealBackend, SaturatedError
+from p4reduce.comm.errors import SaturatedError
+from p4reduce.runs.real.backend import RealBackend
 from p4reduce.runs.real.member import Calling, Member, Message, Turn
 from p4reduce.runs.real.spec import ScriptSpec
 from p4reduce.workers.specs import EndpointSpec
@@ -82,6 +83,7 @@ class ScriptBackend(RealBackend):
         start_ps: int | None = None,
     ) -> int:
         """As of ``RealBackend``, whoever dies meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
+        self.check(operation, root, options)
         given = array.copy() if self._survives else array
         while True:
             turn = self._member.begin(Calling(operation, root, options.view))
@@ -95,8 +97,8 @@ class ScriptBackend(RealBackend):
                 array[:] = given
                 self._member.stopped()
                 continue
-            except SaturatedError:  # all others are told the same
-                self._finish(array, turn.members)
+            except SaturatedError as error:  # all others are told the same
+                self._finish(array, turn.members, str(error))
                 raise
             except BaseException:
                 self._member.stopped(failed=True)
@@ -124,10 +126,10 @@ class ScriptBackend(RealBackend):
         super().close()
         (self._folder / ScriptSpec.report(self.rank)).write_text(json.dumps(report))
 
-    def _finish(self, carried: FloatArray, contributors: tuple[int, ...]) -> None:
+    def _finish(self, carried: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
         self.contributors = contributors
         # The caller's own array may change at once.
-        self._member.done(carried.copy() if self._survives else carried, contributors)
+        self._member.done(carried.copy() if self._survives else carried, contributors, failed)
 
     def _take_over(self, operation: str, array: FloatArray, turn: Turn, options: Options) -> None:
         """The result of an operation, from one who had it."""
@@ -138,8 +140,10 @@ class ScriptBackend(RealBackend):
         else:
             array[:] = turn.array
         words = options.words or operation in {"broadcast", "all_to_all"}
-        self._note(options.name or operation, turn.array, start, words=words)
-        self._finish(turn.array, turn.contributors)
+        self._note(options.name or operation, turn.array, start, words=words, failed=turn.failed)
+        self._finish(turn.array, turn.contributors, turn.failed)
+        if turn.failed is not None:
+            raise SaturatedError(turn.failed)
 
     def _adopt(self, turn: Turn) -> None:
         """Go on in the epoch of this turn."""

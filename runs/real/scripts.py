@@ -193,9 +193,10 @@ class ScriptCluster(RealCluster):
                     communication_ps=max(one["end_ns"] - one["start_ns"] for one in every) * PS_PER_NS,
                     bound_ps=plan_bound(self.job.plan, first["elements"], Operation(carried)).time_ps,
                     resends=0,
-                    saturated=0,
+                    saturated=max(one["saturated"] for one in every),
                     max_error=None,
                     error_bound=None,
+                    failed=first["failed"],
                 )
             )
         zero = self.moved.zeros_ns[0]

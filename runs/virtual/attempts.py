@@ -11,12 +11,12 @@ import numpy as np
 
 from p4reduce.comm.backend import FloatArray, Options
 from p4reduce.comm.calls import SERVED, Call
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, CollectiveError, RefusedError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.control_plane.predict import Operation
 from p4reduce.jobs.job import Job
 from p4reduce.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
-from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS
+from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS, beyond_int32
 from p4reduce.workers.records import State
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Attempts:
         self._arrays: dict[int, FloatArray] = {}
         self._contributors = carrier.members
         self._before = (0, 0)
+        self._beyond = False
         carrier._host_of = carrier.hosts
 
     @property
@@ -88,7 +89,12 @@ class Attempts:
             return
         job = carrier.job_of(first.operation, first.root)
         if job is None:
-            number, plan = carrier.plan_for(first.operation, first.root)
+            try:
+                number, plan = carrier.plan_for(first.operation, first.root)
+            except ClusterError as error:
+                if carrier.is_main(first.operation):
+                    raise  # the group has no tree any more
+                raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
             self._network.advance(self._network.now + CONTROL_LATENCY_PS, check=check)
             job = carrier.attach(number, plan)
         self.attempt(job, spread=False)
@@ -101,6 +107,7 @@ class Attempts:
         self._arrays = {}
         if not spread:
             self._contributors = self._carrier.members
+            self._beyond &= self.held
         for rank in self.living:
             if rank in self.done and not spread:
                 continue
@@ -196,6 +203,8 @@ class Attempts:
             if status.state is State.FAILED or status.error is not None:
                 raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
             if status.state is not State.ACTIVE:
+                # Who gets this result from another rank gets its error, too.
+                self._beyond |= self.first.options.words and status.saturated > self._before[1] and not self._spread
                 self._settle(rank, status.done_at_ps)
 
     def _settle(self, rank: int, done_ps: int) -> None:
@@ -217,6 +226,9 @@ class Attempts:
         """Check the result and keep the record of it."""
         carrier, first = self._carrier, self.first
         left = [self.calls[rank] for rank in self.living]
+        if self.job is None:
+            for call in left if self._beyond else ():
+                call.error = beyond_int32(call)
         if self.job is None or not left:
             return
         contributors = [rank for rank in self._contributors if rank in self.given]
@@ -239,4 +251,5 @@ class Attempts:
             carried = as_carried(first.operation, ring=bool(self.job.plan.ring))
             self.job.note(carried, elements, words=first.options.words)
         spread = Operation.PULL if first.operation in SERVED else Operation.ALL_REDUCE
-        carrier._add_record(self.job, left, expected, self._before, spread if self._spread else None)
+        carried = spread if self._spread else None
+        carrier._add_record(self.job, left, expected, self._before, carried, beyond=self._beyond)

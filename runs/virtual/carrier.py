@@ -11,10 +11,11 @@ import numpy as np
 
 from p4reduce.comm.backend import FloatArray, Options
 from p4reduce.comm.calls import Call
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.comm.membership import Decision
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
 from p4reduce.control_plane.bounds import plan_bound
+from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import Operation
 from p4reduce.control_plane.program import P4Program
@@ -122,7 +123,10 @@ class Carrier:
         if alone:
             first.done_ps = max(first.start_ps, self.network.now)
             return
-        job = self._job_for(first.operation, first.root, workers)
+        try:
+            job = self._job_for(first.operation, first.root, workers)
+        except (PlanError, ControllerError) as error:
+            raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
         operation = as_carried(first.operation, ring=bool(job.plan.ring))
         closing = self.closings.begin(job, calls)
         expected = self._expect(job, calls, workers) if closing is None else None
@@ -230,7 +234,7 @@ class Carrier:
             number = ALL_TO_ALL_JOB if workers == self.workers else self._group_job(workers, ALL_TO_ALL)
             return self._jobs.get(number) or self._start_job(number, "all-to-all", workers, None)
         if operation != "all_to_all" and plan == "all-to-all":
-            raise CollectiveError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
         if workers != self.workers:
             number = self._group_job(workers, None)
             return self._jobs.get(number) or self._start_job(number, plan, workers, None)
@@ -343,16 +347,24 @@ class Carrier:
         expected: ExpectedSum | ExpectedWords | None,
         before: tuple[int, int],
         carried: Operation | None = None,
+        *,
+        beyond: bool = False,
     ) -> None:
-        """``before``: resends and saturated chunks before it; ``carried``: what carried it, if not what was called."""
+        """``before``: resends and saturated chunks before it; ``carried``: what carried it, if not what was called.
+
+        ``beyond``: an earlier attempt at it gave a sum of words that was held at its end.
+        """
         first = calls[0]
         resends, saturated = self._totals(job)
-        if first.options.words and saturated > before[1]:
-            raise CollectiveError(f"{first.operation} #{first.iteration}: a sum of int32 lies beyond int32")
+        failed = None
+        if first.options.words and (beyond or saturated > before[1]):
+            failed = str(beyond_int32(first))
+            for call in calls:
+                call.error = beyond_int32(call)
         result = _result_of(calls)
         self.digest.update(hashlib.sha256(result.data).digest())
         error = bound = None
-        if expected is not None:
+        if expected is not None and failed is None:
             deviation = expected.deviation(result)
             error, bound = deviation.max_error, deviation.error_bound
             if saturated == before[1]:
@@ -377,8 +389,15 @@ class Carrier:
                 saturated=saturated - before[1],
                 max_error=error,
                 error_bound=bound,
+                failed=failed,
             )
         )
+
+
+def beyond_int32(call: Call) -> SaturatedError:
+    """What every participant of a sum of int32 is told that was held at an end of int32."""
+    name = call.options.name or call.operation
+    return SaturatedError(f"{name} #{call.iteration}: a sum of int32 lies beyond int32")
 
 
 def _result_of(calls: list[Call]) -> FloatArray:

@@ -109,6 +109,11 @@ class Cluster:
         """A rank's process has ended without leaving; False where the others cannot go on without it."""
         return self._rendezvous.die(rank, reason)
 
+    @property
+    def failure(self) -> ClusterError | None:
+        """What the whole group has ended with."""
+        return self._rendezvous.failure
+
     def _note_death(self, rank: int, at_ps: int, reason: str) -> None:
         if isinstance(self.carrier, SurvivingCarrier):
             self.carrier.note_death(rank, at_ps, reason)

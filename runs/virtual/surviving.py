@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from p4reduce.comm.calls import SERVED, Call
-from p4reduce.comm.errors import ClusterError, CollectiveError
+from p4reduce.comm.errors import ClusterError, RefusedError
 from p4reduce.comm.membership import Decision, Journal, OnFailure, Reach
 from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.errors import ControllerError, PlanError
@@ -99,9 +99,7 @@ class SurvivingCarrier(Carrier):
     ) -> Sequence[Decision]:
         """As of ``Carrier.carry``; what was decided of the members meanwhile."""
         if workers is not None:
-            raise CollectiveError(
-                "groups of some ranks need --on-failure abort: members are watched in the whole group"
-            )
+            raise RefusedError("groups of some ranks need --on-failure abort: members are watched in the whole group")
         with self._one:
             check()
             while self._deaths:
@@ -117,7 +115,7 @@ class SurvivingCarrier(Carrier):
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
         """Not where members may die."""
-        raise CollectiveError("push_pull: staleness needs --on-failure abort: who does not wait misses nobody")
+        raise RefusedError("push_pull: staleness needs --on-failure abort: who does not wait misses nobody")
 
     def statuses(self) -> list[EndpointStatus]:
         """Of all endpoints, those of earlier epochs too."""
@@ -237,6 +235,10 @@ class SurvivingCarrier(Carrier):
         """The job that carries an operation now, if there is one."""
         return self._jobs.get(self._number(operation, root))
 
+    def is_main(self, operation: str) -> bool:
+        """Whether the job of all sums carries an operation."""
+        return self._number(operation, 0) == MAIN_JOB
+
     def _number(self, operation: str, root: int) -> int:
         if operation == "broadcast":
             return FIRST_BROADCAST_JOB + root
@@ -250,7 +252,7 @@ class SurvivingCarrier(Carrier):
         if operation == "all_to_all":
             plan = "all-to-all"
         elif plan == "all-to-all":
-            raise CollectiveError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
         if operation == "broadcast":
             server = self.everybody[root]
             workers = tuple(worker for worker in workers if worker != server)

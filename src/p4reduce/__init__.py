@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from p4reduce.comm.checkpoint import Checkpoint
     from p4reduce.comm.communicator import Communicator
-    from p4reduce.comm.errors import GroupChanged
+    from p4reduce.comm.errors import GroupChanged, RefusedError, SaturatedError
     from p4reduce.runs.experiment import Experiment
     from p4reduce.runs.runner import run_experiment
     from p4reduce.runs.virtual.cluster import Cluster
@@ -24,6 +24,8 @@ __all__ = [
     "Communicator",
     "Experiment",
     "GroupChanged",
+    "RefusedError",
+    "SaturatedError",
     "__version__",
     "connect",
     "load",
@@ -36,6 +38,8 @@ _HOME: Final = {
     "Communicator": "comm.communicator",
     "Experiment": "runs.experiment",
     "GroupChanged": "comm.errors",
+    "RefusedError": "comm.errors",
+    "SaturatedError": "comm.errors",
     "load": "cli.frames",
     "run_experiment": "runs.runner",
 }

@@ -24,12 +24,18 @@ from p4reduce.workers.records import NEVER
 
 _PATIENT: Final = 7
 """questions into silence before they become rarer"""
+_MOST_DOUBLED: Final = 5
+"""times that the time between questions for one chunk doubles, where late is likelier than lost"""
 _SILENCE: Final = 16
 """round trips without an answer"""
 _CLEAN: Final = CHUNK // 32
 """of a worker's chunks: up to there its own link hardly loses, and patience costs little"""
 _HEAVY: Final = CHUNK // 4
 """of a worker's chunks: from there on silence is what its link does rather than somebody who computes"""
+_MANY: Final = 64
+"""answers without a loss after which a path is taken for one that loses nothing"""
+_FORGETFUL: Final = 512
+"""round trips after which the longest one counts for a third of what it was"""
 _MUCH: Final = 5 * CHUNK // 32
 """of a worker's chunks: from there on its own link loses so much that it asks soon"""
 
@@ -51,6 +57,31 @@ def learn_trip(e: Any, rtt: int) -> None:
     else:
         e.srtt += (rtt - e.srtt) // 32
     e.rtt_samples += 1
+    e.longest -= e.longest // _FORGETFUL
+    e.rto = min(max(4 * e.srtt, e.rto_min), e.rto_max)
+
+
+@kernel
+def tells_of_queues(e: Any) -> Any:
+    """Whether a RESULT that is late, though nothing of its chunk was lost here, can only have waited in queues.
+
+    It can where no other worker contributes to the job; of several another one's frame may be what was lost, so only
+    where many answers have come and none of them told of a loss.
+    """
+    quiet = e.results_received > _MANY and e.lost_by_order == 0 and e.own_losses == 0
+    return e.adaptive == 0 and (e.members == 1 or quiet)
+
+
+@kernel
+def learn_longest(e: Any, rtt: int) -> None:
+    """A chunk that was asked for by time had only been late: its first RESULT came, and nothing of it was missing.
+
+    Such a chunk is no sample for `learn_trip`, so where queues grow faster than samples come, all chunks were asked
+    for, and their repeated RESULTs made the queues longer still. (RFC 4015: a time-out that turns out to be for nothing
+    tells what the round trip is.)
+    """
+    e.longest = max(e.longest, rtt)
+    e.srtt = max(e.srtt, rtt)
     e.rto = min(max(4 * e.srtt, e.rto_min), e.rto_max)
 
 
@@ -101,13 +132,22 @@ def due_at(e: Any, entry: Any) -> Any:
     if entry.asks == 0 and _is_hasty(e):
         return max(entry.sent_at, e.resumed_at) + _soon(e)
     if entry.asks == 0 and is_last(e) and e.answered_at > entry.sent_at:
-        return max(entry.sent_at, e.resumed_at) + tail_trip(e)
+        return max(entry.sent_at, e.resumed_at) + (max(tail_trip(e), e.longest) if e.members == 1 else tail_trip(e))
     if entry.asks == 0:
-        return max(entry.sent_at, e.resumed_at) + ((4 * trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0))
+        patience = (4 * trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0)
+        since = max(entry.sent_at, e.resumed_at)
+        if not tells_of_queues(e):
+            return since + patience
+        due = since + max(patience, min(2 * e.longest, e.rto_max))
+        # While what left before it is still being answered it is in the same queue, however long that has become.
+        return max(due, e.moved_at + 3 * trip(e)) if entry.order > e.top else due
     since = max(entry.asked_at, e.resumed_at)
     wait = 2 * trip(e)
     if entry.told:
         wait = max(wait, (entry.asked_at - entry.sent_at) // (2 if e.adaptive else 16))
+    elif tells_of_queues(e) and e.own_rate <= _CLEAN and e.results_received > _MANY:
+        wait *= max(1 << min(max(entry.unheard - 1, 0), _MOST_DOUBLED), 1 + (entry.unheard - _PATIENT) // 8)
+        wait = max(wait, e.longest)
     elif entry.unheard > _PATIENT:
         wait *= 1 + (entry.unheard - _PATIENT) // 8
     elif _is_hasty(e):

@@ -30,10 +30,12 @@ from p4reduce.workers.kernels.patience import (
     due_at,
     is_last,
     is_silent,
+    learn_longest,
     learn_trip,
     silent_at,
     sooner,
     tail_trip,
+    tells_of_queues,
     trip,
 )
 from p4reduce.workers.kernels.sender import entry_at, give_up
@@ -89,6 +91,7 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
     entry.lost = 0
     entry.again = 0
     entry.told = 0
+    entry.waited = 0
     entry.own_loss = 0
     entry.order = e.order - 1 + in_order
     e.order += in_order
@@ -181,6 +184,7 @@ def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
 def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: int) -> None:
     """The contribution is in; others' are awaited ``level`` switches up."""
     entry.told = 1
+    entry.waited = 1
     entry.unheard = 0
     _land(e, entry)
     e.waits += 1
@@ -207,9 +211,14 @@ def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
         _lose_here(e, entry)
         if e.slack > 0 and entry.cause == _BY_TIME:
             e.slack -= 1
+        if entry.cause == _BY_TIME:
+            e.longest -= e.longest // 4
+    elif entry.asks > 0 and entry.cause == _BY_TIME and not (entry.waited or entry.own_loss) and tells_of_queues(e):
+        e.moved_at = now
+        learn_longest(e, now - entry.sent_at)
     elif entry.asks == 0 and entry.in_order:
         if entry.order > e.top:
-            e.top, e.top_sent_at = entry.order, entry.sent_at
+            e.top, e.top_sent_at, e.moved_at = entry.order, entry.sent_at, now
         if entry.sent_at >= e.resumed_at:
             rtt = now - entry.sent_at
             if entry.has_lanes or entry.answer != 0:
@@ -363,6 +372,7 @@ def stand_still(e: Any, paused: int) -> None:
         e.timer += paused
     e.answered_at += paused
     e.settled_at += paused
+    e.moved_at += paused
     e.resumed_at += paused
     for seq in range(e.low, e.next):
         entry = entry_at(e, seq)

@@ -31,6 +31,7 @@ from p4reduce.workers.kernels.frames import (
     ECN_ECHO,
     HAS_LANES,
     RESEND,
+    SATURATED,
     congestion_of,
     count_of,
     exponent_of,
@@ -83,6 +84,7 @@ PREVIOUS: Final = 1
 _ABSENT: Final = 0
 _TAKEN: Final = 1
 _HELD: Final = 2
+_HELD_SATURATED: Final = 3
 
 # What a poll still has to be told.
 _POLL_ACKNOWLEDGE: Final = 1
@@ -111,8 +113,12 @@ def _begin_of(e: Any, segment: int, frame: int) -> Any:
 
 
 @kernel
-def _take(e: Any, seq: int, lanes: int) -> None:
-    """An incoming frame's lanes go into the caller's array."""
+def _take(e: Any, seq: int, lanes: int, saturated: int) -> None:
+    """An incoming frame's lanes go into the caller's array; saturated: some sum in this operation was held at its end.
+
+    Who holds one says so in all frames that leave after it. A chunk passes every rank after its last addition, so each
+    of them is told.
+    """
     if e.kind == _ALL_TO_ALL:
         first = (seq - e.start) * e.lanes
         take_raw(lanes, min(e.lanes, e.length - first), e.target + 4 * first)
@@ -123,11 +129,14 @@ def _take(e: Any, seq: int, lanes: int) -> None:
     begin = _begin_of(e, e.rank - 1 - step, frame)
     count = min(e.lanes, e.length - begin)
     if count > 0 and step < e.size - 1 and e.words:
-        e.saturated += add_words(lanes, count, e.source + 4 * begin, e.target + 4 * begin) > 0
+        saturated |= add_words(lanes, count, e.source + 4 * begin, e.target + 4 * begin) > 0
     elif count > 0 and step < e.size - 1:
         add_raw(lanes, count, e.source + 4 * begin, e.target + 4 * begin)
     elif count > 0:
         take_raw(lanes, count, e.target + 4 * begin)
+    if saturated:
+        e.saturated += 1
+        e.tainted = 1
     _set_cell(e, seq, _TAKEN)
 
 
@@ -152,8 +161,8 @@ def _settle_status(e: Any, now: int) -> None:
 def ring_posted(e: Any) -> None:
     """Takes in what came before the operation was posted."""
     for seq in range(e.rx_low, min(e.rx_low + e.ring, e.end)):
-        if _cell(e, seq) == _HELD:
-            _take(e, seq, e.held + (seq & (e.ring - 1)) * 4 * e.lanes)
+        if _cell(e, seq) >= _HELD:
+            _take(e, seq, e.held + (seq & (e.ring - 1)) * 4 * e.lanes, _cell(e, seq) == _HELD_SATURATED)
     _advance_received(e)
 
 
@@ -175,11 +184,12 @@ def _receive_data(e: Any, frame: Any) -> Any:
     if seq < e.rx_low or _cell(e, seq) != _ABSENT:
         note_arrival(e, seq, again, False)
         return _DUPLICATE
+    saturated = flags_of(frame) & SATURATED != 0
     if seq < e.end:
-        _take(e, seq, lanes_of(frame))
+        _take(e, seq, lanes_of(frame), saturated)
     else:
         copy_bytes(e.held + (seq & (e.ring - 1)) * 4 * e.lanes, lanes_of(frame), 4 * e.lanes)
-        _set_cell(e, seq, _HELD)
+        _set_cell(e, seq, _HELD_SATURATED if saturated else _HELD)
     e.rx_high = max(e.rx_high, seq + 1)
     e.reportable = max(e.reportable, e.rx_high - e.reorder)
     _advance_received(e)
@@ -273,6 +283,7 @@ def _open(e: Any, seq: int) -> None:
     entry.seq = seq
     entry.iteration = e.iteration
     entry.attempts = 0
+    entry.saturated = e.tainted
     entry.state = _WAITING
     entry.lost = 0
 
@@ -285,6 +296,8 @@ def _send(e: Any, seq: int, now: int, out: Any) -> Any:
     if entry.attempts > 0:
         flags |= RESEND
         poll = 1 if e.timeouts > 0 else 0
+    if entry.saturated:
+        flags |= SATURATED
     send_raw(payload_at(e, seq), e.lanes, lanes_of(out))
     length = write_frame(e, out, NEXT, _TYPE_PUSH, flags, entry.contributions, seq, entry.iteration, poll)
     mark_sent(e, entry, now)

@@ -83,13 +83,13 @@ def static(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
     return _taking_turns("static", jobs, network, options, planned, matrix)
 
 
-@register_scheduler("eps-ideal")
+@register_scheduler("eps-ideal", turns=False)
 def eps_ideal(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """`tdm` in a leaf-spine with R spines and uplinks of B that spray packets: no circuits, nothing dark."""
     return _electrical("eps-ideal", jobs, network, options)
 
 
-@register_scheduler("eps-ecmp")
+@register_scheduler("eps-ecmp", turns=False)
 def eps_ecmp(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """The same leaf-spine with ECMP: ``options.flows`` flows on each edge of a tree, each hashed to a spine."""
     return _electrical("eps-ecmp", jobs, network, options)

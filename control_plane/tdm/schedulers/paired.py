@@ -23,25 +23,25 @@ Couple = tuple[int, ...]
 """one job, or the two that share GPUs; the larger first"""
 
 
-@register_scheduler("pairs")
+@register_scheduler("pairs", turns=False)
 def pairs(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """Jobs matched (Blossom) on the same servers; each pair gated, by priority, free or exclusive, what is best."""
     return _schedule("pairs", jobs, network, options, best_sharing)
 
 
-@register_scheduler("free")
+@register_scheduler("free", turns=False)
 def free(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """Nobody coordinates: rates divide. The same pairs as `pairs`, so that only coordination differs."""
     return _schedule("free", jobs, network, options, lambda a, b: Sharing("free", play(a, b, None)))
 
 
-@register_scheduler("exclusive")
+@register_scheduler("exclusive", turns=False)
 def exclusive(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """One job of a pair at a time. (With arrivals: first in, first out, with backfilling; see the flow-level model.)"""
     return _schedule("exclusive", jobs, network, options, lambda _a, _b: Sharing("exclusive", (0.5, 0.5)))
 
 
-@register_scheduler("cassini")
+@register_scheduler("cassini", turns=False)
 def cassini(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """Time shifts only: the second of a pair begins when both overlap least on the unified circle."""
 

@@ -29,6 +29,8 @@ from p4reduce.control_plane.orchestrator.schema import INDICES, PLACEMENT, TABLE
 from p4reduce.control_plane.orchestrator.timetable import Timetable
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.tdm import schedulers  # noqa: F401  (registers the built-in ones)
+from p4reduce.control_plane.tdm.registry import SCHEDULERS
 from p4reduce.orchestrated.world import World
 from p4reduce.topologies import leaf_spine
 from p4reduce.topologies.optical import oxc
@@ -196,6 +198,27 @@ def test_other_schedulers(tmp_path, expected, policy):
     _, rows, found = run(tmp_path, some_tasks(), turns(policy))
     assert {row.state for row in rows.values()} == {TaskState.FINISHED}
     assert found == expected[1][some_tasks], "whoever schedules, sums are the same"
+
+
+TAKEN = {"tdm", "seed", "static", "no-tdm", "random", "exact"}
+
+
+@pytest.mark.parametrize("policy", sorted(SCHEDULERS))
+def test_every_scheduler_is_refused_by_name_or_takes_a_late_task(tmp_path, policy):
+    """One that has hosts of its own joins while the first one runs, whoever schedules."""
+    tasks = [task("a", 3, rounds=8), task("d", 4, arrival=150)]
+    if policy in TAKEN:
+        _, rows, _ = run(tmp_path, tasks, turns(policy))
+        assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+        assert rows["d"].started_ps < 200 * PS_PER_US < rows["a"].finished_ps
+        return
+    with (
+        World(pods(), PROGRAM) as world,
+        open_store(tmp_path / "tasks.sqlite") as store,
+        pytest.raises(PlanError, match=f"cannot take turns by '{policy}'.* exact, no-tdm, random, seed, static, tdm$"),
+        orchestrating(world, store, options=turns(policy)),
+    ):
+        pass
 
 
 def test_a_database_of_yesterday_goes_on(tmp_path):

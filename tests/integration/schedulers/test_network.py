@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.comm.remote import ADDRESS, RANK, SIZE, connect
 from p4reduce.schedulers.network import SharedNetwork
 from p4reduce.schedulers.rank import take_part
@@ -148,23 +148,40 @@ def test_removed_while_its_ranks_wait(network):
     assert again.results == {0: 3, 1: 3}
 
 
-def test_what_ranks_cannot_do_here_is_said(network):
-    ranks = Ranks(network.begin("a", ("h9", "h10"), "steiner"), 2, lambda comm: comm.broadcast(np.zeros(3, np.float32)))
+@pytest.mark.parametrize("plan", ["steiner", "ring"])
+def test_what_goes_wrong_with_one_collective_is_told_to_all_and_the_next_works(network, plan):
+    def work(comm):
+        said = []
+        words = np.full(9, 2**31 - 1, np.int32)
+        for call in (lambda: comm.broadcast(np.zeros(3, np.float32)), lambda: comm.all_reduce(words)):
+            with pytest.raises((RefusedError, SaturatedError)) as caught:
+                call()
+            said.append(str(caught.value))
+        assert (words == 2**31 - 1).all()
+        return said, int(comm.all_reduce(np.full(9, comm.rank, np.int32))[0])
+
+    ranks = Ranks(network.begin("a", ("h9", "h10", "h13"), plan), 3, work)
     (ended,) = network.advance()
     network.remove("a")
     ranks.join()
-    assert "all_reduce and barrier" in ended.error
-    assert set(ranks.errors) == {0, 1}
+    refused = "broadcast: ranks that another scheduler starts have all_reduce and barrier"
+    assert ranks.results == dict.fromkeys(range(3), ([refused, "a: a sum of int32 lies beyond int32"], 3))
+    assert (ended.error, ended.rounds) == ("", 2)
 
 
-def test_a_sum_beyond_int32_is_an_error(network):
-    ranks = Ranks(
-        network.begin("a", ("h9", "h10"), "steiner"), 2, lambda comm: comm.all_reduce(np.full(9, 2**31 - 1, np.int32))
-    )
+def test_a_rank_that_does_not_take_an_error_ends_its_job(network):
+    def work(comm):
+        try:
+            comm.all_reduce(np.full(9, 2**31 - 1, np.int32))
+        finally:
+            comm._backend._connection.close()  # as when its process ends
+
+    ranks = Ranks(network.begin("a", ("h9", "h10"), "steiner"), 2, work)
     (ended,) = network.advance()
     network.remove("a")
     ranks.join()
-    assert "int32" in ended.error
+    assert "ended without leaving the group" in ended.error
+    assert {type(error) for error in ranks.errors.values()} == {SaturatedError}
 
 
 def test_a_rank_that_there_is_not_and_a_second_one(network):
