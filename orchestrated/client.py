@@ -23,6 +23,10 @@ PATIENCE_S: Final = 600.0
 """for one answer: an ``advance`` carries the packets of all tasks"""
 
 
+class AbsentError(ClusterError):
+    """No network listens at a socket, or it ended before it answered."""
+
+
 class RemoteExecutor:
     """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor` behind a socket. Raises ``ClusterError``."""
 
@@ -37,7 +41,7 @@ class RemoteExecutor:
             hello = self._ask("hello", version=wire.VERSION)
         except OSError as error:
             self._connection.close()
-            raise ClusterError(f"{path}: no network answers there: {error.strerror or error}") from None
+            raise AbsentError(f"{path}: no network answers there: {error.strerror or error}") from None
         except ClusterError:
             self._connection.close()
             raise
@@ -164,9 +168,9 @@ class RemoteExecutor:
                 f"{self._path}: the network did not answer {what} within {self._patience_s:g} s"
             ) from None
         except (OSError, framing.FramingError) as error:
-            raise ClusterError(f"{self._path}: the network was lost in {what}: {error}") from None
+            raise AbsentError(f"{self._path}: the network was lost in {what}: {error}") from None
         if answer is None:
-            raise ClusterError(f"{self._path}: the network was lost in {what}: it has ended")
+            raise AbsentError(f"{self._path}: the network was lost in {what}: it has ended")
         if answer.get("refused"):
             raise RefusedError(str(answer["error"]))
         if "error" in answer:
