@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -136,6 +137,17 @@ class TaskLine(BaseModel):
                 f"task {self.name}: shards: only a task whose hosts are chosen has them; give a number of workers"
             )
         return None
+
+
+def read_traces(paths: Iterable[Path]) -> list[Task]:
+    """The tasks of several files, in order; `TaskError` where two of them have one name."""
+    found: dict[str, Task] = {}
+    for path in paths:
+        for task in read_trace(path):
+            if task.name in found:
+                raise TaskError(f"{path}: task {task.name}: name: there is such a task already; give it another name")
+            found[task.name] = task
+    return list(found.values())
 
 
 def read_trace(path: Path) -> list[Task]:

@@ -1,15 +1,12 @@
 """One task's fault is that task's: good tasks finish, restarts do not repeat it, the network stays."""
 
 import json
-import re
-import sqlite3
 
 import pytest
 from tests.support.orchestrated.bench import PROGRAM, PS_PER_US, check_end, open_store, orchestrating, two_spines
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import Order, Phase, RefusedError, TaskState
-from p4reduce.control_plane.orchestrator.schema import INDICES, TABLES
 from p4reduce.control_plane.scheduling import Task, policy_named
 from p4reduce.orchestrated.world import World
 
@@ -165,21 +162,3 @@ def test_another_task_of_the_same_name_is_refused_by_the_hosts(tmp_path):
                 world.start(replace(order, plans={"both": replace(plan, epoch=9)}))
             orchestrator.run()
         assert store.task("good").state is TaskState.FINISHED
-
-
-def test_a_database_of_the_first_version_goes_on(tmp_path):
-    path = tmp_path / "old.sqlite"
-    connection = sqlite3.connect(path)
-    tables = re.sub(r"digest TEXT,\n.*?\n\)", "digest TEXT\n)", TABLES, count=1, flags=re.DOTALL)
-    connection.executescript(tables + "PRAGMA application_id = 1345606212; PRAGMA user_version = 1;")
-    for name, spec in (("a", {**SPEC, "name": "a", "deadline_ps": 10**9}), ("bad", "no json")):
-        text = spec if isinstance(spec, str) else json.dumps(spec)
-        connection.execute("INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, 0, 'queued')", (name, text))
-    connection.commit()
-    connection.close()
-    with open_store(path) as store:
-        assert store.task("a").task.deadline_ps == 10**9
-        assert store.next_event_ps(0) == 10**9
-        assert store.task("bad").fault
-        indices = {row[0] for row in store._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
-        assert all(line.split()[2] in indices for line in INDICES.splitlines() if line.startswith("CREATE"))

@@ -206,3 +206,21 @@ def test_one_socket_has_one_network(folder, network):
         start_network(network, str(folder / "network.yaml"), lanes=64)
     with join_network(network, "none", lanes=64) as executor:  # there is one: it is not started
         executor.end()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("tasks: [", "tasks.yaml"),
+        ("tasks: [{name: a, server: server1, workers: [h1], elements: 0}]", "elements"),
+        ("tasks: [{name: a, server: h2, workers: [h1], elements: 9}]", "there is such a task already"),
+    ],
+)
+def test_a_refused_command_leaves_no_database(folder, text, complaint):
+    (folder / "tasks.yaml").write_text(text)
+    before = set(folder.iterdir())
+    twice = [folder / "tasks.yaml"] * 2
+    refused = invoke("tasks", "submit", *twice, "-d", folder / "new.sqlite")
+    assert (refused.exit_code, complaint in refused.output) == (2, True), refused.output
+    assert invoke("orchestrate", "-d", folder / "new.sqlite", "-t", folder / "network.yaml").exit_code == 2
+    assert set(folder.iterdir()) == before
