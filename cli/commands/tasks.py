@@ -64,7 +64,8 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
 
     on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can
     take the worker's place), raise (it fails at once, and says who died), shrink (the others go on). With max_restarts
-    it begins anew so often where it would fail, from its last checkpoint.
+    it begins anew so often where it would fail, from its last checkpoint. aggregation (switches or hosts) says who may
+    add up, reservation (peak or mean) what links keep for it.
     """
     from p4reduce.control_plane.orchestrator import TaskError, read_traces  # noqa: PLC0415  (slow to import)
 

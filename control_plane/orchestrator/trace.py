@@ -13,7 +13,7 @@ from p4reduce.base.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import TaskError
 from p4reduce.control_plane.scheduling.selection import How, Selection
-from p4reduce.control_plane.scheduling.task import OnFailure, Task
+from p4reduce.control_plane.scheduling.task import Aggregation, OnFailure, Reservation, Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 
@@ -35,6 +35,8 @@ COLUMNS: Final = (
     "shard_bytes",
     "on_failure",
     "max_restarts",
+    "aggregation",
+    "reservation",
 )
 """fields of a task in a file; those from 'rounds' on may be left out, and the server where hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
@@ -104,6 +106,8 @@ class TaskLine(BaseModel):
     shard_bytes: int = 0
     on_failure: OnFailure = "abort"
     max_restarts: int = 0
+    aggregation: Aggregation | None = None
+    reservation: Reservation = "peak"
 
     def task(self) -> Task:
         """As the policies see it; `PlanError` when its fields do not fit each other."""
@@ -124,6 +128,8 @@ class TaskLine(BaseModel):
             slots=self.slots,
             on_failure=self.on_failure,
             max_restarts=self.max_restarts,
+            aggregation=self.aggregation,
+            reservation=self.reservation,
         )
 
     def _wanted(self) -> Wanted | None:
@@ -248,6 +254,8 @@ def _entry(task: Task) -> dict[str, Any]:
         "shard_bytes": None if task.wanted is None else task.wanted.shard_bytes or None,
         "on_failure": task.on_failure if task.on_failure != "abort" else None,
         "max_restarts": task.max_restarts or None,
+        "aggregation": task.aggregation,
+        "reservation": task.reservation if task.reservation != "peak" else None,
     }
     return {name: value for name, value in entry.items() if value is not None}
 
