@@ -4,10 +4,10 @@ Pydantic does the work. What JSON has no form for says in its annotation how it 
 :class:`Given`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationInfo
 from pydantic_core import core_schema
@@ -17,7 +17,7 @@ Record = TypeVar("Record")
 
 def plain(record: Any) -> Any:
     """A dataclass as plain data: its fields by name."""
-    return _adapter(type(record)).dump_python(record, mode="json")
+    return _adapter(cast(Hashable, type(record))).dump_python(record, mode="json")
 
 
 def restore(kind: type[Record], data: Any, **given: Any) -> Record:
@@ -25,13 +25,13 @@ def restore(kind: type[Record], data: Any, **given: Any) -> Record:
 
     ``ValueError`` names the field that is missing or has another type; errors of the class itself come as they are.
     """
-    found: Record = _adapter(kind).validate_python(data, context=given)
+    found: Record = _adapter(cast(Hashable, kind)).validate_python(data, context=given)
     return found
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(Any, kind))
 
 
 class _Items:

@@ -50,6 +50,7 @@ BASES = {
     Task: [
         Task("a", "s", ("h1", "h2"), 5),
         Task("a", "", (), 5, wanted=Wanted(2, ("h1",), 5)),
+        Task("a", "", (), 5, wanted=Wanted(3, ("h2", "h3"), 7)),
         Task("a", "s", ("h1", "h2"), 5, select=Selection("useful", 0.5, 0, (("h1", 2.0),))),
         Task("a", "s", ("h1", "h2"), 5, select=Selection("random", 0.25)),
     ],
