@@ -155,8 +155,9 @@ clients: $(INSTALLED)  ## environments of P4Runtime clients that the server is t
 bench-orchestrator: $(WARM)  ## 50 to 5,000 tasks that wait for each other: policy calls, rows, statements, CPU of each
 	@$(BIN)/python -m tests.support.orchestrated.cost $(BENCH)
 
-soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps
+soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills between any two steps; 200 kills while a network starts
 	$(BIN)/python -m tests.support.orchestrated.soak --histories $(HISTORIES)
+	$(BIN)/python -m tests.support.orchestrated.starts --kills 200
 
 soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switches, joins and restarts of switches, in virtual time
 	$(BIN)/python -m tests.support.kills --kills $(KILLS)

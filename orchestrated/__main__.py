@@ -1,6 +1,7 @@
 """The process that hosts network, switches and workers: ``python -m p4reduce.orchestrated``."""
 
 import argparse
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from p4reduce.fabric import Faults
 from p4reduce.fabric.background import parse_background
 from p4reduce.fabric.errors import FabricError
 from p4reduce.jobs.programs import bundled
-from p4reduce.orchestrated.process import READY
+from p4reduce.orchestrated.process import READY, abandon
 from p4reduce.orchestrated.service import SILENCE_S, Pages, Service
 from p4reduce.orchestrated.world import World
 from p4reduce.topologies import TopologyError, load
@@ -44,15 +45,28 @@ def main(pages: Pages | None = None) -> int:
             ) as world,
         ):
             service = Service(world, given.socket, silence_s=given.silence, pages=pages)
-            sys.stdout.write(READY)
-            sys.stdout.flush()
-            service.serve()
+            if _tell_ready():
+                service.serve()
+            else:
+                service.close()
+                abandon(given.socket)
     except KeyboardInterrupt:
         return 130
     except (ClusterError, FabricError, TopologyError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, TopologyError) else 1
     return 0
+
+
+def _tell_ready() -> bool:
+    """Whether who started this process is still there to hear of it; otherwise no call knows of the network."""
+    try:
+        sys.stdout.write(READY)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
+        return False
+    return True
 
 
 if __name__ == "__main__":

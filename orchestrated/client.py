@@ -6,13 +6,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from p4reduce.base.records import plain, restore
 from p4reduce.base.safe_yaml import read_yaml
 from p4reduce.comm import framing
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.orchestrator.errors import RefusedError
 from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running
-from p4reduce.control_plane.orchestrator.timetable import Timetable, Turn, turn_from_data
+from p4reduce.control_plane.orchestrator.timetable import Timetable, Turn
 from p4reduce.control_plane.plans import Plan
 from p4reduce.orchestrated import wire
 from p4reduce.topologies import Topology
@@ -21,6 +22,10 @@ from p4reduce.topologies.schema import build
 
 PATIENCE_S: Final = 600.0
 """for one answer: an ``advance`` carries the packets of all tasks"""
+
+
+class AbsentError(ClusterError):
+    """No network listens at a socket, or it ended before it answered."""
 
 
 class RemoteExecutor:
@@ -37,7 +42,7 @@ class RemoteExecutor:
             hello = self._ask("hello", version=wire.VERSION)
         except OSError as error:
             self._connection.close()
-            raise ClusterError(f"{path}: no network answers there: {error.strerror or error}") from None
+            raise AbsentError(f"{path}: no network answers there: {error.strerror or error}") from None
         except ClusterError:
             self._connection.close()
             raise
@@ -66,7 +71,7 @@ class RemoteExecutor:
 
     def start(self, order: Order) -> None:
         """Run a task."""
-        self._ask("start", order=wire.order_to_data(order))
+        self._ask("start", order=plain(order))
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
         """Change a task's jobs to other epochs."""
@@ -74,7 +79,7 @@ class RemoteExecutor:
 
     def replan(self, order: Order, *, at_once: bool = False) -> None:
         """Give a task other plans between two rounds."""
-        self._ask("replan", order=wire.order_to_data(order), at_once=at_once)
+        self._ask("replan", order=plain(order), at_once=at_once)
 
     def keep_plans(self, task: str) -> None:
         """Forget an order to replan that waits."""
@@ -82,11 +87,11 @@ class RemoteExecutor:
 
     def set_schedule(self, timetable: Timetable) -> None:
         """Have tasks take turns from the end of this round on."""
-        self._ask("set_schedule", timetable=wire.timetable_to_data(timetable))
+        self._ask("set_schedule", timetable=plain(timetable))
 
     def turn(self) -> Turn:
         """Which schedule holds, and the present configuration."""
-        return turn_from_data(self._ask("turn"))
+        return restore(Turn, self._ask("turn"))
 
     def stop(self, task: str) -> None:
         """Give a task up."""
@@ -98,7 +103,7 @@ class RemoteExecutor:
 
     def reports(self, after: int) -> list[Report]:
         """What happened."""
-        return [wire.report_from_data(data) for data in self._ask("reports", after=after)]
+        return [restore(Report, data) for data in self._ask("reports", after=after)]
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
         """Tasks that were started."""
@@ -164,9 +169,9 @@ class RemoteExecutor:
                 f"{self._path}: the network did not answer {what} within {self._patience_s:g} s"
             ) from None
         except (OSError, framing.FramingError) as error:
-            raise ClusterError(f"{self._path}: the network was lost in {what}: {error}") from None
+            raise AbsentError(f"{self._path}: the network was lost in {what}: {error}") from None
         if answer is None:
-            raise ClusterError(f"{self._path}: the network was lost in {what}: it has ended")
+            raise AbsentError(f"{self._path}: the network was lost in {what}: it has ended")
         if answer.get("refused"):
             raise RefusedError(str(answer["error"]))
         if "error" in answer:

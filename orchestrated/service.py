@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from p4reduce.base.records import plain, restore
 from p4reduce.base.safe_yaml import one_line
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator.errors import RefusedError
-from p4reduce.control_plane.orchestrator.timetable import turn_to_data
+from p4reduce.control_plane.orchestrator.executor import Order
+from p4reduce.control_plane.orchestrator.timetable import Timetable
 from p4reduce.orchestrated import wire
 from p4reduce.orchestrated.peer import Peer
 from p4reduce.orchestrated.world import World
@@ -65,20 +67,20 @@ class Service:
         self._answers: dict[str, Callable[[Request], Any]] = {
             "hello": self._hello,
             "now": lambda _: world.now(),
-            "start": lambda request: world.start(wire.order_from_data(world.topology, request["order"])),
+            "start": lambda request: world.start(restore(Order, request["order"], topology=world.topology)),
             "swap": lambda request: world.swap(
                 str(request["task"]), wire.plans_from_data(world.topology, request["plans"])
             ),
             "replan": lambda request: world.replan(
-                wire.order_from_data(world.topology, request["order"]), at_once=bool(request["at_once"])
+                restore(Order, request["order"], topology=world.topology), at_once=bool(request["at_once"])
             ),
             "keep_plans": lambda request: world.keep_plans(str(request["task"])),
             "set_schedule": lambda request: world.set_schedule(
-                wire.timetable_from_data(world.topology, request["timetable"])
+                restore(Timetable, request["timetable"], topology=world.topology)
             ),
-            "turn": lambda _: turn_to_data(world.turn()),
+            "turn": lambda _: plain(world.turn()),
             "stop": lambda request: world.stop(str(request["task"])),
-            "reports": lambda request: [wire.report_to_data(one) for one in world.reports(int(request["after"]))],
+            "reports": lambda request: [plain(one) for one in world.reports(int(request["after"]))],
             "running": lambda request: wire.running_to_data(world.running(request.get("names"))),
             "interface_bytes": lambda _: wire.hops_to_data(world.interface_bytes()),
             "host_bytes": lambda _: wire.hops_to_data(world.host_bytes()),

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from p4reduce.base.safe_yaml import short
 from p4reduce.comm.backend import FloatArray, Served
 from p4reduce.comm.calls import Call
 from p4reduce.comm.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
@@ -64,6 +65,8 @@ class Group:
         now_ps: int,
     ) -> None:
         self.name, self.hosts, self.job, self.folder = name, hosts, job, folder
+        self.label: Final = name if name.isprintable() and 0 < len(name) <= 64 else short(name)
+        """its name in messages, whatever users call it"""
         self._changed, self.begun_ps = changed, now_ps
         self.taken: set[int] = set()
         self.left: set[int] = set()
@@ -90,8 +93,8 @@ class Group:
         """Whom it waits for."""
         away = sorted(set(range(len(self.hosts))) - self.taken)
         if away:
-            return f"{self.name}: rank {', '.join(map(str, away))} has not come"
-        return self.rendezvous.waiting() or f"{self.name}: its ranks compute"
+            return f"{self.label}: rank {', '.join(map(str, away))} has not come"
+        return self.rendezvous.waiting() or f"{self.label}: its ranks compute"
 
     def end_ps(self, now_ps: int) -> int:
         """When its last rank left, virtual time."""
@@ -182,4 +185,4 @@ class _Place(Seat):
 
     def lost(self) -> None:
         """Gone without leaving: the job cannot go on."""
-        self._group.fail(CollectiveError(f"{self._group.name}: rank {self.rank} ended without leaving the group"))
+        self._group.fail(CollectiveError(f"{self._group.label}: rank {self.rank} ended without leaving the group"))

@@ -4,12 +4,14 @@ Virtual time passes only in :meth:`SharedNetwork.advance`, and only while every 
 collective or has left, so what happens does not depend on how fast processes start or compute.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from p4reduce.base.safe_yaml import short
 from p4reduce.base.signals import SEEN_S
 from p4reduce.comm.errors import ClusterError, CollectiveError, SaturatedError
 from p4reduce.comm.operations import COLLECTIVES, as_carried, part
@@ -27,6 +29,8 @@ from p4reduce.workers.records import State
 CLOSE_S: Final = 2.0
 """for threads of a job that has ended"""
 MOST_JOBS: Final = 65_535
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}", re.ASCII)
+"""of a job whose folder has its name; a socket's path must be short, and names are whatever users write"""
 
 
 class SharedNetwork:
@@ -47,6 +51,7 @@ class SharedNetwork:
         self._changed = threading.Condition()
         self._groups: dict[str, Group] = {}
         self._numbers = 0
+        self._unnamed = 0
         self._switches = EmbeddedSwitches(topology, bundled(lanes))
         try:
             self._network = JobNetwork(self._switches, queue_frames=4096)
@@ -73,7 +78,7 @@ class SharedNetwork:
         of it is left.
         """
         if name in self._groups:
-            raise ClusterError(f"{name} is in the network already")
+            raise ClusterError(f"{short(name)} is in the network already")
         job = None
         if len(hosts) > 1:
             number = self._free_number()
@@ -83,14 +88,29 @@ class SharedNetwork:
             except BaseException:
                 self._switches.controller.uninstall(installed)
                 raise
-        folder = self.folder / name
+        folder = self.folder / self._folder_name(name)
         try:
             folder.mkdir(mode=0o700)
-            self._groups[name] = Group(name, tuple(hosts), job, folder, changed=self._changed, now_ps=self.now_ps)
+            try:
+                group = Group(name, tuple(hosts), job, folder, changed=self._changed, now_ps=self.now_ps)
+            except BaseException:
+                folder.rmdir()
+                raise
+        except OSError as error:
+            self._uninstall(job)
+            raise ClusterError(f"{folder}: {error.strerror}") from None
         except BaseException:
             self._uninstall(job)
             raise
+        self._groups[name] = group
         return folder
+
+    def _folder_name(self, name: str) -> str:
+        """Of a job: its name where that is short and plain, so that others find it; else one that is free."""
+        if _PLAIN_NAME.fullmatch(name):
+            return name
+        self._unnamed += 1
+        return f"+{self._unnamed}"  # no plain name has this first character
 
     def joined(self, name: str) -> bool:
         """Whether all ranks of a job have come, or it has ended."""
@@ -206,7 +226,7 @@ class SharedNetwork:
         if reason is Stop.QUIET and stop is None and self.now_ps == now:
             still = [group for group in opened if group.open is not None]
             for group in still:
-                group.fail(CollectiveError(f"{group.name}: nothing moves any more, but its ranks still wait"))
+                group.fail(CollectiveError(f"{group.label}: nothing moves any more, but its ranks still wait"))
 
     def _post_due(self, group: Group, now_ps: int) -> None:
         assert group.open is not None  # noqa: S101
@@ -234,7 +254,7 @@ class SharedNetwork:
             for index, rank in list(group.open.active.items()):
                 status = self._network.status(index)
                 if status.state is State.FAILED:
-                    group.fail(CollectiveError(f"{group.name}: {self._network.hosts[index]}: {status.error}"))
+                    group.fail(CollectiveError(f"{group.label}: {self._network.hosts[index]}: {status.error}"))
                     break
                 if status.state is not State.ACTIVE:
                     group.open.calls[rank].done_ps = status.done_at_ps
@@ -244,5 +264,5 @@ class SharedNetwork:
                     most = max(status.saturated for status in self._network.statuses(group.job))
                     beyond = most > group.saturated and group.open.calls[0].options.words
                     group.saturated = most
-                    group.finish(SaturatedError(f"{group.name}: a sum of int32 lies beyond int32") if beyond else None)
+                    group.finish(SaturatedError(f"{group.label}: a sum of int32 lies beyond int32") if beyond else None)
                     self.on_round(group.name, group.rounds)

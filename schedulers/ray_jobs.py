@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from p4reduce.comm import remote
 from p4reduce.comm.errors import ClusterError
+from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.schedulers.group import Ended
 from p4reduce.schedulers.marks import Request
 from p4reduce.schedulers.network import SharedNetwork
@@ -89,7 +90,15 @@ class RayJobs:
         faults = {name: fault for name, one in requests.items() if (fault := self._planner.fault(one))}
         found, reasons = self._planner.choose({n: one for n, one in requests.items() if n not in faults}, able)
         for name, chosen in found.items():
-            folder = self._network.begin(name, chosen.hosts, chosen.plan)
+            try:
+                folder = self._network.begin(name, chosen.hosts, chosen.plan)
+            except (PlanError, ControllerError) as error:
+                self._planner.end(name)
+                reasons[name] = f"no tree: {error}"
+                continue
+            except BaseException:
+                self._planner.end(name)
+                raise
             labels = [{LABEL: host} for host in chosen.hosts]
             group = placement_group([{"CPU": 1}] * len(labels), bundle_label_selector=labels)
             run = self._ray.remote(num_cpus=1, max_retries=0)(_in_node)

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import ClassVar, Final, Literal
 
 from p4reduce.topologies.builder import Capable, CapableSwitches, TopologyBuilder
@@ -166,6 +166,23 @@ def overlay(topology: Topology, circuits: Iterable[Link]) -> Overlay:
     """The same with circuits of which not all are lit at one time: for a job whose pairs take turns."""
     lit = view(topology, ())
     return Overlay(lit.name, lit.nodes, (*lit.links, *circuits))
+
+
+def lit(topology: Topology) -> list[list[str | int]] | None:
+    """The circuits of a view as plain data; None for a network that is no view."""
+    if not topology.partial:
+        return None
+    hosts = {host.name for host in topology.hosts}
+    return [list(astuple(link)) for link in topology.links if not hosts & {link.a, link.b}]
+
+
+def with_lit(topology: Topology, circuits: Iterable[Iterable[str | int]] | None) -> Topology:
+    """What :func:`lit` wrote, in the network that has these circuits."""
+    if circuits is None:
+        return topology
+    links = [Link(*row) for row in circuits]  # type: ignore[arg-type]
+    ports = Counter(end for link in links for end in ((link.a, link.port_a), (link.b, link.port_b)))
+    return (overlay if max(ports.values(), default=0) > 1 else view)(topology, links)
 
 
 Demand = dict[tuple[str, str], int]

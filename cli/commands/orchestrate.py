@@ -3,6 +3,7 @@
 import shutil
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
@@ -208,8 +209,12 @@ def orchestrate(
     changes = [*link_changes(cut, "--cut", up=False), *link_changes(mend, "--mend", up=True)]
     dying = deaths(kill, topology)
     socket = socket or database.with_name(database.name + ".socket")
-    with open_store(database) as store, handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
-        executor = _network(socket, topology, lanes, traffic, _checkpoints(database))
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), ExitStack() as parts:
+        present = _present(socket, topology, lanes, traffic)
+        if present is not None:
+            parts.enter_context(present)
+        store = parts.enter_context(open_store(database))
+        executor = present or _started(socket, topology, lanes, traffic, _checkpoints(database))
         try:
             for a, b, up, at_ps in changes:
                 executor.change_link(a, b, up=up, at_ps=at_ps)
@@ -228,8 +233,7 @@ def orchestrate(
             if keep:
                 executor.close()
             else:
-                _end(executor)
-                _drop_empty(socket.with_name(socket.name + ".log"))
+                _end(executor, socket)
     failed = [row.name for row in rows if row.state != "finished"]
     if failed:
         raise Failed(f"{len(failed)} of {len(rows)} tasks did not finish: {', '.join(failed[:8])}; see 'tasks show'")
@@ -258,14 +262,20 @@ def _check_schedule(schedule: str | None, topology: str | None) -> None:
         raise BadInput(f"--schedule: {topology} has no cross-connect; take -t oxc:pods=4,hosts=4,ports=2,rate=25G")
 
 
-def _end(executor: "RemoteExecutor") -> None:
-    """End the network, unless another orchestrator has it by now, or it has ended."""
+def _end(executor: "RemoteExecutor", socket: Path) -> None:
+    """End the network, unless another orchestrator has it by now, or it has ended; nothing of it is left then."""
     from p4reduce.comm.errors import ClusterError  # noqa: PLC0415  (slow to import)
+    from p4reduce.orchestrated.client import AbsentError  # noqa: PLC0415
+    from p4reduce.orchestrated.process import await_end  # noqa: PLC0415
 
     try:
         executor.end()
+    except AbsentError:
+        executor.close()
     except ClusterError:
         executor.close()
+        return
+    await_end(socket)
 
 
 def _profiles(source: str | None, topology: str | None) -> "HostsFile | None":
@@ -304,36 +314,54 @@ def _checkpoints(database: Path) -> Path:
     return database.with_name(database.name + ".checkpoints")
 
 
-def _network(
-    socket: Path, topology: str | None, lanes: int, traffic: "Background | None", checkpoints: Path
-) -> "RemoteExecutor":
-    """The network's process, started if there is none."""
-    from p4reduce.comm.errors import ClusterError  # noqa: PLC0415  (slow to import)
-    from p4reduce.jobs.programs import bundled  # noqa: PLC0415
-    from p4reduce.orchestrated.client import RemoteExecutor  # noqa: PLC0415
-    from p4reduce.orchestrated.process import start_network  # noqa: PLC0415
+def _present(socket: Path, topology: str | None, lanes: int, traffic: "Background | None") -> "RemoteExecutor | None":
+    """The network's process, if there is one; `BadInput` when it is not what was asked for, or cannot be started."""
+    from p4reduce.orchestrated.client import AbsentError, RemoteExecutor  # noqa: PLC0415  (slow to import)
 
     try:
         executor = RemoteExecutor(socket)
-    except ClusterError:
+    except AbsentError:
         if topology is None:
             raise BadInput(f"--topology: no network runs at {socket}; say which to start") from None
         load(topology)  # a mistake in it is named at once
-        flags = ["--checkpoints", str(checkpoints)]
-        flags += [] if traffic is None else ["--background", str(traffic)]
-        start_network(socket, topology, lanes=lanes, options=flags, module=NETWORK)
-        return RemoteExecutor(socket)
-    if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):
+        return None
+    try:
+        _check_network(executor, socket, topology, lanes, traffic)
+    except BaseException:
         executor.close()
+        raise
+    return executor
+
+
+def _check_network(
+    executor: "RemoteExecutor", socket: Path, topology: str | None, lanes: int, traffic: "Background | None"
+) -> None:
+    from p4reduce.jobs.programs import bundled  # noqa: PLC0415  (slow to import)
+
+    if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):
         raise BadInput(f"--topology: the network at {socket} is {executor.topology.name!r}, another one")
     if traffic is not None and str(traffic) != executor.background:
-        executor.close()
         raise BadInput(
             f"--background: the network at {socket} runs with {executor.background or 'none'}; leave it out, or end it"
         )
     if executor.program != bundled(lanes).sha256:
-        executor.close()
         raise BadInput(f"--lanes: the switches at {socket} run another program than that for {lanes}")
+
+
+def _started(
+    socket: Path, topology: str | None, lanes: int, traffic: "Background | None", checkpoints: Path
+) -> "RemoteExecutor":
+    """The network's process, started unless another call has done so in this moment."""
+    from p4reduce.orchestrated.process import join_network  # noqa: PLC0415  (slow to import)
+
+    flags = ["--checkpoints", str(checkpoints)]
+    flags += [] if traffic is None else ["--background", str(traffic)]
+    executor = join_network(socket, topology or "", lanes=lanes, options=flags, module=NETWORK)
+    try:
+        _check_network(executor, socket, topology, lanes, traffic)
+    except BaseException:
+        executor.close()
+        raise
     return executor
 
 
@@ -382,9 +410,3 @@ def _follow(orchestrator: "Orchestrator", output: Output) -> None:
             shown = time.monotonic()
             ended, known = orchestrator.store.count(tuple(ENDED)), orchestrator.store.count()
             bar(f"{ended} of {known} at {time_text(orchestrator.executor.now())}", ended, known)
-
-
-def _drop_empty(log: Path) -> None:
-    """What the network wrote to standard error stays, if it wrote anything."""
-    if log.is_file() and not log.stat().st_size:
-        log.unlink()

@@ -64,13 +64,17 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
 
     on_failure says what becomes of a running task when a worker dies: abort (the default: it fails where nobody can
     take the worker's place), raise (it fails at once, and says who died), shrink (the others go on). With max_restarts
-    it begins anew so often where it would fail, from its last checkpoint.
+    it begins anew so often where it would fail, from its last checkpoint. aggregation (switches or hosts) says who may
+    add up, reservation (peak or mean) what links keep for it.
     """
-    from p4reduce.control_plane.orchestrator import read_trace  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.orchestrator import TaskError, read_traces  # noqa: PLC0415  (slow to import)
 
     output = Output(as_json=as_json)
+    try:
+        tasks = read_traces(traces)  # before there is a file
+    except TaskError as error:
+        raise BadInput(str(error)) from None
     with open_store(database, new=True) as store:
-        tasks = [task for trace in traces for task in read_trace(trace)]
         store.submit(tasks)
     output.data([task.name for task in tasks])
     output.note(f"{len(tasks)} tasks queued in {database}; 'p4reduce orchestrate --topology …' runs them")
@@ -106,10 +110,7 @@ def show(name: Name, database: Database = DATABASE, as_json: Json = False) -> No
     output.data({**task_data(row), **found})
     task_table(output, [row])
     times = ("training_ps", "upload_ps", "aggregation_ps", "broadcast_ps", "total_ps")
-    cells = [
-        [str(one["round"]), str(len(one["ranks"] or row.ranks)), *(time_text(one[field]) for field in times)]
-        for one in rounds
-    ]
+    cells = [[str(one["round"]), str(len(one["ranks"])), *(time_text(one[field]) for field in times)] for one in rounds]
     output.table(["round", "models", "training", "upload", "aggregation", "broadcast", "total"], cells)
     if turns:
         output.table(_TURNS, [_turn(one) for one in turns])

@@ -9,7 +9,7 @@ from p4reduce.control_plane.orchestrator.options import Options
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
-from p4reduce.control_plane.orchestrator.trace import read_trace, write_trace
+from p4reduce.control_plane.orchestrator.trace import read_trace, read_traces, write_trace
 
 __all__ = [
     "ComputingManager",
@@ -34,5 +34,6 @@ __all__ = [
     "bundled_hosts",
     "read_hosts",
     "read_trace",
+    "read_traces",
     "write_trace",
 ]

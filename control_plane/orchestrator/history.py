@@ -108,7 +108,7 @@ class History:
         return [
             {
                 **dict(row),
-                "ranks": None if row["ranks"] is None else json.loads(row["ranks"]),
+                "ranks": json.loads(row["ranks"]),
                 "training_ps": row["trained_ps"] - row["started_ps"],
                 "upload_ps": row["uploaded_ps"] - row["trained_ps"],
                 "aggregation_ps": row["aggregated_ps"] - row["uploaded_ps"],

@@ -18,10 +18,13 @@ from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.scheduling.task import MAX_PS
 from p4reduce.topologies import to_yaml
 
 Fail = Callable[[str, str], None]
 """End a task as failed, with a reason: its trees are to be removed then."""
+LAST_PS: Final = 10 * MAX_PS
+"""a time that a database may have; a task comes within a tenth of it"""
 MOST_NETWORKS: Final = 3
 """networks that may end while a task is being started before it is given up: it may be what ends them"""
 WHOLE: Final[tuple[set[Role], ...]] = ({"both"}, {"upload", "broadcast"})
@@ -61,6 +64,7 @@ class Recovery:
         term = self._store.term
         self._executor.take_charge(term, self._store.fact("database") or "")
         self._check_topology()
+        self._check_times()
         self._controller.resources.begin_at(self._store.next_generation())
         self._meet_executor()
         self._adopt()
@@ -154,6 +158,15 @@ class Recovery:
                 self._store.change(task.name, TaskState.FAILED, at_ps, reason)
         if before is not None and at_ps > self._executor.now():
             self._executor.advance(at_ps)  # times in the database go on
+
+    def _check_times(self) -> None:
+        """Times are added up in 64 bits, and a network is brought to the last one that was written down."""
+        last_ps = self._store.history.last_ps()
+        if last_ps > LAST_PS:
+            raise StoreError(
+                f"{self._store.path}: has a time of {last_ps} ps, which no run reaches; the database is damaged, "
+                "begin a new one"
+            )
 
     def _finish_first(self, task: TaskRow, inventory: Inventory) -> None:
         """A task whose first trees may be in: hosts begin, or it waits again."""

@@ -1,13 +1,14 @@
 """The tables of the database, and how it is opened. `docs/scheduling.md` explains them."""
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
 
 from p4reduce.control_plane.orchestrator.errors import StoreError
 
-VERSION: Final = 8
-"""of the tables; a newer one is refused, an older one is converted by `UPGRADES`"""
+VERSION: Final = 1
+"""of the tables; a database of another one is refused"""
 APPLICATION: Final = 0x50345244
 """'P4RD': SQLite's mark of whose file this is"""
 BUSY_S: Final = 30.0
@@ -33,7 +34,8 @@ CREATE TABLE tasks (
     chosen TEXT,
     placed TEXT,
     owner TEXT NOT NULL DEFAULT '',
-    rank REAL NOT NULL DEFAULT 0
+    rank REAL NOT NULL DEFAULT 0,
+    attempt INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE changes (
@@ -77,6 +79,7 @@ CREATE TABLE rounds (
     uploaded_ps INTEGER NOT NULL,
     aggregated_ps INTEGER NOT NULL,
     done_ps INTEGER NOT NULL,
+    ranks TEXT NOT NULL,
     PRIMARY KEY (task, round)
 ) STRICT;
 
@@ -116,9 +119,7 @@ CREATE TABLE switch_measurements (
     largest_slots INTEGER NOT NULL,
     PRIMARY KEY (at_ps, switch)
 ) STRICT;
-"""
 
-PLACEMENT: Final = """
 CREATE TABLE owners (owner TEXT PRIMARY KEY, served REAL NOT NULL) STRICT;
 
 CREATE TABLE host_measurements (
@@ -128,13 +129,6 @@ CREATE TABLE host_measurements (
     at_ps INTEGER NOT NULL
 ) STRICT;
 
-DROP INDEX IF EXISTS tasks_waiting;
-CREATE INDEX tasks_waiting ON tasks (rank, arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
-CREATE INDEX tasks_of_owners ON tasks (owner, rank, arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
-"""
-"""What came with the choice of hosts and of the queue's order."""
-
-TURNS: Final = """
 CREATE TABLE configurations (number INTEGER PRIMARY KEY AUTOINCREMENT, circuits TEXT NOT NULL UNIQUE) STRICT;
 
 CREATE TABLE schedules (
@@ -169,31 +163,7 @@ CREATE TABLE window_rounds (
     misrouted INTEGER NOT NULL,
     PRIMARY KEY (schedule, round, place)
 ) STRICT;
-"""
-"""What came with schedules over an optical cross-connect: configurations, windows as planned and as they were."""
 
-REPLANS: Final = """
-CREATE TABLE replans (
-    generation INTEGER PRIMARY KEY,
-    task TEXT NOT NULL REFERENCES tasks (name),
-    at_ps INTEGER NOT NULL,
-    what TEXT NOT NULL CHECK (what IN ('tree', 'hosts add', 'move', 'rescue')),
-    cause TEXT NOT NULL,
-    at_once INTEGER NOT NULL,
-    saving_s REAL,
-    cost_s REAL,
-    round INTEGER,
-    done_ps INTEGER,
-    read_bytes INTEGER,
-    model_bytes INTEGER,
-    duration_ps INTEGER
-) STRICT;
-CREATE INDEX replans_of_task ON replans (task);
-"""
-"""What came with other kinds of plans, and other hosts, for running tasks; ``generation`` is that of the first plan."""
-
-MEMBERS: Final = """
-ALTER TABLE replans RENAME TO replans_before;
 CREATE TABLE replans (
     generation INTEGER PRIMARY KEY,
     task TEXT NOT NULL REFERENCES tasks (name),
@@ -209,49 +179,19 @@ CREATE TABLE replans (
     model_bytes INTEGER,
     duration_ps INTEGER
 ) STRICT;
-INSERT INTO replans SELECT * FROM replans_before;
-DROP TABLE replans_before;
-CREATE INDEX replans_of_task ON replans (task);
-ALTER TABLE rounds ADD COLUMN ranks TEXT;
-"""
-"""What came with tasks that go on without a worker that died: whose models are in a round (NULL: in one of before)."""
 
-RESTARTS: Final = "ALTER TABLE tasks ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0;"
-"""How often a task has begun anew."""
-
-INDICES: Final = """
 CREATE INDEX tasks_in_state ON tasks (state, arrival_ps, number);
 CREATE INDEX tasks_new ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NULL;
-CREATE INDEX tasks_waiting ON tasks (arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
+CREATE INDEX tasks_waiting ON tasks (rank, arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
+CREATE INDEX tasks_of_owners ON tasks (owner, rank, arrival_ps, number) WHERE state = 'queued' AND waits IS NOT NULL;
 CREATE INDEX tasks_with_deadline ON tasks (deadline_ps) WHERE state = 'queued' AND deadline_ps IS NOT NULL;
 CREATE INDEX tasks_to_cancel ON tasks (number)
     WHERE cancel = 1 AND state IN ('queued', 'scheduled', 'running', 're-scheduled');
 CREATE INDEX changes_of_task ON changes (task);
 CREATE INDEX decisions_of_task ON decisions (task);
+CREATE INDEX replans_of_task ON replans (task);
 """
-"""What is asked at every step is found without a look at the tasks that have ended."""
-
-UPGRADES: Final = {
-    1: """
-ALTER TABLE tasks ADD COLUMN deadline_ps INTEGER;
-ALTER TABLE tasks ADD COLUMN waits TEXT;
-UPDATE tasks SET deadline_ps = json_extract(spec, '$.deadline_ps')
-    WHERE json_valid(spec) AND json_type(spec, '$.deadline_ps') = 'integer';
-"""
-    + INDICES,
-    2: "ALTER TABLE tasks ADD COLUMN chosen TEXT;",
-    3: """
-ALTER TABLE tasks ADD COLUMN placed TEXT;
-ALTER TABLE tasks ADD COLUMN owner TEXT NOT NULL DEFAULT '';
-ALTER TABLE tasks ADD COLUMN rank REAL NOT NULL DEFAULT 0;
-"""
-    + PLACEMENT,
-    4: TURNS,
-    5: REPLANS,
-    6: MEMBERS,
-    7: RESTARTS,
-}
-"""from each version to the next"""
+"""The last of the indices: what is asked at every step is found without a look at the tasks that have ended."""
 
 
 def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
@@ -263,8 +203,9 @@ def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
     Raises
     ------
     StoreError
-        The file is not ours, of a newer version, damaged, or cannot be written.
+        The file is not ours, of another version, damaged, or cannot be written.
     """
+    _make(path)
     try:
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     except sqlite3.Error as error:
@@ -285,35 +226,40 @@ def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """The file's version, 0 for a new one."""
+def _make(path: Path) -> None:
+    """An empty file, which only its owner may read, where there is none; SQLite's files beside it get its mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if path.exists() and not path.is_file():
+            raise StoreError(f"{path}: is not a regular file; give another one") from None
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}; does its folder exist, and may you write there?") from None
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is a new one; `StoreError` when it is not a database of this version."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
     if (application, version, tables) == (0, 0, 0):
-        return 0
+        return True
     if application != APPLICATION:
         raise StoreError(f"{path}: is a database of another program; give another file")
-    if version > VERSION:
+    if version != VERSION:
         raise StoreError(
-            f"{path}: has version {version} of the tables, this p4reduce knows {VERSION}: "
-            "update p4reduce, or give another file"
+            f"{path}: has version {version} of the tables, and this p4reduce reads version {VERSION} alone: "
+            "give another file, or the p4reduce that made this one"
         )
-    return version
+    return False
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")  # of two processes that find a new file one makes the tables
     try:
-        version = _check(connection, path)
-        steps = (
-            [TABLES, INDICES, PLACEMENT, TURNS, REPLANS, MEMBERS, RESTARTS]
-            if version == 0
-            else [UPGRADES[old] for old in range(version, VERSION)]
-        )
-        for statement in filter(str.strip, ";".join(steps).split(";")):
-            connection.execute(statement)
-        if steps:
+        if _check(connection, path):
+            for statement in filter(str.strip, TABLES.split(";")):
+                connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:

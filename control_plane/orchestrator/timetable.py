@@ -1,7 +1,7 @@
 """A schedule as the executor plays it: circuits at ports, whose turn it is when, and trees that tasks change to."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal
 
 from p4reduce.control_plane.plans import Plan
@@ -87,44 +87,9 @@ class Turn:
 
 def circuits_to_data(circuits: Iterable[Link]) -> list[list[Any]]:
     """Circuits as plain data."""
-    return [list(asdict(link).values()) for link in circuits]
+    return [list(astuple(link)) for link in circuits]
 
 
 def circuits_from_data(data: Any) -> tuple[Link, ...]:
     """The inverse of :func:`circuits_to_data`."""
-    return tuple(
-        Link(str(a), int(port_a), str(b), int(port_b), int(rate_bps), int(delay_ps))
-        for a, port_a, b, port_b, rate_bps, delay_ps in data
-    )
-
-
-def window_to_data(window: TurnWindow) -> dict[str, Any]:
-    """A window as plain data."""
-    return {
-        "process": window.process,
-        "circuits": circuits_to_data(window.circuits),
-        "tasks": list(window.tasks),
-        "planned_start_ps": window.planned_start_ps,
-        "planned_ps": window.planned_ps,
-    }
-
-
-def window_from_data(data: Mapping[str, Any]) -> TurnWindow:
-    """The inverse of :func:`window_to_data`."""
-    return TurnWindow(
-        int(data["process"]),
-        circuits_from_data(data["circuits"]),
-        tuple(data["tasks"]),
-        int(data["planned_start_ps"]),
-        int(data["planned_ps"]),
-    )
-
-
-def turn_to_data(turn: Turn) -> dict[str, Any]:
-    """A turn as plain data."""
-    return {**asdict(turn), "configuration": circuits_to_data(turn.configuration)}
-
-
-def turn_from_data(data: Mapping[str, Any]) -> Turn:
-    """The inverse of :func:`turn_to_data`."""
-    return Turn(**{**data, "configuration": circuits_from_data(data["configuration"])})
+    return tuple(Link(*row) for row in data)

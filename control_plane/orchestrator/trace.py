@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -12,7 +13,7 @@ from p4reduce.base.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.errors import TaskError
 from p4reduce.control_plane.scheduling.selection import How, Selection
-from p4reduce.control_plane.scheduling.task import OnFailure, Task
+from p4reduce.control_plane.scheduling.task import Aggregation, OnFailure, Reservation, Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 
@@ -34,6 +35,8 @@ COLUMNS: Final = (
     "shard_bytes",
     "on_failure",
     "max_restarts",
+    "aggregation",
+    "reservation",
 )
 """fields of a task in a file; those from 'rounds' on may be left out, and the server where hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
@@ -103,6 +106,8 @@ class TaskLine(BaseModel):
     shard_bytes: int = 0
     on_failure: OnFailure = "abort"
     max_restarts: int = 0
+    aggregation: Aggregation | None = None
+    reservation: Reservation = "peak"
 
     def task(self) -> Task:
         """As the policies see it; `PlanError` when its fields do not fit each other."""
@@ -123,6 +128,8 @@ class TaskLine(BaseModel):
             slots=self.slots,
             on_failure=self.on_failure,
             max_restarts=self.max_restarts,
+            aggregation=self.aggregation,
+            reservation=self.reservation,
         )
 
     def _wanted(self) -> Wanted | None:
@@ -136,6 +143,17 @@ class TaskLine(BaseModel):
                 f"task {self.name}: shards: only a task whose hosts are chosen has them; give a number of workers"
             )
         return None
+
+
+def read_traces(paths: Iterable[Path]) -> list[Task]:
+    """The tasks of several files, in order; `TaskError` where two of them have one name."""
+    found: dict[str, Task] = {}
+    for path in paths:
+        for task in read_trace(path):
+            if task.name in found:
+                raise TaskError(f"{path}: task {task.name}: name: there is such a task already; give it another name")
+            found[task.name] = task
+    return list(found.values())
 
 
 def read_trace(path: Path) -> list[Task]:
@@ -236,6 +254,8 @@ def _entry(task: Task) -> dict[str, Any]:
         "shard_bytes": None if task.wanted is None else task.wanted.shard_bytes or None,
         "on_failure": task.on_failure if task.on_failure != "abort" else None,
         "max_restarts": task.max_restarts or None,
+        "aggregation": task.aggregation,
+        "reservation": task.reservation if task.reservation != "peak" else None,
     }
     return {name: value for name, value in entry.items() if value is not None}
 

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
-from typing import Any
+from typing import Annotated, Any
 
 from p4reduce.base.html import table
+from p4reduce.base.records import ITEMS, Given
 from p4reduce.base.units import PS_PER_S, PS_PER_US
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_bytes
 from p4reduce.control_plane.plans.paths import hops
 from p4reduce.control_plane.resources import Grant
 from p4reduce.topologies import Topology
+from p4reduce.topologies.optical import lit, with_lit
 from p4reduce.workers.specs import CLOSED
 from p4reduce.workers.wire import INC_UDP_PORT
 
@@ -117,7 +119,7 @@ class Plan:
     """
 
     name: str
-    topology: Topology = field(repr=False)
+    topology: Annotated[Topology, Given("topology", lit, with_lit)] = field(repr=False)
     job: int
     epoch: int
     generation: int
@@ -125,7 +127,7 @@ class Plan:
     server: str | None
     lanes: int
     aggregators: tuple[Aggregator, ...]
-    paths: Mapping[tuple[str, str], tuple[str, ...]] = field(repr=False)
+    paths: Annotated[Mapping[tuple[str, str], tuple[str, ...]], ITEMS] = field(repr=False)
     ring: tuple[str, ...]
     udp_ports: Mapping[str, int] = field(repr=False)
     priority: int | None
@@ -138,7 +140,7 @@ class Plan:
     grant: Grant = field(repr=False)
     mesh: bool = False
     deadline_ps: int | None = None
-    tokens: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
+    tokens: Annotated[Mapping[tuple[str, str], int], ITEMS] = field(default_factory=dict, repr=False)
 
     @property
     def in_network(self) -> bool:

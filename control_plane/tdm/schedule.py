@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from p4reduce.base.records import restore
 from p4reduce.control_plane.tdm.network import OpticalNetwork
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -173,35 +174,4 @@ def schedule_from_json(text: str) -> Schedule:
 
 def schedule_from_data(data: dict[str, Any]) -> Schedule:
     """What :meth:`Schedule.as_data` gave."""
-    return Schedule(
-        **{
-            **data,
-            "network": OpticalNetwork(**data["network"]),
-            "jobs": tuple(map(_job, data["jobs"])),
-            "processes": tuple(map(_process, data["processes"])),
-            "cycles": tuple(Cycle(**{**one, "jobs": tuple(one["jobs"])}) for one in data["cycles"]),
-        }
-    )
-
-
-def _job(data: dict[str, Any]) -> JobPlan:
-    ring = data["ring"]
-    return JobPlan(
-        **{
-            **data,
-            "placement": tuple((host, units) for host, units in data["placement"]),
-            "trees": tuple(
-                Tree(**{**tree, "edges": tuple((a, b) for a, b in tree["edges"])}) for tree in data["trees"]
-            ),
-            "ring": None if ring is None else Ring(**{**ring, "order": tuple(ring["order"])}),
-            "routes": tuple(Route(**{**route, "path": tuple(route["path"])}) for route in data["routes"]),
-        }
-    )
-
-
-def _process(data: dict[str, Any]) -> Process:
-    configurations = tuple(
-        Configuration(**{**one, "circuits": tuple(tuple(row) for row in one["circuits"])})
-        for one in data["configurations"]
-    )
-    return Process(**{**data, "configurations": configurations})
+    return restore(Schedule, data)

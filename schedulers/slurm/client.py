@@ -104,6 +104,8 @@ class Client:
                 raise SlurmError(f"{program}: no answer within {TIMEOUT_S:g} s") from None
             except OSError as error:
                 raise SlurmError(f"{program}: {error.strerror}") from None
+            except ValueError as error:  # a text of a user's that no program can be given
+                raise SlurmError(f"{program}: {error}") from None
             if done.returncode == 0:
                 return done.stdout
             said = " ".join(done.stderr.split())[:300]

@@ -220,11 +220,12 @@ class SlurmService:
 
     def _explain(self, number: int, reason: str) -> None:
         """Once for each reason, where ``scontrol show job`` shows it."""
+        reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
         if self._said.get(number) != reason:
             self._said[number] = reason
             self._tell(f"job {number} stays held: {reason}")
             try:
-                self._client.say(number, f"p4reduce: {' '.join(reason.split())}"[:_SAID])
+                self._client.say(number, f"p4reduce: {reason}"[:_SAID])
             except SlurmError as error:
                 self._tell(f"job {number}: {error}")
 

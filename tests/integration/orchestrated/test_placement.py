@@ -1,9 +1,6 @@
 """Tasks that name no hosts, on packets: they get some, run there as any other task, and say why."""
 
-import json
-import re
-import sqlite3
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from tests.support.orchestrated.bench import (
@@ -20,7 +17,6 @@ from tests.support.orchestrated.bench import (
 )
 
 from p4reduce.control_plane.orchestrator import TaskState
-from p4reduce.control_plane.orchestrator.schema import INDICES, TABLES, VERSION
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
 from p4reduce.orchestrated.world import World
@@ -140,24 +136,3 @@ def test_killed_anywhere_it_has_the_same_sums(tmp_path):
             with open_store(path) as store:
                 check_end(world, store)
                 assert digests(store) == expected
-
-
-def test_a_database_of_yesterday_goes_on(tmp_path):
-    path = tmp_path / "t.sqlite"
-    connection = sqlite3.connect(path)
-    connection.executescript(re.sub(r",\n    placed TEXT.*?\n\)", "\n)", TABLES, count=1, flags=re.DOTALL) + INDICES)
-    connection.executescript("PRAGMA application_id = 1345606212; PRAGMA user_version = 3;")
-    old = asdict(Task("old", "server1", ("h1", "h3"), 2000))
-    for field in ("wanted", "owner", "slots"):
-        del old[field]  # as it was written then
-    connection.execute(
-        "INSERT INTO tasks (name, spec, arrival_ps, state, waits) VALUES ('old', ?, 0, 'queued', 'no room')",
-        (json.dumps(old),),
-    )
-    connection.commit()
-    connection.close()
-    with run(tmp_path, [wanting("new", 2)], order="sjf") as store:
-        assert {row.name: row.state for row in store.tasks()} == dict.fromkeys(["old", "new"], TaskState.FINISHED)
-    with sqlite3.connect(path) as raw:
-        assert raw.execute("PRAGMA user_version").fetchone()[0] == VERSION
-    raw.close()

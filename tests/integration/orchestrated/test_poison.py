@@ -1,15 +1,23 @@
 """One task's fault is that task's: good tasks finish, restarts do not repeat it, the network stays."""
 
 import json
-import re
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
-from tests.support.orchestrated.bench import PROGRAM, PS_PER_US, check_end, open_store, orchestrating, two_spines
+from tests.support.orchestrated.bench import (
+    PROGRAM,
+    PS_PER_US,
+    check_end,
+    open_store,
+    orchestrating,
+    some_tasks,
+    two_spines,
+)
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator import Order, Phase, RefusedError, TaskState
-from p4reduce.control_plane.orchestrator.schema import INDICES, TABLES
+from p4reduce.control_plane.orchestrator import Order, Phase, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
 from p4reduce.orchestrated.world import World
 
@@ -167,19 +175,86 @@ def test_another_task_of_the_same_name_is_refused_by_the_hosts(tmp_path):
         assert store.task("good").state is TaskState.FINISHED
 
 
-def test_a_database_of_the_first_version_goes_on(tmp_path):
-    path = tmp_path / "old.sqlite"
-    connection = sqlite3.connect(path)
-    tables = re.sub(r"digest TEXT,\n.*?\n\)", "digest TEXT\n)", TABLES, count=1, flags=re.DOTALL)
-    connection.executescript(tables + "PRAGMA application_id = 1345606212; PRAGMA user_version = 1;")
-    for name, spec in (("a", {**SPEC, "name": "a", "deadline_ps": 10**9}), ("bad", "no json")):
-        text = spec if isinstance(spec, str) else json.dumps(spec)
-        connection.execute("INSERT INTO tasks (name, spec, arrival_ps, state) VALUES (?, ?, 0, 'queued')", (name, text))
-    connection.commit()
-    connection.close()
+@pytest.mark.parametrize(
+    ("at_ps", "said"),
+    [(-(2**63), ""), (-5, ""), (10**17, ""), (10**18 + 1, "which no run reaches"), (2**63 - 1, "which no run reaches")],
+)
+def test_a_clock_that_has_jumped(tmp_path, at_ps, said):
+    """Times of another network, before and far behind those of this one: tasks run on, or one sentence says why not."""
+    path = tmp_path / "tasks.sqlite"
     with open_store(path) as store:
-        assert store.task("a").task.deadline_ps == 10**9
-        assert store.next_event_ps(0) == 10**9
-        assert store.task("bad").fault
-        indices = {row[0] for row in store._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
-        assert all(line.split()[2] in indices for line in INDICES.splitlines() if line.startswith("CREATE"))
+        store.submit([Task("a", "server1", ("h1", "h3"), 2000, 2)])
+        store.set_fact("instance", "another")
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("UPDATE changes SET at_ps = ?", (at_ps,))
+        raw.execute("INSERT INTO link_measurements VALUES (?, 'leaf1', 1, 5, 5, 0.5)", (at_ps,))
+        raw.commit()
+    with World(two_spines(), PROGRAM) as world, open_store(path) as store:
+        if said:
+            with pytest.raises(StoreError, match=said), orchestrating(world, store) as orchestrator:
+                orchestrator.run()
+            assert world.now() == 0
+            return
+        with orchestrating(world, store) as orchestrator:
+            orchestrator.run()
+        assert store.task("a").state is TaskState.FINISHED
+        assert world.now() >= max(at_ps, 0)
+        check_end(world, store)
+
+
+def test_a_clock_that_goes_back_in_a_network_that_runs(tmp_path):
+    """What was measured later than now does not keep tasks from running."""
+    path = tmp_path / "tasks.sqlite"
+    with World(two_spines(), PROGRAM) as world:
+        for name in ("a", "b"):
+            with open_store(path) as store:
+                store.submit([Task(name, "server1", ("h1", "h3"), 2000, 2)])
+                with orchestrating(world, store) as orchestrator:
+                    orchestrator.run()
+                assert store.task(name).state is TaskState.FINISHED
+            with closing(sqlite3.connect(path)) as raw:
+                raw.execute("UPDATE link_measurements SET at_ps = at_ps + 1000000000000000")
+                raw.execute("UPDATE changes SET at_ps = at_ps + 1000000000000000")
+                raw.commit()
+
+
+DEATHS = {
+    "two processes": (("h2", "second"), ("h4", "second")),
+    "two hosts": (("h2", None), ("h4", None)),
+    "a host and a process elsewhere": (("h2", None), ("h4", "second")),
+    "a process and its host": (("h2", "second"), ("h2", None)),
+    "a worker and the server": (("h2", "second"), ("h6", None)),
+    "all workers": (("h2", None), ("h4", None), ("h5", "second")),
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "which"),
+    [*(("shrink", one) for one in DEATHS), ("abort", "two hosts"), ("raise", "a worker and the server")],
+)
+def test_deaths_at_one_time_have_one_end_in_any_order(tmp_path, how, which):
+    deaths, ends = DEATHS[which], []
+    for number, order in enumerate((deaths, deaths[::-1])):
+        with (
+            World(two_spines(), PROGRAM) as world,
+            open_store(tmp_path / f"{number}.sqlite") as store,
+            orchestrating(world, store) as orchestrator,
+        ):
+            store.submit([replace(task, on_failure=how) for task in some_tasks()])
+            for host, task in order:
+                if task is None:
+                    world.damage.end_host(host, at_ps=80 * PS_PER_US)
+                else:
+                    world.damage.end_process(host, task=task, at_ps=80 * PS_PER_US)
+            orchestrator.run()
+            check_end(world, store)
+            ends.append(
+                {row.name: (row.state, row.task.workers, row.digest, bool(row.reason)) for row in store.tasks()}
+            )
+    assert ends[0] == ends[1]
+    dead = {host for host, _ in deaths}
+    goes_on = how == "shrink" and "h6" not in dead and len(dead) < 3
+    of_first = how != "shrink" and ("h5", None) in deaths
+    assert ends[0]["first"][0] is (TaskState.FAILED if of_first else TaskState.FINISHED)
+    assert ends[0]["second"][0] is (TaskState.FINISHED if goes_on else TaskState.FAILED)
+    assert not dead & set(ends[0]["second"][1]) or not goes_on

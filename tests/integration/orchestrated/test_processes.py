@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.support.orchestrated.bench import (
     two_spines,
     undisturbed,
 )
+from tests.support.orchestrated.starts import killed_once, serving
 from tests.support.paths import ROOT
 from typer.testing import CliRunner
 
@@ -26,7 +28,7 @@ from p4reduce.cli.commands import orchestrate, tasks
 from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.orchestrator import Phase, TaskState, write_trace
 from p4reduce.orchestrated.client import RemoteExecutor
-from p4reduce.orchestrated.process import start_network
+from p4reduce.orchestrated.process import OccupiedError, join_network, start_network
 from p4reduce.topologies import save
 
 PATIENCE_S = 300
@@ -182,3 +184,43 @@ def test_a_network_that_cannot_be_started_says_why(folder):
         start_network(folder / "socket", str(folder / "none.yaml"), lanes=64)
     with pytest.raises(ClusterError, match="no network answers there"):
         RemoteExecutor(folder / "socket")
+
+
+def test_who_starts_a_network_may_be_killed_meanwhile(folder):
+    """The process that it began holds the socket's lock until it finds out that nobody knows of it."""
+
+    def until_locked(process, socket):
+        deadline = time.monotonic() + PATIENCE_S
+        while not serving(socket):
+            assert process.poll() is None, "it has ended"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    fault, orphaned = killed_once(folder, until_locked)
+    assert not fault
+    assert orphaned, "the kill came too late"
+
+
+def test_one_socket_has_one_network(folder, network):
+    with pytest.raises(OccupiedError, match="another network is there"):
+        start_network(network, str(folder / "network.yaml"), lanes=64)
+    with join_network(network, "none", lanes=64) as executor:  # there is one: it is not started
+        executor.end()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("tasks: [", "tasks.yaml"),
+        ("tasks: [{name: a, server: server1, workers: [h1], elements: 0}]", "elements"),
+        ("tasks: [{name: a, server: h2, workers: [h1], elements: 9}]", "there is such a task already"),
+    ],
+)
+def test_a_refused_command_leaves_no_database(folder, text, complaint):
+    (folder / "tasks.yaml").write_text(text)
+    before = set(folder.iterdir())
+    twice = [folder / "tasks.yaml"] * 2
+    refused = invoke("tasks", "submit", *twice, "-d", folder / "new.sqlite")
+    assert (refused.exit_code, complaint in refused.output) == (2, True), refused.output
+    assert invoke("orchestrate", "-d", folder / "new.sqlite", "-t", folder / "network.yaml").exit_code == 2
+    assert set(folder.iterdir()) == before

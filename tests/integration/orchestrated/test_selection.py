@@ -1,9 +1,6 @@
 """Tasks that select their local models: only the chosen ones send, whatever dies on the way."""
 
-import json
-import re
-import sqlite3
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from tests.support.orchestrated.bench import (
@@ -20,7 +17,6 @@ from tests.support.orchestrated.bench import (
 )
 
 from p4reduce.control_plane.orchestrator import TaskState
-from p4reduce.control_plane.orchestrator.schema import TABLES
 from p4reduce.control_plane.scheduling import Selection, Task
 from p4reduce.orchestrated.world import World
 
@@ -95,28 +91,4 @@ def test_a_choice_that_cannot_be_used_is_its_tasks_fault(tmp_path, expected):
         assert len(rejected) == 5
         assert all("its choice of workers in the database cannot be used" in reason for reason in rejected.values())
         assert {name: digests(store)[name] for name in expected[1]} == expected[1]
-        check_end(world, store)
-
-
-def test_a_database_of_yesterday_goes_on(tmp_path):
-    path = tmp_path / "tasks.sqlite"
-    connection = sqlite3.connect(path)
-    connection.executescript(re.sub(r",\n    chosen TEXT.*?\n\)", "\n)", TABLES, count=1, flags=re.DOTALL))
-    connection.executescript("PRAGMA application_id = 1345606212; PRAGMA user_version = 2;")
-    assert "chosen" not in {row[1] for row in connection.execute("PRAGMA table_info(tasks)")}
-    old = asdict(replace(SELECTING, name="old", select=None))
-    del old["select"]  # as it was written then
-    connection.execute(
-        "INSERT INTO tasks (name, spec, arrival_ps, state) VALUES ('old', ?, 0, 'queued')", (json.dumps(old),)
-    )
-    connection.commit()
-    connection.close()
-    with World(two_spines(), PROGRAM) as world, open_store(path) as store:
-        assert store.task("old").task == replace(SELECTING, name="old", select=None)
-        store.submit([OTHER])
-        with orchestrating(world, store) as orchestrator:
-            orchestrator.run()
-        assert {row.name: row.state for row in store.tasks()} == dict.fromkeys(("old", "other"), TaskState.FINISHED)
-        assert store.task("old").task.workers == WORKERS
-        assert store.task("other").candidates == OTHER.workers
         check_end(world, store)

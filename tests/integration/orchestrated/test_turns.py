@@ -1,11 +1,10 @@
 """Tasks that take turns over an optical cross-connect: on packets, with orchestrators that die at every step."""
 
 import itertools
-import json
 import random
 import sqlite3
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from tests.support.effort import examples
@@ -24,8 +23,7 @@ from tests.support.orchestrated.bench import (
 )
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator import Options, RefusedError, StoreError, TaskState
-from p4reduce.control_plane.orchestrator.schema import INDICES, PLACEMENT, TABLES, UPGRADES, VERSION
+from p4reduce.control_plane.orchestrator import Options, RefusedError, TaskState
 from p4reduce.control_plane.orchestrator.timetable import Timetable
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.wanted import Wanted
@@ -219,53 +217,6 @@ def test_every_scheduler_is_refused_by_name_or_takes_a_late_task(tmp_path, polic
         orchestrating(world, store, options=turns(policy)),
     ):
         pass
-
-
-def test_a_database_of_yesterday_goes_on(tmp_path):
-    """One without schedules, with a task that waits; it is converted, and the task takes turns."""
-    path = tmp_path / "tasks.sqlite"
-    with closing(sqlite3.connect(path)) as raw:
-        raw.executescript(TABLES + INDICES + PLACEMENT)
-        raw.executescript("PRAGMA application_id = 1345606212; PRAGMA user_version = 4;")
-        old = json.dumps(asdict(task("old", 2)))
-        raw.execute("INSERT INTO tasks (name, spec, arrival_ps, state) VALUES ('old', ?, 0, 'queued')", (old,))
-        raw.commit()
-    _, rows, _ = run(tmp_path, some_tasks()[:2], turns())
-    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
-    assert set(rows) == {"old", "a", "b"}
-    with closing(sqlite3.connect(path)) as raw:
-        assert raw.execute("PRAGMA user_version").fetchone()[0] == VERSION
-
-
-def test_a_conversion_that_is_killed_at_any_statement_is_done_by_the_next_one(tmp_path, monkeypatch):
-    """Nothing of it is there, or all of it."""
-    for left in itertools.count(1):
-        path = tmp_path / f"{left}.sqlite"
-        with closing(sqlite3.connect(path)) as raw:
-            raw.executescript(TABLES + INDICES + PLACEMENT)
-            raw.executescript("PRAGMA application_id = 1345606212; PRAGMA user_version = 4;")
-        done = False
-        with monkeypatch.context() as patch:
-            patch.setitem(UPGRADES, 4, _ended_after(UPGRADES[4], left))
-            try:
-                open_store(path).close()
-                done = True
-            except StoreError:
-                pass
-        with closing(sqlite3.connect(path)) as raw:
-            found = raw.execute("PRAGMA user_version").fetchone()[0]
-            tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_schema")}
-        assert (found == VERSION, "window_rounds" in tables, "configurations" in tables) == (done, done, done)
-        with open_store(path) as store:
-            assert store.schedules.next_number() == 1
-        if done:
-            return
-
-
-def _ended_after(script, count):
-    """The first statements of a script, then one that fails; all of it where there are no more."""
-    statements = [one for one in script.split(";") if one.strip()]
-    return script if count > len(statements) else ";".join([*statements[:count], "SELECT nothing FROM nowhere"])
 
 
 @contextmanager

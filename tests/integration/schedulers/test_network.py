@@ -1,6 +1,7 @@
 """Jobs of another scheduler in one network: their ranks come over sockets, and what they send is on packets."""
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -210,3 +211,61 @@ def test_a_name_is_there_once_and_trees_are_given_back(network):
         network.remove(f"b{number}")
     assert network.names == []
     assert list(network.folder.iterdir()) == []
+
+
+HOSTILE = [
+    "",
+    ".",
+    "..",
+    "../x",
+    "../../x",
+    str(Path("/").resolve() / "p4r-x"),
+    "a/b",
+    "a\nb",
+    "a'b\"c",
+    "$(id)",
+    "\0",
+    "\x1b[2J",
+    "é\u2028",
+    "\ud800",
+    "x" * 100_000,
+]
+
+
+def test_what_jobs_are_called_reaches_no_path_and_no_message(network):
+    """Each has a folder of its own directly below that of the network, and its sums."""
+    before = {path.name for path in network.folder.parent.iterdir()}
+    for name in HOSTILE:
+        folder = network.begin(name, ("h9", "h10"), "steiner")
+        assert folder.parent == network.folder
+        assert folder.parent.resolve() == folder.resolve().parent
+        assert network.missing().isprintable()
+        assert len(network.missing()) < 200
+        ranks = Ranks(folder, 2, training(600, 1))
+        (ended,) = network.advance()
+        assert (ended.name, ended.error) == (name, "")
+        network.remove(name)
+        ranks.join()
+        assert (ranks.results, ranks.errors) == ({0: 1, 1: 1}, {})
+    assert list(network.folder.iterdir()) == []
+    assert {path.name for path in network.folder.parent.iterdir()} == before
+
+
+def test_two_jobs_with_names_that_are_no_folders_are_told_apart(network):
+    folders = [network.begin(name, (host,), "") for name, host in (("a/b", "h1"), ("a//b", "h5"), ("b", "h9"))]
+    assert len(set(folders)) == 3
+    assert folders[2].name == "b", "whoever knows a plain name finds its folder"
+    with pytest.raises(ClusterError, match="'a/b' is in the network already"):
+        network.begin("a/b", ("h10",), "")
+    for name in ("a/b", "a//b", "b"):
+        network.remove(name)
+
+
+def test_a_job_whose_folder_cannot_be_made_leaves_nothing(network):
+    (network.folder / "a").mkdir()
+    with pytest.raises(ClusterError, match="File exists"):
+        network.begin("a", ("h9", "h10"), "steiner")
+    assert network.names == []
+    (network.folder / "a").rmdir()
+    network.begin("a", ("h9", "h10"), "steiner")
+    network.remove("a")

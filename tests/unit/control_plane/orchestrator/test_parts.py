@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from p4reduce.base.records import plain, restore
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, Order, Report, Running
 from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
@@ -39,9 +40,9 @@ def test_a_plan_survives_json(name):
 
 def test_messages_carry_orders_reports_and_states():
     order = Order(task(rounds=2), {"upload": make(job=1), "broadcast": make(job=2)}, dict.fromkeys(WORKERS, 5), 6)
-    assert wire.order_from_data(TOPOLOGY, json.loads(json.dumps(wire.order_to_data(order)))) == order
+    assert restore(Order, json.loads(json.dumps(plain(order))), topology=TOPOLOGY) == order
     report = Report(3, 99, "link", None, {"node": "leaf1", "port": 1, "up": False})
-    assert wire.report_from_data(json.loads(json.dumps(wire.report_to_data(report)))) == report
+    assert restore(Report, json.loads(json.dumps(plain(report)))) == report
     running = {"a": Running({"both": (1, 2)}, 3, True)}
     assert wire.running_from_data(json.loads(json.dumps(wire.running_to_data(running)))) == running
     hops = {("leaf1", 2): 7}

@@ -1,12 +1,12 @@
 """The database: states, keys that are used once, terms, versions."""
 
+import os
 import sqlite3
 
 import pytest
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import Phase, PlanRow, Store, StoreError, TaskError, TaskState
-from p4reduce.control_plane.orchestrator.schema import VERSION
 from p4reduce.control_plane.orchestrator.states import FOLLOWING
 from p4reduce.control_plane.scheduling import Task
 
@@ -136,13 +136,43 @@ def test_what_fails_in_a_transaction_leaves_nothing(store):
     assert len(store.history.changes("a")) == 1
 
 
-def test_a_newer_database_is_refused(store):
+@pytest.mark.parametrize("version", [0, 2, 8])
+def test_a_database_of_another_version_is_refused(store, version):
     store.close()
     with sqlite3.connect(store.path) as raw:
-        raw.execute(f"PRAGMA user_version = {VERSION + 1}")
+        raw.execute(f"PRAGMA user_version = {version}")
     raw.close()
-    with pytest.raises(StoreError, match=f"has version {VERSION + 1} of the tables, this p4reduce knows {VERSION}"):
+    before = store.path.read_bytes()
+    with pytest.raises(StoreError, match=f"version {version} of the tables, and this p4reduce reads version 1 alone"):
         Store(store.path)
+    assert store.path.read_bytes() == before
+
+
+def test_a_database_is_its_owners_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        with Store(tmp_path / "new.sqlite") as store:
+            store.take_charge()
+            assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+            assert len(list(tmp_path.iterdir())) == 3, "SQLite's files beside it were looked at, too"
+    finally:
+        os.umask(before)
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path, tmp_path / "fifo"):
+        with pytest.raises(StoreError, match="is not a regular file"):
+            Store(path)
+    with pytest.raises(StoreError, match="does its folder exist"):
+        Store(tmp_path / "none" / "new.sqlite")
+
+
+def test_an_empty_file_is_a_new_database(tmp_path):
+    """Whoever made it was killed before the tables were in it."""
+    (tmp_path / "new.sqlite").touch()
+    with Store(tmp_path / "new.sqlite") as store:
+        assert store.take_charge() == 1
 
 
 def test_another_programs_database_is_refused(tmp_path):

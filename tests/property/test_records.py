@@ -1,0 +1,235 @@
+"""Every record that is written down comes back as it was, with fields of every value.
+
+The records are drawn by their types (`tests/support/records.py`): a field that is added is covered, and a test fails
+where a field never had two values.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+from tests.support.effort import examples
+from tests.support.records import Seen, drawn, note
+
+from p4reduce.base.records import plain, restore
+from p4reduce.comm.backend import PLAIN, Ahead
+from p4reduce.comm.membership.decision import Decision
+from p4reduce.comm.participant import Figure
+from p4reduce.control_plane.orchestrator import Order, PlanRow, Report, Running, Store
+from p4reduce.control_plane.orchestrator.executor import Interruption
+from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
+from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
+from p4reduce.control_plane.orchestrator.rows import task_from_data
+from p4reduce.control_plane.orchestrator.timetable import Timetable, Turn, TurnWindow
+from p4reduce.control_plane.orchestrator.trace import read_trace, write_trace
+from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.plans.make import make_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import Selection, Task
+from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
+from p4reduce.control_plane.tdm.schedule import Schedule, schedule_from_json, schedule_to_json
+from p4reduce.jobs.specs import endpoint_specs
+from p4reduce.runs.result import RunResult
+from p4reduce.topologies import Topology, leaf_spine
+from p4reduce.topologies.optical import lay_circuits, oxc, view
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.specs import EndpointSpec
+from p4reduce.workers.status import WaitStatus
+
+PODS = oxc(3, 2, 2)
+"""what whoever reads has"""
+LIT = view(PODS, lay_circuits(PODS, [[[0, 1, 1], [1, 0, 0], [1, 0, 0]]])[0])
+BASES = {
+    Task: [
+        Task("a", "s", ("h1", "h2"), 5),
+        Task("a", "", (), 5, wanted=Wanted(2, ("h1",), 5)),
+        Task("a", "", (), 5, wanted=Wanted(3, ("h2", "h3"), 7)),
+        Task("a", "s", ("h1", "h2"), 5, select=Selection("useful", 0.5, 0, (("h1", 2.0),))),
+        Task("a", "s", ("h1", "h2"), 5, select=Selection("random", 0.25)),
+    ],
+    Selection: Selection("random", 0.25),
+    Wanted: Wanted(2, ("h1",), 5),
+    OpticalNetwork: parse_network("oxc:pods=3,hosts=2,ports=2,rate=25G,delta=10us"),
+    Topology: st.sampled_from([PODS, LIT]),
+}
+FIXED = ("Topology.", "View.", "Node.", "Link.", "Plan.topology")
+"""what topologies consist of, which their own files hold"""
+SETTINGS = settings(
+    max_examples=examples(100, 2000),
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+ENDPOINT: TypeAdapter[EndpointSpec] = TypeAdapter(EndpointSpec)
+
+
+def through(data: Any) -> Any:
+    """As another process or a later one has it."""
+    return json.loads(json.dumps(data))
+
+
+def _restored(record: Any) -> Any:
+    return restore(type(record), through(plain(record)), topology=PODS)
+
+
+def _flat(record: Any) -> Any:
+    return type(record)(**through(asdict(record)))
+
+
+ROUND_TRIPS: dict[Any, Callable[[Any], Any]] = {
+    Plan: lambda plan: plan_from_json(PODS, plan_to_json(plan)),
+    Order: _restored,
+    Timetable: _restored,
+    Turn: _restored,
+    Report: _restored,
+    Running: _restored,
+    Interruption: _flat,
+    Task: lambda task: task_from_data(through(asdict(task))),
+    Schedule: lambda schedule: schedule_from_json(schedule_to_json(schedule)),
+    Decision: lambda decision: Decision.from_plain(through(decision.plain())),
+    RunResult: lambda result: RunResult.from_json(result.to_json()),
+    Figure: _flat,
+    WaitStatus: _flat,
+}
+
+
+@pytest.mark.parametrize("kind", ROUND_TRIPS, ids=lambda kind: kind.__name__)
+def test_a_record_comes_back_as_it_was(kind):
+    seen: Seen = {}
+
+    @SETTINGS
+    @given(drawn(kind, BASES))
+    def check(record):
+        note(record, seen)
+        assert ROUND_TRIPS[kind](record) == record
+
+    check()
+    never = sorted(name for name, values in seen.items() if len(values) < 2 and not name.startswith(FIXED))
+    assert not never, "these fields have one value in all examples: nothing shows that they are written down"
+
+
+def _endpoints() -> dict[str, EndpointSpec]:
+    """One of each class, by its name."""
+    rack, found = leaf_spine(leaves=2, spines=1, hosts=2, servers=1), {}
+    for name, server in (("steiner", "server1"), ("steiner", None), ("ps", "server1"), ("ring", None)):
+        plan = make_plan(rack, PlanRequest(name, workers=("h1", "h2", "h3"), server=server), Resources())
+        for _, spec in endpoint_specs(plan, BlockFloat() if plan.in_network else None, queue_frames=64):
+            found[type(spec).__name__] = spec
+    return found
+
+
+ENDPOINTS = _endpoints()
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_an_endpoint_comes_back_as_it_was(name):
+    spec = ENDPOINTS[name]
+
+    @SETTINGS
+    @given(drawn(type(spec), {type(spec): spec}))
+    def check(spec):
+        assert ENDPOINT.validate_python(through(asdict(spec))) == spec
+
+    check()
+
+
+def test_options_of_a_call_come_back_as_they_were():
+    """But for the array that goes ahead, which goes beside the message."""
+
+    @SETTINGS
+    @given(drawn(type(PLAIN), {type(PLAIN): PLAIN, Ahead: st.none()}))
+    def check(options):
+        options = replace(options, ahead=None)
+        assert _flat(options) == options
+
+    check()
+
+
+def in_database(path, kind, trip, bases=BASES):
+    """Write many records of a kind into one database, and read them back."""
+    seen, numbers = Seen(), count(1)
+    with Store(path, synchronous=False) as store:
+        store.submit([replace(BASES[Task][0], name="owner")])
+
+        @SETTINGS
+        @given(drawn(kind, bases))
+        def check(record):
+            note(record, seen)
+            with store.transaction():
+                trip(store, record, next(numbers))
+
+        check()
+    assert not sorted(name for name, values in seen.items() if len(values) < 2 and not name.startswith(FIXED))
+
+
+def test_tasks_in_a_database_come_back_as_they_were(tmp_path):
+    def trip(store, task, number):
+        task = replace(task, name=f"{task.name} {number}")
+        store.submit([task])
+        row = store.task(task.name)
+        assert (row.task, row.fault) == (task, "")
+        assert (row.candidates, row.wanted, row.arrival_ps) == (task.workers, task.wanted, task.arrival_ps)
+
+    in_database(tmp_path / "t.sqlite", Task, trip)
+
+
+def test_plans_in_a_database_come_back_as_they_were(tmp_path):
+    def trip(store, row, number):
+        row = replace(row, generation=number, job=number, task="owner")
+        store.add_plan(row, 0)
+        assert store.plans((row.phase,))[-1] == row
+
+    in_database(tmp_path / "t.sqlite", PlanRow, trip)
+
+
+def test_schedules_in_a_database_come_back_as_they_were(tmp_path):
+    @dataclass(frozen=True)
+    class Both:
+        schedule: Schedule
+        windows: tuple[TurnWindow, ...]
+
+    def trip(store, both, number):
+        store.schedules.add(number, both.schedule, both.windows, 7)
+        row = store.schedules.open()
+        assert row is not None
+        assert (row.schedule, row.number, row.at_ps, row.fault) == (both.schedule, number, 7, "")
+        assert store.schedules.windows(number) == both.windows
+
+    in_database(tmp_path / "t.sqlite", Both, trip)
+
+
+def test_measurements_in_a_database_come_back_as_they_were(tmp_path):
+    @dataclass(frozen=True)
+    class Both:
+        link: LinkSample
+        switch: SwitchSample
+
+    def trip(store, both, number):
+        store.history.add_measurement(number, [both.link], [both.switch])
+        assert store.history.last_links() == (number, {both.link.hop: both.link})
+        found = store.history.switches(both.switch.switch)[-1]
+        assert SwitchSample(**{name: found[name] for name in asdict(both.switch)}) == both.switch
+
+    in_database(tmp_path / "t.sqlite", Both, trip)
+
+
+def test_tasks_in_a_trace_come_back_as_they_were(tmp_path):
+    seen: Seen = {}
+
+    @SETTINGS
+    @given(drawn(Task, BASES))
+    def check(task):
+        note(task, seen)
+        write_trace(tmp_path / "tasks.yaml", [task])
+        assert read_trace(tmp_path / "tasks.yaml") == [task]
+
+    check()
+    assert not sorted(name for name, values in seen.items() if len(values) < 2)

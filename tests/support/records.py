@@ -1,0 +1,114 @@
+"""Random records by their types: a field that is added to a dataclass is drawn without anybody writing it down here."""
+
+import enum
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from hypothesis import strategies as st
+
+from p4reduce.control_plane.errors import PlanError
+
+NAMES = st.text("abcé/' ", min_size=1, max_size=4)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | NAMES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
+    max_leaves=4,
+)
+"""what JSON holds"""
+Seen = dict[str, set[str]]
+"""values of each field that were drawn"""
+Bases = Mapping[type, Any]
+"""An instance or several, of classes that allow few combinations of values: each field is drawn, and kept if the class
+allows it. Or a strategy."""
+Record = TypeVar("Record")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def drawn(kind: type[Record], bases: Bases) -> st.SearchStrategy[Record]:
+    """Instances of a dataclass, or of any other type that a field has."""
+    return _of(kind, bases)
+
+
+def note(record: Any, seen: Seen) -> None:
+    """Which values the fields of a record have, and those of records in it."""
+    if is_dataclass(record):
+        for one in fields(record):
+            value = getattr(record, one.name)
+            seen.setdefault(f"{type(record).__name__}.{one.name}", set()).add(repr(value))
+            note(value, seen)
+    elif isinstance(record, Mapping):
+        for value in record.values():
+            note(value, seen)
+    elif isinstance(record, list | tuple):
+        for value in record:
+            note(value, seen)
+
+
+def _of(kind: Any, bases: Bases) -> st.SearchStrategy[Any]:
+    if isinstance(kind, type) and kind in bases:
+        base = bases[kind]
+        if isinstance(base, st.SearchStrategy):
+            return base
+        return st.one_of([_varied(one, bases) for one in (base if isinstance(base, list) else [base])])
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _of(arguments[0], bases)
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin in (Union, types.UnionType):
+        return st.one_of([_of(one, bases) for one in arguments])
+    if origin is tuple:
+        if arguments[-1] is ...:
+            return st.lists(_of(arguments[0], bases), max_size=3).map(tuple)
+        return st.tuples(*(_of(one, bases) for one in arguments))
+    if origin is list:
+        return st.lists(_of(arguments[0], bases), max_size=2)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return st.dictionaries(_of(arguments[0], bases), _of(arguments[1], bases), max_size=2)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return st.sampled_from(list(kind))
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = _hints(kind)
+        return st.builds(kind, **{one.name: _of(hints[one.name], bases) for one in fields(kind) if one.init})
+    raise TypeError(f"{kind!r}: say in tests/support/records.py how to draw it")
+
+
+_SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
+    int: st.integers(0, 9),
+    float: st.sampled_from([0.0, 0.25, 0.1, 1.0, 3.5]),
+    str: NAMES,
+    bool: st.booleans(),
+    type(None): st.none(),
+    Any: PLAIN,
+    object: PLAIN,
+}
+
+
+def _varied(base: Any, bases: Bases) -> st.SearchStrategy[Any]:
+    hints = _hints(type(base))
+
+    @st.composite
+    def vary(draw: Callable[..., Any]) -> Any:
+        found = base
+        for one in fields(base):
+            if draw(st.booleans()):
+                before = getattr(found, one.name)
+                inner = _varied(before, bases) if is_dataclass(before) else _of(hints[one.name], bases)
+                try:
+                    value = draw(inner)
+                    found = replace(found, **{one.name: value})
+                except (PlanError, ValueError):
+                    continue
+        return found
+
+    return vary()
