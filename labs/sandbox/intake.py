@@ -124,7 +124,7 @@ def taken_in(folder: Path, *, follow: bool = True) -> Iterator[Intake]:
     try:
         source = os.open(folder, flags)
     except (FileNotFoundError, NotADirectoryError):
-        if os.path.islink(folder):
+        if folder.is_symlink():
             raise LabError(f"{folder}: is a symbolic link; hand in the folder itself") from None
         raise LabError(f"{folder}: there is no such folder; 'p4reduce lab copy 01' makes one") from None
     except OSError as error:

@@ -1,5 +1,6 @@
 """What is handed in is copied once: nothing that it points to is read, and nothing in it blocks or never ends."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -14,13 +15,13 @@ from p4reduce.labs.frame.grading import grade
 from p4reduce.labs.frame.report import LabError
 from p4reduce.labs.sandbox.intake import DEEPEST, MOST_BYTES, MOST_FILES, taken_in
 
-SECRET = "xyzzy-secret-seed-9417"
+PLANTED = "xyzzy-secret-seed-9417"
 
 
 @pytest.fixture
 def secret(tmp_path):
     path = tmp_path / "secret"
-    path.write_text(SECRET)
+    path.write_text(PLANTED)
     return path
 
 
@@ -40,7 +41,7 @@ def test_an_include_behind_what_looks_like_a_comment_reads_nothing(tmp_path, sec
     text = (SOLUTIONS / "03/slot.p4").read_text()
     path.write_text(f'@name("/*") const bit<8> A = 1;\n#include "{secret}"\n@name("*/") const bit<8> B = 1;\n{text}')
     report = grade(folder)
-    assert SECRET not in everything(report)
+    assert PLANTED not in everything(report)
     assert "include nothing but" in everything(report)
 
 
@@ -59,7 +60,7 @@ def test_no_directive_reads_a_file(tmp_path, secret, directive):
     path = folder / "skeleton/slot.p4"
     path.write_text(f"{directive.format(secret)}\n{path.read_text()}")
     report = grade(folder)
-    assert SECRET not in everything(report)
+    assert PLANTED not in everything(report)
     assert not report.passed
 
 
@@ -74,7 +75,7 @@ def test_links_are_not_followed_and_are_named(tmp_path, secret, number):
         told = everything(grade(folder, lab=number))
     except LabError as error:
         told = str(error)
-    assert SECRET not in told
+    assert PLANTED not in told
     assert "symbolic link" in told or "neither" in told
 
 
@@ -83,9 +84,9 @@ def test_a_linked_lab_yaml_is_not_read(tmp_path, secret):
     (folder / "lab.yaml").unlink()
     (folder / "lab.yaml").symlink_to(secret)
     told = everything(grade(folder, lab="03"))
-    assert SECRET not in told
+    assert PLANTED not in told
     (tmp_path / "lab.yaml").symlink_to(secret)
-    assert SECRET not in everything(grade(folder / "skeleton", lab="03"))
+    assert PLANTED not in everything(grade(folder / "skeleton", lab="03"))
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "socket", "loop"])
@@ -101,13 +102,8 @@ def test_what_blocks_or_never_ends_is_not_opened(tmp_path, kind):
         case "loop":
             path.symlink_to(path)
         case _:
-            with socket.socket(socket.AF_UNIX) as bound:
-                home = os.getcwd()
-                os.chdir(path.parent)
-                try:
-                    bound.bind(path.name)
-                finally:
-                    os.chdir(home)
+            with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(path.parent):
+                bound.bind(path.name)
     with pytest.raises(LabError, match=r"quantize\.py is a "):
         grade(folder, lab="04")
 
