@@ -48,9 +48,10 @@ ATTACKS = [
     ("outlives its parent",
      "import ctypes\ndef f():\n    c = ctypes.CDLL(None, use_errno=True)\n"
      "    assert c.prctl(1, 0, 0, 0, 0) == 0, ctypes.get_errno()", ["AssertionError: 1"]),
-    ("forges a question", "import os\ndef f():\n    os.write(4, b'{\\"__remote__\\": []}\\n')", ["grader's pipe"]),
+    ("forges a question", "import os\ndef f():\n    os.write(4, b'{\"__remote__\": []}' + bytes([10]))",
+     ["grader's pipe"]),
     ("asks and never reads",
-     "import os\ndef f():\n    line = b'{\\"__items__\\": [[\\"ask\\", \\"x\\"]]}\\n'\n"
+     "import os\ndef f():\n    line = b'{\"__items__\": [[\"ask\", \"x\"]]}' + bytes([10])\n"
      "    while True: os.write(4, line)", ["asked the grader more than"]),
     ("exits", "import os\ndef f():\n    os._exit(0)", ["ended its process (exit code 0)"]),
     ("exits politely", "import sys\ndef f():\n    sys.exit(0)", ["functions return, they do not exit"]),
