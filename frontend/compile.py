@@ -81,15 +81,39 @@ def compile_file(
     return _compile(lambda pre: pre.run(Path(path), shown), shown, defines, folders)
 
 
-def compile_text(text: str, name: str = "program.p4", defines: Mapping[str, str] | None = None) -> Compilation:
-    """The same of a program that is a string."""
-    return _compile(lambda pre: pre.run_text(text, name), name, defines, ())
+def compile_text(
+    text: str,
+    name: str = "program.p4",
+    defines: Mapping[str, str] | None = None,
+    *,
+    library_only: bool = False,
+) -> Compilation:
+    """The same of a program that is a string.
+
+    Args:
+        text: the program.
+        name: what it is called in messages and in the JSON.
+        defines: macros that are defined from the beginning.
+        library_only: whether an ``#include`` of anything but core.p4 and v1model.p4 is an error. Then no file is read
+            but those two, whatever the text says: for programs of people who are not trusted.
+    """
+    return _compile(lambda pre: pre.run_text(text, name), name, defines, (), library_only=library_only)
 
 
-def _compile(read: Any, name: str, defines: Mapping[str, str] | None, folders: Sequence[str | Path]) -> Compilation:
+def _compile(
+    read: Any,
+    name: str,
+    defines: Mapping[str, str] | None,
+    folders: Sequence[str | Path],
+    *,
+    library_only: bool = False,
+) -> Compilation:
     found = Compilation()
     with _without_collection():
-        _stages(found, read, name, defines, folders)
+        preprocessor = Preprocessor(
+            found.sources, [Path(folder) for folder in folders], defines, library_only=library_only
+        )
+        _stages(found, preprocessor, read, name)
     return found
 
 
@@ -107,12 +131,9 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _stages(
-    found: Compilation, read: Any, name: str, defines: Mapping[str, str] | None, folders: Sequence[str | Path]
-) -> None:
+def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str) -> None:
     diagnostics = found.diagnostics
     try:
-        preprocessor = Preprocessor(found.sources, [Path(folder) for folder in folders], defines)
         tokens = read(preprocessor)
         found.declarations = parse(tokens, diagnostics)
         if diagnostics.errors:

@@ -21,15 +21,22 @@ class Preprocessor:
 
     Attributes:
         folders: searched for what is included, after the folder of the file that includes.
+        library_only: whether nothing but core.p4 and v1model.p4 can be included, so that no other file is ever read.
         macros: defined so far.
         shown: what files are called in messages and in the JSON.
     """
 
     def __init__(
-        self, sources: Sources, folders: Sequence[Path] = (), defines: Mapping[str, str] | None = None
+        self,
+        sources: Sources,
+        folders: Sequence[Path] = (),
+        defines: Mapping[str, str] | None = None,
+        *,
+        library_only: bool = False,
     ) -> None:
         self.sources = sources
         self.folders = list(folders)
+        self.library_only = library_only
         self.macros: dict[str, Macro] = {}
         for name, value in (defines or {}).items():
             file = sources.add(f"<-D{name}>", value)
@@ -160,6 +167,10 @@ class Preprocessor:
         self._file(*self._find(name, quoted, path, where), where, depth + 1)
 
     def _find(self, name: str, quoted: bool, path: Path, where: int) -> tuple[Path, str]:
+        if self.library_only and path.parent != LIBRARY:
+            if quoted or name not in OWN:
+                raise SourceFault(where, "include nothing but <core.p4> and <v1model.p4>")
+            return LIBRARY / name, f"<{name}>"
         if quoted:
             near = path.parent / name
             if _is_file(near):

@@ -87,7 +87,7 @@ def grade_all(
 def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...]) -> Graded:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
-        report = grade(path, lab=lab, student=path.name, seed=seed, only=only)
+        report = grade(path, lab=lab, student=path.name, seed=seed, only=only, follow=False)
     except LabError as error:
         return Graded(path.name, None, str(error))
     except Exception as error:  # a bug of a grader costs one student's grade, which is told, not a night

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from p4reduce.labs import catalogue
@@ -12,7 +13,8 @@ from p4reduce.labs.frame.digest import digest
 from p4reduce.labs.frame.draws import EXAMPLE, PRACTICE, hidden, personal
 from p4reduce.labs.frame.folders import answers_folder, checked_student, lab_of, note_of, student_of
 from p4reduce.labs.frame.lab import Lab, Task
-from p4reduce.labs.frame.report import Check, LabError, Report, shared_out
+from p4reduce.labs.frame.report import Check, Finding, LabError, Report, shared_out
+from p4reduce.labs.sandbox.intake import Intake, taken_in
 
 
 def grade(
@@ -22,8 +24,11 @@ def grade(
     student: str | None = None,
     seed: bytes = PRACTICE,
     only: Sequence[str] = (),
+    follow: bool = True,
 ) -> Report:
     """Everything that is checked, in the order in which one would repair it.
+
+    The submission is copied once, without links, pipes and devices, and only the copy is read (`sandbox/intake.py`).
 
     Args:
         folder: what was handed in.
@@ -31,10 +36,36 @@ def grade(
         student: whose parameters hold; None: as the folder says.
         seed: of the inputs that are tried.
         only: parts; none: all.
+        follow: whether ``folder`` itself may be a symbolic link.
 
     Raises:
         LabError: there is nothing to grade, or no such part.
     """
+    with taken_in(folder, follow=follow) as taken:
+        try:
+            report = _grade(taken.folder, lab, student, seed, only)
+        except LabError as error:
+            raise LabError("; ".join([taken.as_named(str(error)), *_left_out(taken)])) from None
+        return _as_named(report, taken)
+
+
+def _as_named(report: Report, taken: Intake) -> Report:
+    """The report on a copy as one on the folder that the user named."""
+    checks = []
+    for check in report.checks:
+        found = check.finding
+        if found is not None:
+            found = Finding(taken.as_named(found.said), taken.as_named(found.where), taken.as_named(found.look))
+        checks.append(replace(check, finding=found))
+    notes = (*map(taken.as_named, report.notes), *_left_out(taken))
+    return replace(report, folder=taken.as_named(report.folder), checks=tuple(checks), notes=notes)
+
+
+def _left_out(taken: Intake) -> list[str]:
+    return [f"{name} {why}" for name, why in sorted(taken.left_out.items())]
+
+
+def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only: Sequence[str]) -> Report:
     what = lab_of(folder, lab)
     answers = answers_folder(what, folder)
     whose = checked_student(student) if student is not None else student_of(folder)

@@ -13,6 +13,8 @@ class Limits:
     Attributes:
         cpu_s: seconds of processor time in all; what a busy machine does to the wall clock does not count.
         wall_s: seconds without an answer, for code that sleeps.
+        call_s: seconds for one call, whatever the machine does beside it.
+        messages: questions to the grader in one call.
         memory: bytes of address space.
         output: bytes on standard output and error together.
         file: bytes of a file that it writes.
@@ -20,7 +22,9 @@ class Limits:
     """
 
     cpu_s: int = 10
-    wall_s: float = 120.0
+    wall_s: float = 60.0
+    call_s: float = 140.0
+    messages: int = 20_000
     memory: int = 1536 * MIB
     output: int = MIB // 4
     file: int = 4 * MIB

@@ -40,7 +40,7 @@ def unpack(line: bytes) -> Any:
     """What was packed. Raises MessageError."""
     try:
         return _value(json.loads(line))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise MessageError(f"a message that cannot be read: {error}") from None
 
 
@@ -75,11 +75,14 @@ def _value(data: Any) -> Any:
     match kind:
         case "__array__":
             dtype, shape, text = held
+            if np.dtype(dtype).char not in _DTYPES:
+                raise MessageError(f"an array of {dtype}")
             return np.frombuffer(base64.b64decode(text), np.dtype(dtype)).reshape(shape).copy()
         case "__bytes__":
             return base64.b64decode(held)
         case "__remote__":
-            return Remote(held[0], **_value(held[1]))
+            name, attributes = held
+            return Remote(str(name), **_value(attributes))
         case "__items__":
             return {_key(_value(k)): _value(v) for k, v in held}
         case "__tuple__":

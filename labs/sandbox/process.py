@@ -60,6 +60,9 @@ class StudentCode:
         self._dead: Wrong | None = None
         self._output = 0
         self._buffer = bytearray()
+        self._unsent = bytearray()
+        self._asked = 0
+        self._until = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +73,7 @@ class StudentCode:
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """What a function of the student's returns. Raises Wrong."""
         self.start()
+        self._asked, self._until = 0, time.monotonic() + self.limits.call_s
         try:
             self._write({"call": name, "arguments": list(arguments)})
             return self._answer(name, services or {})
@@ -146,8 +150,9 @@ class StudentCode:
         )
         for pipe in (inward, outward, said):
             os.close(pipe)
-        os.set_blocking(self._prints, False)
-        os.set_blocking(self._answers, False)
+        for pipe in (self._prints, self._answers, self._requests):
+            os.set_blocking(pipe, False)
+        self._until = time.monotonic() + self.limits.call_s
         self._seen.update(dict.fromkeys(self._message(self.file.name)["confined"]))
         self._checked(self._message(self.file.name), self.file.name)
 
@@ -159,25 +164,28 @@ class StudentCode:
     # --- messages
 
     def _write(self, message: dict[str, Any]) -> None:
-        try:
-            data = memoryview(pack(message))
-            while data:
-                data = data[os.write(self._requests, data) :]
-        except BrokenPipeError:
-            raise self._ended("") from None
+        """Puts a message behind those that have not left yet; `_message` sends them while it reads."""
+        self._unsent += pack(message)
+        if len(self._unsent) > 2 * LIMIT:
+            self._kill()
+            raise Wrong(f"{self.file.name} asks and does not read the answers", str(self.file))
 
     def _answer(self, name: str, services: Mapping[str, Service]) -> Any:
         while True:
             message = self._message(name)
             if "ask" not in message:
                 return self._checked(message, name)
+            self._asked += 1
+            if self._asked > self.limits.messages:
+                self._kill()
+                raise Wrong(f"{name} asked the grader more than {self.limits.messages:,} times", str(self.file))
             try:
+                method, arguments, named = _question(message)
                 service = services.get(message["ask"])
                 if service is None:
                     raise Untold(f"there is no {message['ask']} here")
-                value = service(message["method"], *message["arguments"], **message["named"])
-                self._write({"value": value})
-            except (Untold, TypeError, KeyError, MessageError) as error:
+                self._write({"value": service(method, *arguments, **named)})
+            except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
                 self._write({"problem": str(error)})
             except Wrong:  # nothing is answered: the code still waits for it
                 self._kill()
@@ -194,24 +202,35 @@ class StudentCode:
         return message["value"]
 
     def _message(self, name: str) -> dict[str, Any]:
-        """The next message of the process, read while what it prints is kept. Raises Wrong."""
+        """The next message of the process: read while what it prints is kept, and what it is told leaves. Raises Wrong.
+
+        One loop for both directions and one clock, so that a process that does not read keeps nothing waiting.
+        """
         until, used = time.monotonic() + self.limits.wall_s, self._used()
         searched = 0
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             selector.register(self._prints, selectors.EVENT_READ)
+            if self._unsent:
+                selector.register(self._requests, selectors.EVENT_WRITE)
             while (end := self._buffer.find(b"\n", searched)) < 0:
                 searched = len(self._buffer)
-                ready = selector.select(max(0.0, until - time.monotonic()))
-                if not ready:
-                    if self._used() - used > _BUSY * self.limits.wall_s:  # it works, beside others: see cpu_s
+                now = time.monotonic()
+                ready = selector.select(max(0.0, min(until, self._until) - now))
+                late = time.monotonic() >= self._until
+                if late or not ready:
+                    if not late and self._used() - used > _BUSY * self.limits.wall_s:  # it works, beside others
                         until, used = time.monotonic() + self.limits.wall_s, self._used()
                         continue
                     self._kill()
-                    said = f"{name} did not return within {self.limits.wall_s:g} s: does it wait for something?"
+                    waited = self.limits.call_s if late else self.limits.wall_s
+                    said = f"{name} did not return within {waited:g} s: does it wait for something?"
                     raise Wrong(said, str(self.file))
                 for key, _ in ready:
-                    self._take(key.fd, selector, name)
+                    if key.fd == self._requests:
+                        self._send(selector)
+                    else:
+                        self._take(key.fd, selector, name)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         try:
@@ -222,6 +241,18 @@ class StudentCode:
             self._kill()
             raise Wrong(f"{self.file.name} wrote into the grader's pipe; leave descriptors alone", str(self.file))
         return message
+
+    def _send(self, selector: selectors.BaseSelector) -> None:
+        """What the pipe takes of what has not left yet."""
+        try:
+            sent = os.write(self._requests, self._unsent[:_PIECE])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # why it has ended is told by the other pipe
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+        if not self._unsent:
+            selector.unregister(self._requests)
 
     def _used(self) -> float:
         """Seconds of processor time of the process; 0 where nobody tells."""
@@ -266,6 +297,16 @@ class StudentCode:
         return Wrong(f"{doing} ended its process ({how}); functions return, they do not exit", str(self.file))
 
 
+def _question(message: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
+    """Method, arguments and named arguments of a question. Raises MessageError for anything else."""
+    method, arguments, named = message.get("method"), message.get("arguments"), message.get("named")
+    if not isinstance(method, str) or not isinstance(arguments, list | tuple) or not isinstance(named, dict):
+        raise MessageError("a question has a method, arguments and named arguments")
+    if not all(isinstance(key, str) for key in named):
+        raise MessageError("named arguments have names")
+    return method, list(arguments), named
+
+
 def _copy(source: Path, target: Path) -> None:
     """The files of a folder, without links: they could name what the student may not read."""
     total = 0
@@ -287,7 +328,7 @@ def _explained(message: Mapping[str, Any], name: str) -> str:
         "NotImplementedError": "that is how the lab begins: write this function, see README.md",
     }
     hint = hints.get(str(kind))
-    if kind == "OSError" and "Permission" in problem:
+    if (kind == "OSError" and "Permission" in problem) or (kind == "FileNotFoundError" and "'/" in problem):
         hint = hints["PermissionError"]
     return f"{name}: {problem}" + (f" ({hint})" if hint else "")
 

@@ -21,16 +21,38 @@ ATTACKS = [
     ("prints for ever", "def f():\n    while True: print('x' * 1000)", ["printed more than 256 KiB"]),
     ("forks", "import os\ndef f():\n    while True: os.fork()", ["PermissionError", "processes, sockets and files"]),
     ("starts a program", "import subprocess\ndef f():\n    subprocess.run(['true'])", ["PermissionError"]),
-    ("writes outside", "def f():\n    open('{outside}/stolen', 'w')", ["PermissionError", "outside of its own folder"]),
-    ("reads outside", "def f():\n    return open('{outside}/secret').read()", ["PermissionError"]),
+    ("writes outside", "def f():\n    open('{outside}/stolen', 'w')", ["Error", "outside of its own folder"]),
+    ("reads outside", "def f():\n    return open('{outside}/secret').read()", ["outside of its own folder"]),
     ("imports what is not there", "import torchx\ndef f():\n    pass", ["ModuleNotFoundError", "Python's own modules"]),
     ("takes all memory", "def f():\n    return len(bytes(4 << 30))", ["MemoryError", "more memory than there is"]),
     ("kills its parent", "import os\ndef f():\n    os.kill(os.getppid(), 9)", ["PermissionError"]),
-    ("reads the grader's environment", "def f():\n    return open('/proc/{pid}/environ').read()", ["PermissionError"]),
-    ("reads the grader's memory", "def f():\n    return open('/proc/{pid}/mem', 'rb').read(1)", ["PermissionError"]),
+    ("reads the grader's environment",
+     "def f():\n    return open('/proc/{pid}/environ').read()", ["outside of its own folder"]),
+    ("reads the grader's memory",
+     "def f():\n    return open('/proc/{pid}/mem', 'rb').read(1)", ["outside of its own folder"]),
     ("opens a socket", "import socket\ndef f():\n    socket.socket()", ["PermissionError"]),
     ("raises its own limits",
      "import resource as r\ndef f():\n    r.setrlimit(r.RLIMIT_CPU, (99, 99))", ["Error"]),
+    ("changes the mode of a file outside", "import os\ndef f():\n    os.chmod('{outside}/secret', 0)", ["Error"]),
+    ("changes the mode of its own file", "import os\ndef f():\n    os.chmod('student.py', 0)", ["PermissionError"]),
+    ("changes times", "import os\ndef f():\n    os.utime('student.py', (0, 0))", ["PermissionError"]),
+    ("sets attributes", "import os\ndef f():\n    os.setxattr('student.py', 'user.a', b'b')", ["PermissionError"]),
+    ("is nice", "import os\ndef f():\n    os.setpriority(os.PRIO_PROCESS, 0, 19)", ["PermissionError"]),
+    ("chooses its cores", "import os\ndef f():\n    os.sched_setaffinity(0, [0])", ["PermissionError"]),
+    ("is idle",
+     "import os\ndef f():\n    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))", ["PermissionError"]),
+    ("takes memory aside", "import os\ndef f():\n    os.memfd_create('a')", ["PermissionError"]),
+    ("takes System V memory",
+     "import ctypes\ndef f():\n    c = ctypes.CDLL(None, use_errno=True)\n"
+     "    assert c.shmget(0, 1 << 30, 0o1600) >= 0, ctypes.get_errno()", ["AssertionError: 1"]),
+    ("outlives its parent",
+     "import ctypes\ndef f():\n    c = ctypes.CDLL(None, use_errno=True)\n"
+     "    assert c.prctl(1, 0, 0, 0, 0) == 0, ctypes.get_errno()", ["AssertionError: 1"]),
+    ("forges a question", "import os\ndef f():\n    os.write(4, b'{\"__remote__\": []}' + bytes([10]))",
+     ["grader's pipe"]),
+    ("asks and never reads",
+     "import os\ndef f():\n    line = b'{\"__items__\": [[\"ask\", \"x\"]]}' + bytes([10])\n"
+     "    while True: os.write(4, line)", ["asked the grader more than"]),
     ("exits", "import os\ndef f():\n    os._exit(0)", ["ended its process (exit code 0)"]),
     ("exits politely", "import sys\ndef f():\n    sys.exit(0)", ["functions return, they do not exit"]),
     ("writes a huge file", "def f():\n    open('big', 'wb').write(bytes(16 << 20))", ["File too large"]),
@@ -70,6 +92,20 @@ def test_an_attack_gets_a_clear_grade(text, words, tmp_path, monkeypatch):
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.skipif(not CONFINED, reason="namespaces are Linux's")
+def test_what_is_outside_cannot_be_asked_for_either(tmp_path):
+    """Neither size nor time nor name of a file, where the kernel lets a user have namespaces for files."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret").write_text("x")
+    seen: dict[str, None] = {}
+    text = f"import os\ndef f():\n    return os.path.exists({str(tmp_path / 'secret')!r}), os.path.exists('/proc/self')"
+    (tmp_path / "in/student.py").write_text(text)
+    with StudentCode(tmp_path / "in/student.py", seen=seen) as student:
+        found = student.call("f")
+    if "files" in seen:
+        assert found == (False, False)
 
 
 def test_a_sleeper_is_ended(tmp_path):
