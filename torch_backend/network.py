@@ -1,7 +1,8 @@
 """The network under torchrun: a process of its own, which rank 0 starts and which ends when all ranks have left.
 
 The process is ``python -m p4reduce.cli.torch_network``: it reads one line of JSON (``config``, ``settings``,
-``workers``, ``out``, ``word``: what ranks of this start say first) from its input and answers with one: ``address`` of its socket, or ``error``.
+``workers``, ``out``, ``word``: what ranks of this start say first) from its input and answers with one: ``address`` of
+its socket, or ``error``.
 """
 
 import contextlib
