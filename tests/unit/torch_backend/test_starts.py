@@ -8,10 +8,10 @@ from tests.support.torch_scripts.starting import WHY_NOT
 
 pytest.importorskip("torch", reason=WHY_NOT)
 
-import torch.distributed as dist  # noqa: E402
+import torch.distributed as dist
 
-from p4reduce.comm.errors import ClusterError  # noqa: E402
-from p4reduce.torch_backend.starts import ANSWER, ASK, HEARD, word_of_start  # noqa: E402
+from p4reduce.comm.errors import ClusterError
+from p4reduce.torch_backend.starts import ANSWER, ASK, HEARD, word_of_start
 
 LONG, BRIEF = timedelta(seconds=60), timedelta(seconds=0.2)
 
