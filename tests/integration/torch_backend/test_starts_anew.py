@@ -1,4 +1,4 @@
-"""torchrun starts ranks anew, and a process makes its group again: a few times; `make soak-restarts`, `make soak-torch`."""
+"""torchrun starts ranks anew, and a process makes its group again; often: make soak-restarts, make soak-torch."""
 
 import pytest
 from tests.support.torch_scripts import soak
