@@ -13,7 +13,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from tests.support.torch_scripts import networks
 from tests.support.torch_scripts.starting import HERE, environment
+
+from p4reduce.comm.errors import ClusterError
 
 BATCH = 100
 """rounds in one torchrun"""
@@ -93,6 +96,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=0, help="kills of a rank in one torchrun")
     parser.add_argument("--closes", type=int, default=0, help="times that a process group is made and left")
+    parser.add_argument("--networks", type=int, default=0, help="networks that ranks leave, without torch")
     parser.add_argument("--trainings", type=int, default=0, help="DDP, FSDP2 and DTensor, from init to close")
     parser.add_argument("--ranks", type=int, default=2, help="of the torchrun that is struck")
     parser.add_argument("--seed", type=int, default=1)
@@ -104,9 +108,12 @@ def main() -> int:
     try:
         if chosen.kills:
             restarts(folder, chosen.kills, chosen.ranks, chosen.seed)
+        if chosen.networks:
+            networks.closes(chosen.networks, chosen.seed, late_s=0.02)
+            print(f"{chosen.networks} networks were left, no failure", flush=True)
         rounds(folder, "closes", chosen.closes, chosen.seed)
         rounds(folder, "trainings", chosen.trainings, chosen.seed)
-    except RuntimeError as error:
+    except (ClusterError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
