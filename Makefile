@@ -231,6 +231,12 @@ torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every te
 	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/torch_backend tests/integration/torch_backend \
 	  tests/integration/runs/real/test_perf_beside.py tests/integration/comm/test_interoperation.py
 
+soak-restarts: $(WARM)  ## torchrun --max-restarts: 50 kills of a rank at random moments, exact weights: SOAK='--kills 9 --ranks 3'
+	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--kills 50)
+
+soak-torch: $(WARM)  ## torchrun: 1,000 groups made and left, 200 of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50'
+	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--networks 1000 --closes 1000 --trainings 200)
+
 torch-own: $(WARM)  ## PyTorch's own process-group tests on this back end, a line for each (long): OWN='--match all_reduce'
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --index-url $(TORCH_INDEX) 'torch>=2.13'

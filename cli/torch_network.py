@@ -1,6 +1,7 @@
 """``python -m p4reduce.cli.torch_network``: a network under torchrun (torch_backend/network.py)."""
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -45,50 +46,35 @@ class Members:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._changed = threading.Condition()
-        self._in: set[int] = set()
-        self._came = 0
+        self._in: dict[Served, int] = {}
+        """rank by its place: one in the group of all, one in each other"""
 
     def seat(self, rank: int, group: Membership | None) -> Served:
         """The place of a rank that comes in."""
+        found = self._cluster.backend(rank)
         if group is not None:
-            return self._cluster.backend(rank).group(*group)
-        found = _Watched(self._cluster.backend(rank), self)
+            found = found.group(*group)  # its number there is another one
         with self._changed:
-            self._in.add(rank)
-            self._came += 1
+            self._in[found] = rank
         return found
 
     def lost(self, seat: Served) -> None:
         """A rank is gone without having left: everybody is told its name."""
-        self._cluster.fail(ClusterError(f"rank {seat.rank} ended without leaving the group"))
-        self.left(seat.rank)
-
-    def left(self, rank: int) -> None:
-        """A rank has left."""
         with self._changed:
-            self._in.discard(rank)
+            rank = self._in[seat]
+        self._cluster.fail(ClusterError(f"rank {rank} ended without leaving the group"))
+        self.left(seat)
+
+    def left(self, seat: Served) -> None:
+        """A rank has left, and has its answer."""
+        with self._changed:
+            del self._in[seat]
             self._changed.notify_all()
 
     def wait(self) -> None:
         """Until all have left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._in)
-
-
-class _Watched:
-    """A rank's place that tells when it leaves."""
-
-    def __init__(self, seat: Served, members: Members) -> None:
-        self._seat = seat
-        self._members = members
-        self.rank, self.size, self.is_server = seat.rank, seat.size, seat.is_server
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._seat, name)
-
-    def close(self) -> None:
-        self._seat.close()
-        self._members.left(self.rank)
 
 
 def serve(request: dict[str, Any]) -> None:
@@ -99,7 +85,14 @@ def serve(request: dict[str, Any]) -> None:
     remove_stale()
     with RunFolder(kind="launch") as folder, Cluster(experiment) as cluster:
         members = Members(cluster)
-        listener = Listener(folder.aside(), members.seat, failed=cluster.fail, lost=members.lost)
+        listener = Listener(
+            folder.aside(),
+            members.seat,
+            failed=cluster.fail,
+            lost=members.lost,
+            left=members.left,
+            start=str(request["word"]),
+        )
         try:
             _say({"address": listener.address})
             sys.stdin.read()  # until rank 0 has left, or is gone
@@ -114,8 +107,10 @@ def serve(request: dict[str, Any]) -> None:
 
 
 def _say(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+    try:
+        print(json.dumps(message), flush=True)
+    except BrokenPipeError:  # rank 0 is gone, as its input will say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
 
 
 def main() -> int:

@@ -4,7 +4,6 @@ import os
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -22,17 +21,27 @@ class Listener:
     """Serves whoever connects to ``address``; ``close`` it.
 
     ``failed`` hears of a process that does not speak the protocol, ``lost`` of one whose connection ended before it
-    left, that one's too; both are called by threads of this one.
+    left, that one's too, ``left`` of one that has left and has been told so: nobody waits for this connection any more.
+    All are called by threads of this one. Who does not say the word ``start`` first is refused.
     """
 
     def __init__(
-        self, folder: Path, seats: Seats, *, failed: Callable[[ClusterError], None], lost: Callable[[Served], None]
+        self,
+        folder: Path,
+        seats: Seats,
+        *,
+        failed: Callable[[ClusterError], None],
+        lost: Callable[[Served], None],
+        left: Callable[[Served], None] = lambda _: None,
+        start: str = "",
     ) -> None:
         """Listen in ``folder``, which nobody else may enter. ``ClusterError`` where its path is too long."""
         self.address: Final = str(folder / "socket")
         self._seats = seats
         self._failed = failed
         self._lost = lost
+        self._left = left
+        self._start_word = start
         self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -47,14 +56,6 @@ class Listener:
         except BaseException:
             self.close(0.0)
             raise
-
-    def drain(self, patience_s: float) -> None:
-        """Wait until connections have ended by themselves: who leaves still gets its answer."""
-        with self._lock:
-            serving = self._threads[1:]  # the first one accepts
-        deadline = time.monotonic() + patience_s
-        for thread in serving:
-            thread.join(max(0.0, deadline - time.monotonic()))
 
     def close(self, patience_s: float) -> None:
         """End all connections; ``patience_s`` is for each thread to end."""
@@ -89,12 +90,14 @@ class Listener:
             return taken[-1]
 
         try:
-            gone = remote.serve(connection, seats)
+            gone = remote.serve(connection, seats, self._start_word)
         except ClusterError as error:
             self._failed(error)
             gone = taken[0] if taken else None
         if gone is not None:
             self._lost(gone)
+        elif taken:
+            self._left(taken[0])
 
     def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)

@@ -1,5 +1,6 @@
 """The Communicator of a process that ``p4reduce launch`` started, and the coordinator's end of its connection."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -136,6 +137,7 @@ class RemoteBackend:
         self._connection = connection
         self._clock = Clock() if clock is None else clock
         self._home = ("", rank)
+        self._start = ""
         self._notes: list[Note] = []
         self._noting = threading.Lock()
         self._asking = threading.Lock()
@@ -150,22 +152,27 @@ class RemoteBackend:
         self._noting, self._asking = threading.Lock(), threading.Lock()  # who holds them is not in this process
 
     @classmethod
-    def join(cls, address: str, rank: int, size: int) -> "RemoteBackend":
-        """Connect to the coordinator at ``address``; ``ClusterError`` where that fails."""
+    def join(cls, address: str, rank: int, size: int, start: str = "") -> "RemoteBackend":
+        """Connect to the coordinator at ``address``; ``ClusterError`` where that fails.
+
+        start: the word of the start that this process belongs to, where its coordinator knows one.
+        """
         backend = cls(_connected(address, rank), rank, size)
+        backend._start = start
         backend._greet((address, rank), {})
         return backend
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "RemoteBackend":
         """Another connection, for the serial-th group of ``ranks``; it has the same clock."""
         found = RemoteBackend(_connected(*self._home), ranks.index(self.rank), len(ranks), self._clock)
+        found._start = self._start
         found._greet(self._home, {"ranks": list(ranks), "serial": serial})
         return found
 
     def _greet(self, home: tuple[str, int], group: dict[str, Any]) -> None:
         self._home = home
         try:
-            answer = self.ask({"do": "hello", "rank": home[1], **group})
+            answer = self.ask({"do": "hello", "rank": home[1], "start": self._start, **group})
         except BaseException:
             self._connection.close()
             raise
@@ -295,12 +302,13 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def serve(connection: socket.socket, seats: Seats) -> Served | None:
+def serve(connection: socket.socket, seats: Seats, start: str = "") -> Served | None:
     """Answer one rank's requests until its connection ends; ``seats(rank, group)`` gives its place in a group.
 
     group: its ranks, and which of them; None for the whole run. The rank's own mistakes are answered with an error.
-    Returns the place of a rank whose connection ended before it left. Raises ``ClusterError`` when it does not speak
-    the protocol.
+    start: a word that all ranks say first; one that says another is refused.
+    Returns the place of a rank whose connection ended before it left; one that left has its answer by then. Raises
+    ``ClusterError`` when it does not speak the protocol.
     """
     backend: Served | None = None
     try:
@@ -312,6 +320,7 @@ def serve(connection: socket.socket, seats: Seats) -> Served | None:
             raise framing.FramingError("the first message must be a hello with a rank")
         group = _membership(first[0])
         try:
+            _check_start(rank, first[0].get("start", ""), start)
             backend = seats(rank, group)
         except (ClusterError, ValueError) as error:
             framing.send(connection, _failure(error))
@@ -325,9 +334,11 @@ def serve(connection: socket.socket, seats: Seats) -> Served | None:
             except (ClusterError, ValueError, TypeError) as error:
                 framing.send(connection, _failure(error))
             else:
-                framing.send(connection, answer, array)
                 if header.get("do") == "close":
+                    with contextlib.suppress(OSError):  # it has left, and may be gone
+                        framing.send(connection, answer)
                     return None
+                framing.send(connection, answer, array)
     except framing.EndedError:
         return backend
     except framing.FramingError as error:
@@ -337,6 +348,11 @@ def serve(connection: socket.socket, seats: Seats) -> Served | None:
     finally:
         connection.close()
     return backend
+
+
+def _check_start(rank: int, said: object, start: str) -> None:
+    if said != start:
+        raise ClusterError(f"rank {rank} is of another start of this group: its word is {str(said)!r}, not {start!r}")
 
 
 def _membership(hello: dict[str, Any]) -> Membership | None:

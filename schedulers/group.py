@@ -15,7 +15,6 @@ from p4reduce.comm.errors import ClusterError, CollectiveError, RefusedError, Sa
 from p4reduce.comm.listener import Listener
 from p4reduce.comm.remote import Membership
 from p4reduce.comm.rendezvous import Rendezvous
-from p4reduce.comm.seat import Seat
 from p4reduce.jobs.job import Job
 
 CARRIED: Final = frozenset({"all_reduce", "barrier"})
@@ -77,7 +76,9 @@ class Group:
         self.rendezvous = Rendezvous(
             len(hosts), server=False, carry=self._carry, start_ps=self.begun_ps, patience_s=24 * 3600.0
         )
-        self.listener = Listener(folder, self._seat, failed=self.fail, lost=lambda seat: seat.lost())
+        self.listener = Listener(
+            folder, self._seat, failed=self.fail, lost=self._lost, left=lambda seat: self._leave(seat.rank)
+        )
 
     @property
     def over(self) -> bool:
@@ -158,31 +159,17 @@ class Group:
         with self._changed:
             if rank in self.taken:
                 raise ClusterError(f"rank {rank} is connected already")
-            seat = _Place(self, rank)
+            seat = self.rendezvous.backend(rank)  # ValueError for a rank that there is not
             self.taken.add(rank)
             self._changed.notify_all()
         return seat
 
-    def leave(self, rank: int) -> None:
-        """A rank has left in good order."""
+    def _leave(self, rank: int) -> None:
+        """A rank has left in good order, and has its answer: its connection may be closed."""
         with self._changed:
             self.left.add(rank)
             self._changed.notify_all()
 
-
-class _Place(Seat):
-    """A rank's end, which tells the network when it is gone."""
-
-    def __init__(self, group: Group, rank: int) -> None:
-        group.rendezvous.backend(rank)  # ValueError for a rank that there is not
-        super().__init__(group.rendezvous, rank, len(group.hosts))
-        self._group = group
-
-    def close(self) -> None:
-        """Leave."""
-        super().close()
-        self._group.leave(self.rank)
-
-    def lost(self) -> None:
-        """Gone without leaving: the job cannot go on."""
-        self._group.fail(CollectiveError(f"{self._group.label}: rank {self.rank} ended without leaving the group"))
+    def _lost(self, seat: Served) -> None:
+        """A rank is gone without leaving: the job cannot go on."""
+        self.fail(CollectiveError(f"{self.label}: rank {seat.rank} ended without leaving the group"))

@@ -125,8 +125,6 @@ class SharedNetwork:
     def remove(self, name: str, reason: str = "the job has ended") -> None:
         """Take a job out, whatever its ranks do; they are told."""
         group = self._groups.pop(name)
-        if group.over and group.failure is None:
-            group.listener.drain(CLOSE_S)
         group.rendezvous.fail(ClusterError(reason))
         with self._changed:
             if group.open is not None:

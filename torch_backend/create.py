@@ -3,7 +3,9 @@
 import atexit
 import contextlib
 import os
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Literal
 
 import torch.distributed as dist
@@ -14,12 +16,14 @@ from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.torch_backend import network
 from p4reduce.torch_backend.process_group import SwitchProcessGroup
+from p4reduce.torch_backend.starts import late, word_of_start
 from p4reduce.torch_backend.timing import ProcessTime, factor_of
 
 LOOPBACK: Final = "lo"
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
-ADDRESS_KEY: Final = "p4reduce/network"
-HERE_KEY: Final = "p4reduce/here"
+ADDRESS_KEY: Final = "network"
+HERE_KEY: Final = "here"
+JOINED_KEY: Final = "joined"
 NOT_FINITE: Final = "P4REDUCE_NOT_FINITE"
 """What becomes of NaN and infinity in a sum: "nan" (they come through), or "error"."""
 
@@ -29,16 +33,29 @@ class World:
 
     current: "World | None" = None
 
-    def __init__(self, communicator: Communicator, host: "network.NetworkProcess | None") -> None:
+    def __init__(self, communicator: Communicator, host: "network.NetworkProcess | None", word: str) -> None:
         self.communicator = communicator
         self.size = communicator.size
+        self.word: Final = word
+        """of the start: all its keys in the store are below it"""
+        self._groups: list[Communicator] = []
         self.time = ProcessTime(communicator, factor_of())
         self._host = host
         self._process = os.getpid()
         atexit.register(self.leave)  # of a script that does not destroy its process group
 
+    def group(self, ranks: tuple[int, ...], patience_s: float) -> Communicator:
+        """Its end of the group of ``ranks``, left at the latest with this one."""
+        found = self.communicator.group(ranks, patience_s=patience_s)
+        self._groups.append(found)
+        return found
+
+    def forget(self, group: Communicator) -> None:
+        """A group was left."""
+        self._groups.remove(group)
+
     def leave(self) -> None:
-        """Leave the network."""
+        """Leave the network, at the end of the process."""
         if World.current is self and os.getpid() == self._process:
             with contextlib.suppress(ClusterError):  # the network is gone already
                 self.communicator.close()
@@ -46,10 +63,14 @@ class World:
 
     def close(self) -> None:
         """The group of all ranks is shut down."""
+        for group in tuple(self._groups):
+            with contextlib.suppress(ClusterError):  # the network is gone, and the others know from the first one
+                group.close()
         if self._host is not None:
             self._host.close()
         if World.current is self:
             World.current = None
+        atexit.unregister(self.leave)
 
 
 def create(options: Any, backend_options: Any) -> Any:
@@ -61,20 +82,24 @@ def create(options: Any, backend_options: Any) -> Any:
     """
     os.environ.setdefault(INTERFACE, LOOPBACK)
     ranks = tuple(options.global_ranks_in_group)
-    rank, size = options.group_rank, options.group_size
-    _wait_for_all(options.store, rank, ranks or tuple(range(size)), options.timeout)
-    gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", options.store), rank, size, options.timeout)
-    patience_s = options.timeout.total_seconds()
-    world = World.current
-    if world is None or not ranks:
-        world = World.current = _join(options.store, rank, size, patience_s, backend_options)
+    rank, size, timeout = options.group_rank, options.group_size, options.timeout
+    called = ranks or tuple(range(size))
+    world = None if not ranks else World.current
+    word = word_of_start(options.store, rank, called, timeout) if world is None else world.word
+    store = _below(word, options.store)
+    _wait_for_all(store, HERE_KEY, rank, called, timeout)
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+    on_shutdown: Callable[[], None]
+    if world is None:
+        world = World.current = _join(store, rank, called, timeout, backend_options, word)
         communicator, on_shutdown = world.communicator, world.close
     else:
         if remote.SPEC in os.environ:
             return gloo  # in real time there is one group over the switches, of all ranks
-        communicator, on_shutdown = world.communicator.group(ranks, patience_s=patience_s), _nothing
+        communicator = world.group(ranks, timeout.total_seconds())
+        on_shutdown = partial(world.forget, communicator)
     return SwitchProcessGroup(
-        options.store,
+        store,
         rank,
         size,
         gloo=gloo,
@@ -85,18 +110,22 @@ def create(options: Any, backend_options: Any) -> Any:
     )
 
 
-def _wait_for_all(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta) -> None:
+def _below(word: str, store: Any) -> Any:
+    """The part of a store that belongs to this start."""
+    return dist.PrefixStore(f"p4reduce/{word}", store)
+
+
+def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], timeout: timedelta) -> None:
     """Until all members have come, so that who has not is named: gloo, which waits for them next, names nobody."""
-    keys = {f"{HERE_KEY}/{one}": known_as for one, known_as in enumerate(ranks)}
-    store.set(f"{HERE_KEY}/{rank}", "here")
+    keys = {f"{come}/{one}": known_as for one, known_as in enumerate(ranks)}
+    store.set(f"{come}/{rank}", come)
     try:
         store.wait(list(keys), timeout)
     except Exception as error:
-        missing = [str(known_as) for key, known_as in keys.items() if not store.check([key])]
+        missing = [known_as for key, known_as in keys.items() if not store.check([key])]
         if not missing:
             raise
-        waited = f"rank {ranks[rank]} waited {timeout.total_seconds():g} s for rank {', '.join(missing)}"
-        raise ClusterError(f"{waited} to make the process group") from error
+        raise late(ranks[rank], missing, timeout) from error
 
 
 def _not_finite() -> Literal["nan", "error"]:
@@ -112,16 +141,14 @@ def the_world() -> World:
         if not dist.is_initialized():
             raise ClusterError("call torch.distributed.init_process_group(...) first")
         store = dist.PrefixStore("p4reduce-beside", dist.distributed_c10d._get_default_store())
-        timeout_s = dist.default_pg_timeout.total_seconds()
-        World.current = _join(store, dist.get_rank(), dist.get_world_size(), timeout_s, None)
+        rank, ranks, timeout = dist.get_rank(), tuple(range(dist.get_world_size())), dist.default_pg_timeout
+        word = word_of_start(store, rank, ranks, timeout)
+        World.current = _join(_below(word, store), rank, ranks, timeout, None, word)
     return World.current
 
 
-def _nothing() -> None:
-    return
-
-
-def _join(store: Any, rank: int, size: int, patience_s: float, settings: Any) -> World:
+def _join(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta, settings: Any, word: str) -> World:
+    size, patience_s = len(ranks), timeout.total_seconds()
     if remote.ADDRESS in os.environ or remote.SPEC in os.environ:
         communicator = connect(patience_s=patience_s)
         if (communicator.rank, communicator.size) != (rank, size):
@@ -129,11 +156,11 @@ def _join(store: Any, rank: int, size: int, patience_s: float, settings: Any) ->
                 f"this process is rank {communicator.rank} of {communicator.size} to p4reduce, but {rank} of {size} to "
                 "torch: leave rank and world_size to the environment that 'p4reduce launch' sets"
             )
-        return World(communicator, None)
+        return World(communicator, None, word)
     host = None
     if rank == 0:
         try:
-            host = network.start(size, settings)
+            host = network.start(size, settings, word)
         except Exception as error:
             store.set(ADDRESS_KEY, f"error {error}")
             raise
@@ -143,9 +170,13 @@ def _join(store: Any, rank: int, size: int, patience_s: float, settings: Any) ->
     if kind != "at":
         raise ClusterError(f"rank 0 could not start the network: {address}")
     try:
-        backend = remote.RemoteBackend.join(address, rank, size)
+        backend = remote.RemoteBackend.join(address, rank, size, word)
+        if rank == 0:  # with whom the network goes: not before the others are in
+            _wait_for_all(store, JOINED_KEY, rank, ranks, timeout)
+        else:
+            store.set(f"{JOINED_KEY}/{rank}", JOINED_KEY)
     except BaseException:
         if host is not None:
             host.close()
         raise
-    return World(Communicator(backend, patience_s=patience_s), host)
+    return World(Communicator(backend, patience_s=patience_s), host, word)

@@ -1,7 +1,8 @@
 """The network under torchrun: a process of its own, which rank 0 starts and which ends when all ranks have left.
 
 The process is ``python -m p4reduce.cli.torch_network``: it reads one line of JSON (``config``, ``settings``,
-``workers``, ``out``) from its input and answers with one: ``address`` of its socket, or ``error``.
+``workers``, ``out``, ``word``: what ranks of this start say first) from its input and answers with one: ``address`` of
+its socket, or ``error``.
 """
 
 import contextlib
@@ -38,13 +39,14 @@ class NetworkProcess:
             self._process.wait(CLOSE_S)
 
 
-def start(size: int, settings: Any, environment: Mapping[str, str] = os.environ) -> NetworkProcess:
+def start(size: int, settings: Any, word: str, environment: Mapping[str, str] = os.environ) -> NetworkProcess:
     """Start the network for ``size`` workers; ``ClusterError`` where it cannot be built."""
     request = {
         "config": environment.get(CONFIG),
         "settings": settings_of(settings, environment),
         "workers": size,
         "out": environment.get(OUT),
+        "word": word,
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "p4reduce.cli.torch_network"],

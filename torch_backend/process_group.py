@@ -200,10 +200,12 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Leave the network, and gloo."""
         if self._open:
             self._open = False
-            self._comm.close()
-            self._on_shutdown()
-            if hasattr(self._gloo, "shutdown"):
-                self._gloo.shutdown()
+            try:
+                self._comm.close()
+            finally:
+                self._on_shutdown()
+                if hasattr(self._gloo, "shutdown"):
+                    self._gloo.shutdown()
 
     def abort(self) -> None:
         """As ``shutdown``: what is under way ends with an error."""
