@@ -44,7 +44,6 @@ AWAY_S = SWITCH_S - 0.3
 """the rest is for loading the program"""
 BARS = {"killed": PROCESS_S, "stopped": HOST_S, "switch": SWITCH_S, "restarted": SWITCH_S, "link": HOST_S}
 OPERATIONS, PAUSE_S, RANKS = 40, 0.02, 5
-SESSION = "p4reduce.runs.real.session"
 NETWORK = "leaf-spine:leaves=2,spines=2,hosts=4"
 SCRIPT = """import hashlib, sys, time
 import numpy as np
@@ -173,7 +172,7 @@ class Run:
         self.what = f"{kind} of {plan} on {topology}, {elements} elements, {on_failure}: {victims} {more} {environment}"
         command = ["-n", str(RANKS), "-t", topology, "--plan", plan, "--on-failure", on_failure]
         command += ["--json", "--timeout", "60", *more]
-        command += ["python", "-m", "tests.support.kills.played", str(self._folder), str(self._seed)]
+        command += [sys.executable, "-m", "tests.support.kills.played", str(self._folder), str(self._seed)]
         struck: list[tuple[str, str, int]] = []
         with self._launch([*command, str(OPERATIONS), str(elements)], PAUSE_S=str(PAUSE_S), **environment) as process:
             for what, victim, rank, after in victims:
@@ -255,7 +254,7 @@ class Run:
         if what == "restarted":
             return self._begin_anew(victim)
         at = time.monotonic_ns()
-        pid = strikes.switch_process(victim) if what == "switch" else strikes.process(_is_session)
+        pid = strikes.switch_process(victim) if what == "switch" else strikes.process(strikes.is_session)
         if pid is None:
             self.wrong.append(f"no {what} to strike")
             return 0
@@ -280,7 +279,7 @@ class Run:
         """Switch an interface off at one end: a spine's, or a host's (BMv2 hears of nothing more where its own is)."""
         at = time.monotonic_ns()
         if switch.startswith("spine"):
-            strikes.cut(strikes.process(_is_session) or 0, f"{switch}-{load(NETWORK).port(switch, other)}")
+            strikes.cut(strikes.process(strikes.is_session) or 0, f"{switch}-{load(NETWORK).port(switch, other)}")
         else:
             (_, pid, _), *_ = played.lines(self._folder, 1)
             strikes.cut(pid, HOST_INTERFACE)
@@ -387,10 +386,6 @@ class Run:
         environment["RESTARTS"] = str(restarts)
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **environment})
-
-
-def _is_session(pid: int) -> bool:
-    return any(module in strikes.arguments(pid) for module in (SESSION, f"{session.MODULE} "))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.kills import session
 from tests.support.real import leftovers
 
 from p4reduce.fabric.real.net.namespaces import inside
+
+
+SESSION = "p4reduce.runs.real.session"
 
 
 def arguments(pid: int) -> str:
@@ -26,6 +30,11 @@ def arguments(pid: int) -> str:
 def is_rank(pid: int) -> bool:
     """Whether it is a rank of a script of the soak's own."""
     return "script.py" in (said := arguments(pid)) and "launch" not in said
+
+
+def is_session(pid: int) -> bool:
+    """Whether it is the session of a run; what launches one may be started by a module of the same name."""
+    return arguments(pid).split()[-2:] in (["-m", SESSION], ["-m", session.MODULE])
 
 
 def process(fits: Callable[[int], bool]) -> int | None:
