@@ -50,6 +50,7 @@ def test_modules_scripts_and_commands_are_there_and_say_what_they_are_for(tmp_pa
         capture_output=True,
         text=True,
         timeout=120,
+        check=False,
         cwd=ROOT,
         env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
     )

@@ -15,7 +15,6 @@ from tests.support.real import leftovers
 
 from p4reduce.fabric.real.net.namespaces import inside
 
-
 SESSION = "p4reduce.runs.real.session"
 
 
