@@ -30,6 +30,7 @@ LOOK_S: Final = 0.05
 """between two looks at leases"""
 END_S: Final = 0.1
 """between the end of a connection, which is known at once, and that of its process, which tells how"""
+PARTED: Final = "ended its connection"
 LATE: Final = REAL_LEASE.term // 2
 """for which a member has waited for the same when others have a reason to look who is missing"""
 MOST_STRANGERS: Final = 64
@@ -356,7 +357,7 @@ class Presence:
             self.out_of_turn(rank, control.wrong)
             return ()
         self._forget(control)
-        if rank is not None and self.seen[rank].code is None and self._lost(rank, "ended its connection"):
+        if rank is not None and self.seen[rank].code is None and self._lost(rank, PARTED):
             self.seen[rank].parted_s = time.monotonic()
         return ()
 
@@ -373,6 +374,8 @@ class Presence:
         seen = self.seen[rank]
         seen.code = seen.process.wait()
         how = f"ended with {how_ended(seen.code)}" if seen.code else "ended without leaving the group"
+        if seen.refused == PARTED:
+            seen.refused = how
         if seen.parted_s is not None:
             self.leases.explain(rank, how)
         elif seen.code or seen.control is not None:
