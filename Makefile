@@ -182,8 +182,11 @@ bench-live: $(WARM)  ## what the live page costs a run, while nobody looks and w
 labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
 
-soak-kills-real: $(WARM)  ## 100 kills of workers, switches, controllers in real time: SOAK='--target bmv2 --links veth'
+soak-kills-real: $(WARM)  ## 100 strikes at workers, switches, controllers, the coordinator in real time: SOAK='--target bmv2 --links veth'
 	$(BIN)/python -m tests.support.kills.real --kills 100 $(SOAK)
+
+soak-group: $(WARM)  ## HISTORIES=10000 of a group's coordinator: deaths, joins, forged and replayed messages, clocks that jump
+	$(BIN)/python -m tests.support.kills.histories --histories $(HISTORIES)
 
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images

@@ -1,5 +1,6 @@
 """``python -m p4reduce.cli.warm``: compile what is compiled once, so that no test waits for it."""
 
+import argparse
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ MODULES: Final = (
 
 def main() -> int:
     """Compile them and the two P4 programs, and in a process beside them the planners."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     began = time.monotonic()
     with subprocess.Popen([sys.executable, "-m", "p4reduce.cli.warm_planners"]) as planners, progress_bar(Output()):
         prepare(*MODULES)

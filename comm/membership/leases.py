@@ -56,6 +56,10 @@ class Leases:
             raise ValueError(f"member {member} is known already")
         self._until[member] = now + self._lease.term
 
+    def postpone(self, by: int) -> None:
+        """Nobody listened for so long: what was said meanwhile was not heard, and no silence counts."""
+        self._until = {member: until + by for member, until in self._until.items()}
+
     def ended(self, member: int, reason: str) -> bool:
         """Its process or its connection has ended; whether that is news."""
         if member not in self._until or member in self._dead:

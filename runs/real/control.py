@@ -1,5 +1,6 @@
 """The coordinator's end of a member's control connection: what has come whole, without waiting for more."""
 
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,10 +19,17 @@ SEND_S: Final = 1.0
 
 
 class Control:
-    """A connection whose messages are ``comm.framing``'s."""
+    """A connection whose messages are ``comm.framing``'s.
 
-    def __init__(self, connection: socket.socket) -> None:
+    ``wrong``: what was no message, empty before. ``asked``: arrays that the other end was asked for and has not sent;
+    it may send no others. ``since_s``: when it was taken, of ``time.monotonic()``.
+    """
+
+    def __init__(self, connection: socket.socket, since_s: float) -> None:
         self.connection = connection
+        self.since_s = since_s
+        self.wrong = ""
+        self.asked = 0
         connection.settimeout(SEND_S)
         self._buffer = bytearray()
         self._message: Message | None = None
@@ -30,7 +38,7 @@ class Control:
     def receive(self) -> Sequence[tuple[Message, FloatArray | None]] | None:
         """What has come whole by now; None: the other end is gone, or speaks another language."""
         try:
-            data = self.connection.recv(_READ, socket.MSG_DONTWAIT)
+            data = os.read(self.connection.fileno(), _READ)  # ``recv`` would wait for as long as it takes to send
         except BlockingIOError:
             return ()
         except OSError:
@@ -40,7 +48,8 @@ class Control:
         self._buffer += data
         try:
             return list(self._whole())
-        except framing.FramingError:
+        except framing.FramingError as error:
+            self.wrong = str(error)
             return None
 
     def send(self, message: Message, array: FloatArray | None = None) -> None:
@@ -57,6 +66,11 @@ class Control:
             with suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed here."""
+        return self.connection.fileno() < 0
+
     def close(self) -> None:
         """End it."""
         self.connection.close()
@@ -68,13 +82,16 @@ class Control:
                 if self._message is None:
                     return
             floats = self._message.get("floats", 0)
-            if not isinstance(floats, int) or not 0 <= floats <= framing.MAX_FLOATS:
+            if type(floats) is not int or not 0 <= floats <= framing.MAX_FLOATS:
                 raise framing.FramingError(f"floats: {floats!r}")
+            if floats and not self.asked:
+                raise framing.FramingError(f"an array of {floats} elements that nobody asked for")
             if len(self._buffer) < _FLOAT_BYTES * floats:
                 return
             message, self._message = self._message, None
             array = None
             if floats:
+                self.asked -= 1
                 array = np.frombuffer(bytes(self._buffer[: _FLOAT_BYTES * floats]), np.float32)
                 del self._buffer[: _FLOAT_BYTES * floats]
             yield message, array

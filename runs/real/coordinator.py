@@ -287,12 +287,12 @@ class Coordinator:
     def _has_what_it_takes(self, decision: Decision) -> bool:
         """The array that some have and others lack; False: there is news."""
         self._presence.array = None
-        holder = decision.holder
-        if holder is None:
+        if decision.holder is None:
             return True
-        self._presence.tell([holder], {"give": self._presence.term})
+        self._presence.request_array(decision.holder)  # whose lease counts until it has answered
         while self._presence.array is None and not self._presence.news:
             self._pump()
+        self._presence.asked = set()
         return not self._presence.news
 
     def _commit(self, decision: Decision, plan: Plan | None, noticed_ns: int) -> None:
@@ -329,7 +329,11 @@ class Coordinator:
             for other, seen in ended.items():
                 if seen.control is None:
                     raise ClusterError(f"rank {other} ended well, but did not join the group, and rank {member} waits")
-                if seen.left is not None and seen.left <= beat["beat"]:
+                if seen.left is not None and seen.left < beat["beat"]:
+                    said = f"beat: {beat['beat']} operations, of which rank {other}, which left, has {seen.left}"
+                    self._presence.out_of_turn(member, said)
+                    return
+                if seen.left == beat["beat"]:
                     waits = f"operation {beat['beat']}: rank {member} waits for rank {other}"
                     raise CollectiveError(f"{waits}, which left the group")
 

@@ -43,6 +43,8 @@ from p4reduce.comm.membership import REAL_LEASE, Decision, cannot_redo, group_ch
 
 Message = dict[str, Any]
 CONNECT_S: Final = 30.0
+BUSY_S: Final = 0.01
+"""between two attempts, while the coordinator has more connections to take than it can"""
 BEAT_S: Final = REAL_LEASE.beat / NS_PER_S
 
 
@@ -99,14 +101,15 @@ class Member:
         self._held: int | None = None  # of whoever asked to begin nothing
         self._next = Turn(members, None, 0)
         self._admission: tuple[Turn, int, int] | None = None
-        self._given: tuple[int, FloatArray, tuple[int, ...], str | None] | None = None
+        # a result that the caller has not taken yet, and its error
+        self._given: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._ended: ClusterError | None = None
         self._released = threading.Event()
         self._changed = threading.Condition()
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection.settimeout(CONNECT_S)
         try:
-            self._connection.connect(address)
+            _connect(self._connection, address)
             framing.send(self._connection, {"join": rank, "pid": os.getpid()})
         except OSError as error:
             self._connection.close()
@@ -133,19 +136,20 @@ class Member:
         Raises ``GroupChanged`` where the caller has to hear of a change first, ``ExcludedError``, or ``ClusterError``.
         """
         with self._changed:
-            self._calling = calling
+            if self._given is None:
+                self._calling = calling
             try:
                 if self._held is not None:
                     self._beat()
-                self._changed.wait_for(lambda: self._ended is not None or (self._term is None and self._held is None))
+                self._changed.wait_for(self._may_go_on)
                 if self._ended is not None:
                     raise type(self._ended)(str(self._ended))
+                if self._given is not None:  # decided already, whatever has happened since
+                    return Turn(self._next.members, None, self._next.epoch, *self._given)
                 self._hear(calling)
             except BaseException:
                 self._calling = None
                 raise
-            if self._given is not None and self._given[0] == self._finished:
-                return Turn(self._next.members, None, self._next.epoch, *self._given[1:])
             self._trying = True
             self._go_on()
             return self._next
@@ -161,9 +165,11 @@ class Member:
     def done(self, array: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
         """An operation is done; ``array``, and the error of its sum, are kept for those that do not have it."""
         with self._changed:
-            self._trying, self._calling, self._given = False, None, None
-            self._finished += 1
-            self._result = (array, contributors, failed)
+            self._trying, self._calling = False, None
+            if self._given is None:
+                self._finished += 1
+                self._result = (array, contributors, failed)
+            self._given = None
             self._answer()
 
     def leave(self) -> None:
@@ -179,13 +185,17 @@ class Member:
         self._connection.close()
 
     def _hear(self, calling: Calling) -> None:
-        """`GroupChanged` for the next change that the caller has not heard of, where it is to hear of it now."""
-        if calling.view >= len(self._changes):
-            return
-        change = self._changes[calling.view]
-        lost = set(change.before) - set(change.after)
-        if change.heard_before <= self._finished or cannot_redo(calling.operation, calling.root, lost):
-            raise group_changed(self._changes[: calling.view + 1], calling.view, self._finished)
+        """`GroupChanged` for the next change that the caller has not heard of, if it or a later one is to be heard now.
+
+        An operation that was to be done again, and then was not, is followed by what happened before both.
+        """
+        for change in self._changes[calling.view :]:
+            lost = set(change.before) - set(change.after)
+            if change.heard_before <= self._finished or cannot_redo(calling.operation, calling.root, lost):
+                raise group_changed(self._changes[: calling.view + 1], calling.view, self._finished)
+
+    def _may_go_on(self) -> bool:
+        return self._ended is not None or self._given is not None or (self._term is None and self._held is None)
 
     # --- the connection's thread
 
@@ -206,6 +216,9 @@ class Member:
                 self._take(*message)
         except (OSError, framing.FramingError):
             return
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = f"the coordinator said what it never says: {type(error).__name__}: {error}"
+            self._ended = self._ended or ClusterError(said)
         finally:
             with self._changed:
                 self._ended = self._ended or ClusterError("the run has ended")
@@ -261,8 +274,9 @@ class Member:
             self._next = Turn(decision.after, endpoint, decision.epoch)
             if decision.after != decision.before:
                 self._changes.append(decision)
-            if array is not None:
-                self._given = (decision.operation, array, decision.contributors, failed)
+            if array is not None:  # it is done, even if the caller takes it later
+                self._given = self._result = array, decision.contributors, failed
+                self._finished, self._calling = decision.operation + 1, None
             self._term = self._held = None
             self._changed.notify_all()
 
@@ -302,3 +316,17 @@ class Member:
                 framing.send(self._connection, message, array)
             except OSError:
                 return  # whoever reads will see that it has ended
+
+
+def _connect(connection: socket.socket, address: str) -> None:
+    """Connect, by the side of as many as there may be: with a time-out a queue that is full is an error at once."""
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            connection.connect(address)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_S)
+        else:
+            return

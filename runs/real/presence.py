@@ -6,6 +6,7 @@ Messages are those of runs/real/member.py. Nothing is decided here; what is hear
 import os
 import selectors
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,18 +18,27 @@ from typing import Any, Final, Self
 
 from p4reduce.comm.backend import FloatArray
 from p4reduce.comm.errors import ClusterError
+from p4reduce.comm.framing import FramingError
 from p4reduce.comm.membership import REAL_LEASE, Leases
 from p4reduce.comm.processes import how_ended
 from p4reduce.runs.real.control import Control
-from p4reduce.runs.real.processor import Signs
+from p4reduce.runs.real.processor import Signs, descends
+from p4reduce.runs.real.said import check, joins
 
 Message = dict[str, Any]
 LOOK_S: Final = 0.05
 """between two looks at leases"""
 END_S: Final = 0.1
 """between the end of a connection, which is known at once, and that of its process, which tells how"""
+PARTED: Final = "ended its connection"
 LATE: Final = REAL_LEASE.term // 2
 """for which a member has waited for the same when others have a reason to look who is missing"""
+MOST_STRANGERS: Final = 64
+"""connections that have not said whose they are; for one more the oldest of them ends …"""
+STRANGER_S: Final = 0.1
+"""… once it has had the time to say so"""
+_CREDENTIALS: Final = struct.Struct("3i")
+"""pid, uid, gid of SO_PEERCRED (unix(7))"""
 QUIET: Final = 3
 """beats without which a member's processor time is looked at: it may compute and have no turn to speak"""
 
@@ -41,6 +51,8 @@ class Seen:
     signs: Signs
     control: Control | None = None
     beat: Message = field(default_factory=dict)
+    finished: int = 0
+    """operations, by all that it has said"""
     answer: Message | None = None
     since_ns: int = 0
     """since when it has said the same of what it waits for"""
@@ -75,11 +87,16 @@ class Presence:
         self.failed: str | None = None
         """That somebody was asked to give."""
         self._closed = False
+        self._strangers: list[Control] = []
+        """Connections that have not said whose they are, the oldest first."""
+        self._looked_ns: int | None = None
+        """When the last look ended."""
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listener.bind(self.address)
-            self._listener.listen()
+            self._listener.listen(socket.SOMAXCONN)
+            self._listener.setblocking(False)
         except OSError as error:
             self._listener.close()
             raise ClusterError(f"{self.address}: cannot listen there: {error.strerror or error}") from error
@@ -163,6 +180,9 @@ class Presence:
         for key, _ in self._selector.select(LOOK_S):
             key.data()
         now = time.monotonic_ns()
+        if self._looked_ns is not None and (gap := now - self._looked_ns) > LATE:
+            self.leases.postpone(gap)  # this process stood still, as the others may have
+        self._looked_ns = now
         for member in self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat):
             if self.seen[member].signs.seen():
                 self.leases.heard(member, now)
@@ -181,6 +201,14 @@ class Presence:
         self.term += 1
         self.asked = set(members)
         self.tell(members, {"prepare": self.term})
+
+    def request_array(self, holder: int) -> None:
+        """Have one that has stopped send the result of its last operation."""
+        self.array = None
+        self.asked = {holder}
+        if (control := self.seen[holder].control) is not None:
+            control.asked += 1
+            control.send({"give": self.term})
 
     def tell(self, members: Iterable[int], message: Message) -> None:
         """A message to each of them that has joined."""
@@ -207,6 +235,8 @@ class Presence:
             if isinstance(key.fileobj, int):
                 os.close(key.fileobj)
         self._selector.close()
+        for stranger in self._strangers:
+            stranger.close()
         for rank, seen in enumerate(self.seen):
             if seen.control is not None:
                 seen.control.close()
@@ -223,29 +253,53 @@ class Presence:
         self.close()
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        control = Control(connection)
-        self._selector.register(connection, selectors.EVENT_READ, lambda: self._first(control))
+        """Take the connections that wait, as long as there is room for one that has not said whose it is."""
+        while self._has_room():
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # no room for one more, as files go
+                if self._strangers:
+                    self._forget(self._strangers[0])
+                return
+            control = Control(connection, time.monotonic())
+            self._strangers.append(control)
+            self._selector.register(connection, selectors.EVENT_READ, lambda control=control: self._first(control))
+
+    def _has_room(self) -> bool:
+        """Where there is none, the oldest stranger makes some, unless it came just now."""
+        if len(self._strangers) < MOST_STRANGERS:
+            return True
+        oldest = self._strangers[0]
+        self._first(oldest)
+        if oldest in self._strangers and time.monotonic() > oldest.since_s + STRANGER_S:
+            self._forget(oldest)
+        return len(self._strangers) < MOST_STRANGERS
 
     def _first(self, control: Control) -> None:
         """What a new connection says first."""
         messages = self._messages(control, None)
         if not messages:
             return
-        rank = messages[0][0].get("join")
-        if not isinstance(rank, int) or not 0 <= rank < len(self.seen) or self.seen[rank].control is not None:
+        rank = joins(messages[0][0], len(self.seen))
+        if rank is None or self.seen[rank].control is not None:
             self._forget(control)
             return
+        if not is_of(control.connection, self.seen[rank].process.pid):
+            control.send({"refused": f"the connection is not of a process of rank {rank}"})
+            self._forget(control)
+            return
+        self._strangers.remove(control)
         self.seen[rank].control = control
         self._selector.modify(control.connection, selectors.EVENT_READ, lambda: self._hear(rank, control))
-        if not self.seen[rank].member:
-            return
-        if rank in self.leases.dead:
-            self._tell_excluded(rank)
-            return
-        self.leases.join(rank, time.monotonic_ns())
-        if rank in self.asked:
-            control.send({"prepare": self.term})
+        if self.seen[rank].member:
+            if rank in self.leases.dead:
+                self._tell_excluded(rank)
+                return
+            self.leases.join(rank, time.monotonic_ns())
+            if rank in self.asked:
+                control.send({"prepare": self.term})
         self._handle(rank, messages[1:])
 
     def _hear(self, rank: int, control: Control) -> None:
@@ -254,32 +308,66 @@ class Presence:
     def _handle(self, rank: int, messages: Sequence[tuple[Message, FloatArray | None]]) -> None:
         seen = self.seen[rank]
         for message, array in messages:
-            self.leases.heard(rank, time.monotonic_ns())
-            if "beat" in message:
-                if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
-                    seen.since_ns = time.monotonic_ns()
-                seen.beat = message
-            elif message.get("stopped") == self.term:
-                seen.answer = message
-                self.asked.discard(rank)
-            elif message.get("array") == self.term:
+            if seen.member and rank in self.leases.dead:
+                return  # it has no say any more
+            try:
+                kind = check(
+                    message, finished=seen.finished, term=self.term, left=seen.left is not None, ranks=len(self.seen)
+                )
+                if array is None and kind == "array":
+                    raise FramingError("an array without elements")
+            except FramingError as error:
+                self.out_of_turn(rank, str(error))
+                return
+            if seen.member:
+                self._take(rank, seen, kind, message, array)
+
+    def _take(self, rank: int, seen: Seen, kind: str, message: Message, array: FloatArray | None) -> None:
+        """One message of a member, which is one."""
+        self.leases.heard(rank, time.monotonic_ns())
+        if kind == "beat":
+            if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
+                seen.since_ns = time.monotonic_ns()
+            seen.beat, seen.finished = message, message["beat"]
+        elif kind == "left":
+            seen.left = seen.finished = message["left"]
+        elif message[kind] == self.term and rank in self.asked:  # else it is an older answer, or the same again
+            if kind == "stopped":
+                seen.answer, seen.finished = message, message["finished"]
+            else:
                 self.array, self.failed = array, message.get("failed")
-            elif "left" in message:
-                seen.left = int(message["left"])
+            self.asked.discard(rank)
+
+    def out_of_turn(self, rank: int, why: str) -> None:
+        """It said what no member says: the others go on without it."""
+        reason = f"said what no member says: {why}"
+        control = self.seen[rank].control
+        self._lost(rank, reason)
+        if control is not None:
+            control.send({"excluded" if self.seen[rank].member else "refused": reason})
+            self._forget(control)
 
     def _messages(self, control: Control, rank: int | None) -> Sequence[tuple[Message, FloatArray | None]]:
         """What a connection brought; its end is the end of its member."""
+        if control.ended:
+            return ()
         found = control.receive()
         if found is not None:
             return found
+        if rank is not None and control.wrong:
+            self.out_of_turn(rank, control.wrong)
+            return ()
         self._forget(control)
-        if rank is not None and self.seen[rank].code is None and self._lost(rank, "ended its connection"):
+        if rank is not None and self.seen[rank].code is None and self._lost(rank, PARTED):
             self.seen[rank].parted_s = time.monotonic()
         return ()
 
     def _forget(self, control: Control) -> None:
-        self._selector.unregister(control.connection)
-        control.close()
+        if not control.ended:
+            self._selector.unregister(control.connection)
+            control.close()
+        if control in self._strangers:
+            self._strangers.remove(control)
 
     def _process_ended(self, rank: int, pidfd: int) -> None:
         self._selector.unregister(pidfd)
@@ -287,6 +375,8 @@ class Presence:
         seen = self.seen[rank]
         seen.code = seen.process.wait()
         how = f"ended with {how_ended(seen.code)}" if seen.code else "ended without leaving the group"
+        if seen.refused == PARTED:
+            seen.refused = how
         if seen.parted_s is not None:
             self.leases.explain(rank, how)
         elif seen.code or seen.control is not None:
@@ -307,3 +397,9 @@ class Presence:
 
     def _tell_excluded(self, rank: int) -> None:
         self.tell([rank], {"excluded": self.leases.dead[rank]})
+
+
+def is_of(connection: socket.socket, pid: int) -> bool:
+    """Whether the process at the other end is this one or one that it started, as the kernel knows it."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return descends(_CREDENTIALS.unpack(credentials)[0], pid)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PARENT: Final = 1
 _USER_TIME: Final = 11
-"""place of utime in /proc/PID/stat (proc(5)), counted from the state; stime follows"""
+"""places of ppid and utime in /proc/PID/stat (proc(5)), counted from the state; stime follows"""
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -19,6 +20,17 @@ def cpu_seconds(pids: Iterable[int]) -> float:
         behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         total += int(behind_name[_USER_TIME]) + int(behind_name[_USER_TIME + 1])
     return total / _TICKS
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether a process is ``ancestor``, or was started by it, or by one that was, and so on."""
+    while pid > 1 and pid != ancestor:
+        try:
+            behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return False
+        pid = int(behind_name[_PARENT])
+    return pid == ancestor
 
 
 class Idle:

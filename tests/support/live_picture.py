@@ -1,5 +1,6 @@
 """``make live-image``: draws docs/images/live.png, the page of a lossy run that is paused, in a headless Chromium."""
 
+import argparse
 import sys
 import threading
 from pathlib import Path
@@ -57,6 +58,7 @@ def stands(player: Player) -> None:
 
 def main() -> int:
     """Exit code: 1 where no browser can be driven."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     if reason := why_not():
         print(reason, file=sys.stderr)
         return 1

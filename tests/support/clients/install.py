@@ -1,5 +1,6 @@
 """Makes the environments of the clients: ``python -m tests.support.clients.install``. Needs PyPI."""
 
+import argparse
 import os
 import subprocess
 import sys
@@ -43,6 +44,7 @@ def install(client: str) -> None:
 
 def main() -> int:
     """Installs all; says which could not be."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     failed = []
     for client in CLIENTS:
         try:

@@ -5,10 +5,13 @@ Each run is a script at several hosts, whose processes are struck at random mome
 - *worker*: one or two are killed, or stopped for good, by the side of one that is stopped for half a second. The others
   go on (``--on-failure shrink``, or ``raise``), with the invariants of ``invariants.py`` and within the bars below.
 - *switch* (``--target bmv2``): one of two spines is killed. All go on, on another tree.
+- *frozen* (``--target bmv2``): a spine is stopped, for less than a lease or for longer, and goes on. All go on.
 - *link* (``--links veth``): one to a spine, or to a host, loses its carrier. All go on, or all but that host.
 - *restart*: a switch begins anew (``--target bmv2``: it is killed, and somebody else starts it again a little later);
   sometimes a worker is killed, too. All others go on, or end with an error where the switch was away for too long.
 - *join*: one or two ranks join, which may be killed at any step of that, as may others. All others go on.
+- *forged*: somebody else floods the coordinator with noise, silence and messages in the names of ranks. All go on.
+- *standstill*: every process of the run is stopped for a while, and goes on, as when a machine sleeps. All go on.
 - *controller*: the session is killed, with its embedded switches: one error within ``RESUMED_S``.
 - *abort*: a worker is killed, and all end with one error within ``RESUMED_S``; or start anew (``--max-restarts 1``) and
   end with the weights of a training that nothing ended.
@@ -22,6 +25,7 @@ import os
 import random
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -43,8 +47,8 @@ PROCESS_S, HOST_S, SWITCH_S, RESUMED_S = 0.1, 1.5, 1.0, 2.5
 AWAY_S = SWITCH_S - 0.3
 """the rest is for loading the program"""
 BARS = {"killed": PROCESS_S, "stopped": HOST_S, "switch": SWITCH_S, "restarted": SWITCH_S, "link": HOST_S}
+KINDS = ("worker", "switch", "link", "frozen", "restart", "join", "forged", "standstill", "controller", "abort")
 OPERATIONS, PAUSE_S, RANKS = 40, 0.02, 5
-SESSION = "p4reduce.runs.real.session"
 NETWORK = "leaf-spine:leaves=2,spines=2,hosts=4"
 SCRIPT = """import hashlib, sys, time
 import numpy as np
@@ -93,7 +97,7 @@ def main() -> int:
     parser.add_argument("--target", choices=("embedded", "bmv2"), default="embedded")
     parser.add_argument("--links", choices=("veth", "udp"), default="udp")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=("worker", "switch", "link", "restart", "join", "controller", "abort"))
+    parser.add_argument("--only", choices=KINDS)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = folder
@@ -104,7 +108,8 @@ def soak(chosen: argparse.Namespace, folder: Path) -> int:
     before = leftovers.namespaces()
     kinds = ["worker"] * 6 + ["controller"] * 2 + ["abort"] * 2
     kinds += ["restart"] * 3 + ["join"] * 4
-    kinds += ["switch"] * 3 * (chosen.target == "bmv2") + ["link"] * 3 * (chosen.links == "veth")
+    kinds += ["forged"] * 2 + ["standstill"] * 2
+    kinds += (["switch"] * 3 + ["frozen"] * 2) * (chosen.target == "bmv2") + ["link"] * 3 * (chosen.links == "veth")
     times, counts, kills, broken, seed = Times(), Counter(), 0, 0, chosen.seed
     while kills < chosen.kills:
         rng = random.Random(seed)
@@ -144,6 +149,7 @@ class Run:
         self.wrong: list[str] = []
         self.what, self.kills = "", 0
         self._again: list[subprocess.Popen] = []
+        self._forged: list[socket.socket] = []
         self._away_s = 0.0
         """for how long nobody could connect to a switch"""
         self._joiners: dict[int, str | None] = {}
@@ -156,6 +162,8 @@ class Run:
             else:
                 self._group(kind)
         finally:
+            for connection in self._forged:
+                connection.close()
             for process in self._again:
                 process.kill()
                 process.wait()
@@ -164,8 +172,8 @@ class Run:
 
     def _group(self, kind: str) -> None:
         rng = self._rng
-        topology = NETWORK if kind in {"switch", "link"} or rng.random() < 0.5 else "star:hosts=7"
-        plan = "steiner" if kind in {"switch", "link"} else rng.choice(("steiner", "steiner", "ring"))
+        topology = NETWORK if kind in {"switch", "frozen", "link"} or rng.random() < 0.5 else "star:hosts=7"
+        plan = "steiner" if kind in {"switch", "frozen", "link"} else rng.choice(("steiner", "steiner", "ring"))
         elements = rng.choice((1, 50, 500))
         on_failure = rng.choice(("shrink", "shrink", "raise"))
         victims = self._draw(kind, topology)
@@ -173,7 +181,7 @@ class Run:
         self.what = f"{kind} of {plan} on {topology}, {elements} elements, {on_failure}: {victims} {more} {environment}"
         command = ["-n", str(RANKS), "-t", topology, "--plan", plan, "--on-failure", on_failure]
         command += ["--json", "--timeout", "60", *more]
-        command += ["python", "-m", "tests.support.kills.played", str(self._folder), str(self._seed)]
+        command += [sys.executable, "-m", "tests.support.kills.played", str(self._folder), str(self._seed)]
         struck: list[tuple[str, str, int]] = []
         with self._launch([*command, str(OPERATIONS), str(elements)], PAUSE_S=str(PAUSE_S), **environment) as process:
             for what, victim, rank, after in victims:
@@ -215,6 +223,8 @@ class Run:
         if kind == "link":
             victim = rng.choice(("spine1-leaf1", "spine1-leaf2", "leaf1-h2"))
             return [(kind, victim, 0, rng.randrange(2, OPERATIONS // 2))]
+        if kind in {"forged", "standstill"}:
+            return [(kind, "1", 0, rng.randrange(1, OPERATIONS // 2)) for _ in range(rng.choice((1, 2)))]
         if kind != "worker":
             return [(kind, rng.choice(("spine1", "spine1", "spine2")), 0, rng.randrange(2, OPERATIONS // 2))]
         ranks = rng.sample(range(RANKS), 3)
@@ -250,17 +260,42 @@ class Run:
             if what == "paused" or late:
                 os.kill(pid, signal.SIGCONT)
             return 0 if late else at
+        if what in {"frozen", "forged", "standstill"}:
+            {"frozen": self._freeze, "forged": self._forge, "standstill": self._stand_still}[what](victim)
+            return 0
         if what == "link":
             return self._cut(*victim.split("-"))
         if what == "restarted":
             return self._begin_anew(victim)
         at = time.monotonic_ns()
-        pid = strikes.switch_process(victim) if what == "switch" else strikes.process(_is_session)
+        pid = strikes.switch_process(victim) if what == "switch" else strikes.process(strikes.is_session)
         if pid is None:
             self.wrong.append(f"no {what} to strike")
             return 0
         os.kill(pid, signal.SIGKILL)
         return at
+
+    def _freeze(self, switch: str) -> None:
+        """Stop a switch's process for a while."""
+        pid, took = strikes.switch_process(switch), self._rng.choice((0.2, 0.7, 1.5, 3.0, 6.0))
+        if pid is None:
+            self.wrong.append(f"no {switch} to stop")
+            return
+        self.what += f", for {took} s"
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(took)
+        os.kill(pid, signal.SIGCONT)
+
+    def _forge(self, victim: str) -> None:
+        (_, pid, _), *_ = played.lines(self._folder, int(victim))
+        self._forged += strikes.forge(strikes.coordinator_of(pid), self._rng, RANKS)
+
+    def _stand_still(self, victim: str) -> None:
+        pids = leftovers.processes(os.environ["XDG_STATE_HOME"])
+        for what, pause_s in ((signal.SIGSTOP, self._rng.choice((0.7, 1.5, 4.0))), (signal.SIGCONT, 0.0)):
+            for pid in pids:
+                os.kill(pid, what)
+            time.sleep(pause_s)
 
     def _begin_anew(self, switch: str) -> int:
         """A switch is killed and started again, or begins anew by itself; when it is away."""
@@ -280,7 +315,7 @@ class Run:
         """Switch an interface off at one end: a spine's, or a host's (BMv2 hears of nothing more where its own is)."""
         at = time.monotonic_ns()
         if switch.startswith("spine"):
-            strikes.cut(strikes.process(_is_session) or 0, f"{switch}-{load(NETWORK).port(switch, other)}")
+            strikes.cut(strikes.process(strikes.is_session) or 0, f"{switch}-{load(NETWORK).port(switch, other)}")
         else:
             (_, pid, _), *_ = played.lines(self._folder, 1)
             strikes.cut(pid, HOST_INTERFACE)
@@ -387,10 +422,6 @@ class Run:
         environment["RESTARTS"] = str(restarts)
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **environment})
-
-
-def _is_session(pid: int) -> bool:
-    return any(module in strikes.arguments(pid) for module in (SESSION, f"{session.MODULE} "))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """What a soak in real time does to processes, interfaces and switches."""
 
+import contextlib
 import fcntl
+import json
 import os
+import random
 import signal
 import socket
 import struct
@@ -10,9 +13,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.kills import session
 from tests.support.real import leftovers
 
+from p4reduce.comm import framing
+from p4reduce.comm.remote import SPEC
 from p4reduce.fabric.real.net.namespaces import inside
+
+SESSION = "p4reduce.runs.real.session"
 
 
 def arguments(pid: int) -> str:
@@ -28,10 +36,38 @@ def is_rank(pid: int) -> bool:
     return "script.py" in (said := arguments(pid)) and "launch" not in said
 
 
+def is_session(pid: int) -> bool:
+    """Whether it is the session of a run; what launches one may be started by a module of the same name."""
+    return arguments(pid).split()[-2:] in (["-m", SESSION], ["-m", session.MODULE])
+
+
 def process(fits: Callable[[int], bool]) -> int | None:
     """The first process of the soak that fits."""
     found = sorted(leftovers.processes(os.environ["XDG_STATE_HOME"]))
     return next((pid for pid in found if fits(pid)), None)
+
+
+def coordinator_of(rank_pid: int) -> str:
+    """The address of the coordinator that a rank was told of."""
+    environment = Path(f"/proc/{rank_pid}/environ").read_bytes().split(b"\0")
+    path = next(entry.partition(b"=")[2] for entry in environment if entry.startswith(f"{SPEC}=".encode()))
+    return str(json.loads(Path(path.decode()).read_text())["coordinator"])
+
+
+def forge(address: str, rng: random.Random, ranks: int) -> list[socket.socket]:
+    """Connections that say what is not theirs to say, or nothing; whoever calls closes them."""
+    found = []
+    names = [*range(ranks + 2), -1, True, 10**30, "0", None]
+    more = ({"left": 0}, {"stopped": 1, "finished": 9}, {"array": 1}, {"beat": None}, {"excluded": "you"}, {})
+    for _ in range(rng.choice((20, 200))):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        found.append(connection)
+        connection.connect(address)
+        forged = framing.pack({"join": rng.choice(names), "pid": os.getpid()}) + framing.pack(rng.choice(more))
+        said = (b"", forged, forged, forged[: rng.randrange(len(forged))], b"\xff" * 9, rng.randbytes(30))
+        with contextlib.suppress(OSError):  # it was closed already
+            connection.send(rng.choice(said))
+    return found
 
 
 def switch_process(switch: str) -> int | None:

@@ -38,3 +38,12 @@ def test_nobody_joins_twice():
     for known in (0, 2):
         with pytest.raises(ValueError, match=f"member {known} is known"):
             leases.join(known, 6)
+
+
+def test_time_in_which_nobody_listened_counts_against_nobody():
+    leases = Leases(LEASE, range(2), 0)
+    leases.heard(0, 5)
+    leases.postpone(100)
+    assert leases.expired(109) == ()
+    assert leases.expired(110) == (1,)
+    assert leases.expired(115) == (0, 1)

@@ -1,5 +1,6 @@
 """The coordinator of a group in real time and its members' ends, between sockets and without a network."""
 
+import socket
 import subprocess
 import threading
 import time
@@ -7,8 +8,10 @@ import time
 import numpy as np
 import pytest
 
+from p4reduce.comm import framing
 from p4reduce.comm.errors import ClusterError, CollectiveError, GroupChanged
 from p4reduce.comm.membership import Journal, Reach
+from p4reduce.runs.real import presence
 from p4reduce.runs.real.arrivals import Arrivals
 from p4reduce.runs.real.coordinator import Coordinator
 from p4reduce.runs.real.member import Calling, Member
@@ -44,7 +47,7 @@ class Trees:
 class Group:
     """Three members, whose processes sleep, and their coordinator, which runs in a thread of its own."""
 
-    def __init__(self, folder, on_failure):
+    def __init__(self, folder, on_failure, without=()):
         self.presence, self.trees = Presence(folder), Trees()
         self.processes = [subprocess.Popen(["sleep", "100"]) for _ in HOSTS]
         for process in self.processes:
@@ -60,6 +63,7 @@ class Group:
         self.members = [
             Member(self.presence.address, rank, 3, stop=stop.set, go_on=stop.clear, waits=dict)
             for rank, stop in enumerate(self.stops)
+            if rank not in without
         ]
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -81,11 +85,12 @@ class Group:
 
 
 @pytest.fixture
-def grouped(tmp_path):
+def grouped(tmp_path, monkeypatch):
+    monkeypatch.setattr(presence, "is_of", lambda connection, pid: True)  # all members are of this process
     made = []
 
-    def make(on_failure="shrink"):
-        made.append(Group(tmp_path, on_failure))
+    def make(on_failure="shrink", without=()):
+        made.append(Group(tmp_path, on_failure, without))
         return made[0]
 
     yield make
@@ -196,3 +201,71 @@ def test_one_more_that_dies_while_they_stop_is_in_the_same_decision(grouped):
     assert first.begin(CALL).members == (0,)
     (decision,) = group.journal.decisions
     assert (set(decision.lost), decision.after, decision.outcome) == ({1, 2}, (0,), "redone")
+
+
+def said(address, *messages):
+    """A connection by which all of this was said."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(address)
+    connection.settimeout(20)
+    for message in messages:
+        framing.send(connection, message)
+    return connection
+
+
+def test_one_that_has_a_result_and_falls_silent_before_it_gives_it_holds_up_nobody(grouped):
+    group = grouped(without=(0,))
+    second, _ = group.members
+    second.begin(CALL)
+    with said(group.presence.address, {"join": 0, "pid": 1}) as holder:
+        group.processes[2].kill()
+        while "prepare" not in (asked := framing.receive(holder)[0]):
+            pass
+        answer = {"finished": 1, "contributors": [0, 1, 2], "operation": None, "root": -1}
+        framing.send(holder, {"stopped": asked["prepare"], **answer})
+        assert group.stops[1].wait(10)
+        second.stopped()
+        assert second.begin(CALL).members == (1,)
+        while "excluded" not in (told := framing.receive(holder)[0]):
+            pass
+    assert told["excluded"] == "said nothing for its lease, and others waited for it"
+    assert set(group.journal.decisions[0].lost) == {0, 2}
+
+
+def test_whoever_speaks_out_of_turn_is_named_and_the_others_go_on(grouped):
+    group = grouped(without=(2,))
+    first, second = group.members
+    for member in (first, second):
+        member.begin(CALL)
+    with said(group.presence.address, {"join": 2, "pid": 1}, {"beat": {}}) as third:
+        assert framing.receive(third)[0] == {"excluded": "said what no member says: beat: {}"}
+    for member, stop in zip((first, second), group.stops, strict=False):
+        assert stop.wait(10)
+        member.stopped()
+    for member in (first, second):
+        assert member.begin(CALL).members == (0, 1)
+    assert group.error is None
+
+
+def test_a_rank_is_taken_by_its_own_process_alone(grouped, monkeypatch):
+    group = grouped(without=(2,))
+    monkeypatch.undo()
+    with said(group.presence.address, {"join": 2, "pid": group.processes[2].pid}) as forged:
+        assert framing.receive(forged)[0] == {"refused": "the connection is not of a process of rank 2"}
+        assert framing.receive(forged) is None
+    assert group.presence.seen[2].control is None
+
+
+def test_strangers_that_say_nothing_are_bounded_and_a_member_comes_in_by_their_side(grouped):
+    group = grouped(without=(2,))
+    idle = [said(group.presence.address) for _ in range(3 * presence.MOST_STRANGERS)]
+    with said(group.presence.address, {"join": 2, "pid": 1}):
+        deadline = time.monotonic() + 10
+        while group.presence.seen[2].control is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert group.presence.seen[2].control is not None
+        for connection in idle[: presence.MOST_STRANGERS]:
+            assert framing.receive(connection) is None
+    assert len(group.presence._strangers) <= presence.MOST_STRANGERS
+    for connection in idle:
+        connection.close()

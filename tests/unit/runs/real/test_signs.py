@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from p4reduce.runs.real.processor import Signs
+from p4reduce.runs.real.processor import Signs, descends
 
 
 def test_who_computes_lives_and_who_is_stopped_or_gone_does_not():
@@ -20,3 +20,17 @@ def test_who_computes_lives_and_who_is_stopped_or_gone_does_not():
         process.kill()
         process.wait()
         assert not signs.seen()
+
+
+def test_whom_a_process_started_is_of_it_and_no_other_is():
+    script = "echo $$; sh -c 'echo $PPID $$; read x'; exit"
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        child = int(process.stdout.readline().split()[1])
+        assert descends(child, process.pid)
+        assert descends(child, os.getpid())
+        assert descends(child, child)
+        assert not descends(process.pid, child)
+        assert not descends(os.getpid(), child)
+        process.communicate("\n")
+    assert not descends(child, process.pid)

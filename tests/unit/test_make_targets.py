@@ -1,0 +1,70 @@
+"""What the Makefile's targets start is there, and answers ``--help``, whatever PATH is."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+RECIPES = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\nPACKAGES")[1]
+MODULES = set(re.findall(r"\$\(BIN\)/python -m ([\w.]+)", RECIPES))
+SCRIPTS = set(re.findall(r"\$\(BIN\)/python ([\w./]+\.py)", RECIPES))
+COMMANDS = {tuple(words.split()) for words in re.findall(r"\$\(BIN\)/p4reduce ((?:[a-z]+ )+)", RECIPES)}
+OURS = ("p4reduce.", "tests.")
+
+ASK = """import contextlib, io, json, runpy, sys
+sys.path.insert(0, "")
+wrong = {}
+for kind, name, more in json.load(sys.stdin):
+    sys.argv, said, code = [name, *more, "--help"], io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(said):
+            (runpy.run_path if kind == "script" else runpy.run_module)(name, run_name="__main__")
+    except SystemExit as end:
+        code = end.code
+    except BaseException as error:
+        code = repr(error)
+    if code not in (0, None) or not said.getvalue().strip().lower().startswith("usage: "):
+        wrong[" ".join([name, *more])] = [code, said.getvalue()[:200]]
+print(json.dumps(wrong))
+"""
+"""One process for all: most of what ``--help`` costs is what all of them import."""
+
+
+def test_modules_scripts_and_commands_are_there_and_say_what_they_are_for(tmp_path):
+    ours = {module for module in MODULES if module.startswith(OURS)}
+    assert len(ours) > 20
+    assert len(SCRIPTS) == 4
+    assert {("demo",), ("confirm",), ("slurm", "demo")} <= COMMANDS
+    for module in MODULES - ours:
+        assert find_spec(module), module
+    asked = [("module", module, []) for module in sorted(ours)]
+    asked += [("script", script, []) for script in sorted(SCRIPTS)]
+    asked += [("module", "p4reduce.cli.entry", words) for words in sorted(COMMANDS)]
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=ROOT,
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {}
+
+
+def test_nothing_that_tests_and_benchmarks_start_is_looked_for_as_python_on_path():
+    folders = ("tests/support", "bench", "cli", "runs", "experiments", "schedulers", "scripts", "labs")
+    command = re.compile(r"""[\[(]\s*["']python3?["']\s*,\s*["']-""")
+    found = [
+        str(path.relative_to(ROOT))
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if command.search(Path(path).read_text())
+    ]
+    assert found == []
