@@ -16,13 +16,12 @@ from p4reduce.comm.communicator import Communicator
 from p4reduce.comm.errors import ClusterError
 from p4reduce.torch_backend import network
 from p4reduce.torch_backend.process_group import SwitchProcessGroup
-from p4reduce.torch_backend.starts import late, word_of_start
+from p4reduce.torch_backend.starts import HERE, late, word_of_start
 from p4reduce.torch_backend.timing import ProcessTime, factor_of
 
 LOOPBACK: Final = "lo"
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 ADDRESS_KEY: Final = "network"
-HERE_KEY: Final = "here"
 JOINED_KEY: Final = "joined"
 NOT_FINITE: Final = "P4REDUCE_NOT_FINITE"
 """What becomes of NaN and infinity in a sum: "nan" (they come through), or "error"."""
@@ -87,7 +86,7 @@ def create(options: Any, backend_options: Any) -> Any:
     world = None if not ranks else World.current
     word = word_of_start(options.store, rank, called, timeout) if world is None else world.word
     store = _below(word, options.store)
-    _wait_for_all(store, HERE_KEY, rank, called, timeout)
+    _wait_for_all(store, HERE, rank, called, timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
     on_shutdown: Callable[[], None]
     if world is None:

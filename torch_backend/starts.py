@@ -16,7 +16,8 @@ from p4reduce.comm.errors import ClusterError
 
 ASK: Final = "p4reduce/ask"
 ANSWER: Final = "p4reduce/answer"
-HEARD: Final = "p4reduce/heard"
+HERE: Final = "here"
+"""below the word: who has come"""
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.05
 
@@ -37,13 +38,14 @@ def word_of_start(store: Any, rank: int, ranks: Sequence[int], timeout: timedelt
             raise
         raise late(ranks[rank], ranks[:1], timeout) from error
     word = str(store.get(f"{ANSWER}/{own}").decode())
-    store.set(f"{HEARD}/{word}/{rank}", "heard")
+    store.set(f"p4reduce/{word}/{HERE}/{rank}", HERE)
     return word
 
 
 def _give(store: Any, ranks: Sequence[int], timeout: timedelta) -> str:
     """Draw the word and tell everybody who asks, again and again: who asked may be dead."""
     word = secrets.token_hex(8)
+    store.set(f"p4reduce/{word}/{HERE}/0", HERE)
     deadline = time.monotonic() + timeout.total_seconds()
     answered: dict[int, str] = {}
     missing = list(range(1, len(ranks)))
@@ -53,7 +55,7 @@ def _give(store: Any, ranks: Sequence[int], timeout: timedelta) -> str:
             if store.check([f"{ASK}/{one}"]) and answered.get(one) != (asked := store.get(f"{ASK}/{one}").decode()):
                 store.set(f"{ANSWER}/{asked}", word)
                 answered[one], look_s = asked, _FIRST_LOOK_S
-        missing = [one for one in missing if not store.check([f"{HEARD}/{word}/{one}"])]
+        missing = [one for one in missing if not store.check([f"p4reduce/{word}/{HERE}/{one}"])]
         if not missing:
             return word
         if time.monotonic() > deadline:

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason=WHY_NOT)
 import torch.distributed as dist
 
 from p4reduce.comm.errors import ClusterError
-from p4reduce.torch_backend.starts import ANSWER, ASK, HEARD, word_of_start
+from p4reduce.torch_backend.starts import ANSWER, ASK, HERE, word_of_start
 
 LONG, BRIEF = timedelta(seconds=60), timedelta(seconds=0.2)
 
@@ -53,7 +53,7 @@ def test_what_is_in_the_store_cannot_stand_for_an_answer():
     store = dist.HashStore()
     for rank in range(3):
         store.set(f"{ASK}/{rank}", "5" * 16)
-        store.set(f"{HEARD}/old/{rank}", "heard")
+        store.set(f"p4reduce/old/{HERE}/{rank}", HERE)
     store.set(f"{ANSWER}/{'5' * 16}", "old")
     (word,) = {*words(store, 3)}
     assert word != "old"
