@@ -248,8 +248,8 @@ class Attempts:
                     )
         elements = 1 if first.operation == "barrier" else first.array.size
         if not self._spread:
-            carried = as_carried(first.operation, ring=bool(self.job.plan.ring))
-            self.job.note(carried, elements, words=first.options.words)
+            called = as_carried(first.operation, ring=bool(self.job.plan.ring))
+            self.job.note(called, elements, words=first.options.words)
         spread = Operation.PULL if first.operation in SERVED else Operation.ALL_REDUCE
         carried = spread if self._spread else None
         carrier._add_record(self.job, left, expected, self._before, carried, beyond=self._beyond)
