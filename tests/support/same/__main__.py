@@ -4,6 +4,7 @@ import argparse
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -14,10 +15,10 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tests.support.paths import ROOT
+from tests.support.same import stored
 from tests.support.same.forked import Done, run_all
 from tests.support.same.items import EXTRA, all_jobs
 from tests.support.same.job import Job
-from tests.support.same import stored
 from tests.support.same.stored import differences, written_with
 
 FOLDER: Final = ROOT / "tests/data/same"
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.write and not whole:
         parser.error("--write stores whole groups: not with --cheap, and not with a job of a group")
     _set_environment()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, too
     done = _run(jobs, given.jobs, given.keep)
     return _judge(done, write=given.write, whole=whole, keep=given.keep)
 
@@ -75,7 +77,6 @@ def _set_environment() -> None:
         if name.startswith(NOT_PASSED_ON) and name != "P4REDUCE_CACHE":
             del os.environ[name]
     os.environ |= ENVIRONMENT
-    sys.dont_write_bytecode = False
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -142,7 +143,8 @@ def _judge(done: Sequence[Done], *, write: bool, whole: bool, keep: Path) -> int
         cost[one.job.group] += one.cpu_s
     print("CPU: " + ", ".join(f"{group} {counts[group]} in {cost[group]:.1f} s" for group in groups))
     said = "written" if write else "differ"
-    print(f"{sum(counts.values())} items, {len(lines)} {said}, {len(problems)} problems, {sum(cost.values()):.0f} s of CPU")
+    cpu_s = sum(cost.values())
+    print(f"{sum(counts.values())} items, {len(lines)} {said}, {len(problems)} problems, {cpu_s:.0f} s of CPU")
     return 1 if problems or (lines and not write) else 0
 
 

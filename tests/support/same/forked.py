@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,6 +110,7 @@ def _import(names: Sequence[str]) -> None:
 
 def _in_child(job: Job, folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     before = set(sys.modules)
     work = folder / "work"
     (work / "tmp").mkdir(parents=True)
@@ -125,7 +127,9 @@ def _in_child(job: Job, folder: Path) -> None:
         outcome = _called(call, folder, work)
         found[call.name] = {"shown": outcome.shown, "parts": outcome.parts}
     (folder / _ITEMS).write_text(json.dumps(found))
-    (folder / _MODULES).write_text(json.dumps([name for name in sys.modules if name not in before and "__" not in name]))
+    (folder / _MODULES).write_text(
+        json.dumps([name for name in sys.modules if name not in before and "__" not in name])
+    )
 
 
 def _called(call: Call, folder: Path, work: Path) -> Outcome:
@@ -139,8 +143,13 @@ def _called(call: Call, folder: Path, work: Path) -> Outcome:
     if call.until:
         threading.Thread(target=_interrupt, args=(streams["stderr"], call.until, over), daemon=True).start()
     outcome = Outcome()
+    signal.signal(signal.SIGALRM, partial(_too_long, call))
+    signal.setitimer(signal.ITIMER_REAL, call.limit_s)
     result = _ended(call.run)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     over.set()
+    if _LATE:
+        raise TimeoutError(_LATE[0])
     sys.stdout.flush()
     sys.stderr.flush()
     outcome.parts["exit"] = result if isinstance(result, int | str) else 0
@@ -149,7 +158,7 @@ def _called(call: Call, folder: Path, work: Path) -> Outcome:
     for name, path in streams.items():
         outcome.add(name, path.read_bytes(), scrub)
     if result is not None and not isinstance(result, int | str):
-        outcome.add("result.json", json.dumps(result).encode(), scrub)
+        outcome.add("returned", json.dumps(result).encode(), scrub)
     for pattern in call.files:
         matching = sorted(path for path in work.glob(pattern) if path.is_file())
         if not matching:
@@ -157,6 +166,16 @@ def _called(call: Call, folder: Path, work: Path) -> Outcome:
         for path in matching:
             outcome.add(path.relative_to(work).as_posix(), path.read_bytes(), scrub)
     return outcome
+
+
+_LATE: Final[list[str]] = []
+"""What took too long, in a job's process."""
+
+
+def _too_long(call: Call, *signalled: object) -> None:
+    del signalled
+    _LATE.append(f"{call.name}: not ended after {call.limit_s:g} s")
+    raise TimeoutError(_LATE[0])
 
 
 def _ended(run: Callable[[], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -157,7 +158,9 @@ def _runs() -> Iterator[Job]:
         _run("one worker", "-t", "star:hosts=3", "-n", 1, "-e", 100),
         _run("no element", "-t", "star:hosts=3", "-e", 0),
         _run("one element", "-t", "star:hosts=3", "-e", 1),
-        _run("own program", "-t", "star:hosts=3", "-l", 64, "-e", 900, "--p4", ROOT / product.P4_PROGRAM / "p4reduce.p4"),
+        _run(
+            "own program", "-t", "star:hosts=3", "-l", 64, "-e", 900, "--p4", ROOT / product.P4_PROGRAM / "p4reduce.p4"
+        ),
     )
     yield Job("runs", "networks", networks)
     training = (
@@ -165,7 +168,7 @@ def _runs() -> Iterator[Job]:
         _run("digits by a server", "-m", "digits", "-t", SMALL, "-p", "ps", "--collective", "push_pull", "--epochs", 1),
     )
     yield Job("runs", "training", training)
-    left = ("seen/result.json", "seen/*.csv", "seen/report.html", "seen/*.gz", "run.pcap")
+    left = ("seen/result.json", "seen/*.csv", "seen/report.html", "run.pcap")
     files = (
         _run("files", "-t", SMALL, "-e", 3000, "--loss", 0.02, "--out", "seen", "--pcap", "run.pcap", files=left),
         p4reduce("packets", "pcap", "run.pcap"),
@@ -212,7 +215,8 @@ def _told(run: Callable[[int], Any], seed: int) -> dict[str, Any]:
 # --- turns
 
 SCHEDULERS: Final = (
-    "tdm", "seed", "pairs", "no-tdm", "free", "exclusive", "cassini", "static", "random", "eps-ideal", "eps-ecmp", "exact",
+    "tdm", "seed", "pairs", "no-tdm", "free", "exclusive", "cassini", "static", "random", "eps-ideal", "eps-ecmp",
+    "exact",
 )  # fmt: skip
 JOBS: Final = """\
 jobs:
@@ -230,8 +234,8 @@ def _tdm() -> Iterator[Job]:
     for scheduler in SCHEDULERS:
         calls = tuple(
             p4reduce(
-                f"{scheduler}, seed {seed:02}", "tdm", "plan", "-t", PODS, "jobs.yaml", "--policy", scheduler, "--seed", seed,
-                "--json",
+                f"{scheduler}, seed {seed:02}", "tdm", "plan", "-t", PODS, "jobs.yaml", "--policy", scheduler,
+                "--seed", seed, "--json",
             )
             for seed in range(1, 11)
         )  # fmt: skip
@@ -245,7 +249,7 @@ def _tdm() -> Iterator[Job]:
         for clock in ("completion", "slots")
     )  # fmt: skip
     yield Job("tdm", "readings", (*readings, p4reduce("as text", "tdm", "plan", "-t", PODS, "jobs.yaml")), jobs)
-    short = ("-t", PODS, "jobs.yaml", "--scale", 2000, "--rounds", 2)
+    short = ("-t", PODS, "jobs.yaml", "--scale", 400, "--rounds", 2)
     played = tuple(
         p4reduce(f"played, {keep}, {clock}", "tdm", "run", *short, "--keep", keep, "--clock", clock, "--json")
         for keep in ("starts", "pause", "gates")
@@ -304,7 +308,8 @@ STUDIES: Final = {
         "--within-policies none --within-phis 0.3 --learning-rounds 0 --queue-jobs 0"
     ),
     "placement": (
-        "--quick --parts clusters,calibration,forecasts --cluster-jobs 40 --seeds 1 --scenarios uniform --loads 0.8 --points 4"
+        "--quick --parts clusters,calibration,forecasts --cluster-jobs 40 --seeds 1 --scenarios uniform "
+        "--loads 0.8 --points 4"
     ),
 }
 
@@ -331,7 +336,8 @@ TASKS: Final = {
 }  # fmt: skip
 TURNS: Final = {
     "tasks": [
-        {"name": f"turn{number}", "workers": 3, "elements": 4000, "rounds": 4, "training": "100us"} for number in range(4)
+        {"name": f"turn{number}", "workers": 3, "elements": 4000, "rounds": 4, "training": "100us"}
+        for number in range(4)
     ]
 }
 
@@ -339,10 +345,21 @@ TURNS: Final = {
 def _orchestrator() -> Iterator[Job]:
     for kind in ("trees", "turns"):
         for seed in range(5):
-            yield Job("orchestrator", f"{kind} {seed}", partial(_histories, kind, seed), cheap=(kind, seed) == ("trees", 0))
+            yield Job(
+                "orchestrator", f"{kind} {seed}", partial(_histories, kind, seed), cheap=(kind, seed) == ("trees", 0)
+            )
     played = {
         "steiner": ("-t", "leaf-spine-8"),
-        "links cut": ("-t", "leaf-spine-8", "--cut", "leaf1,spine1@3ms", "--mend", "leaf1,spine1@9ms", "--order", "edf"),
+        "links cut": (
+            "-t",
+            "leaf-spine-8",
+            "--cut",
+            "leaf1,spine1@3ms",
+            "--mend",
+            "leaf1,spine1@9ms",
+            "--order",
+            "edf",
+        ),
         "a host ends": ("-t", "leaf-spine-8", "--kill", "h3@1200us", "--kill", "task2/h2@5100us", "-p", "overlay-mst"),
         "background": ("-t", "leaf-spine-8", "--hosts", "leaf-spine-8", "--background", "gravity:load=0.3,seed=1"),
         "few slots": ("-t", "leaf-spine-8", "--slots", "value", "--switch-slots", 128, "-p", "spff-ina", "--move", 0.5),
@@ -369,10 +386,29 @@ def rows(database: Path) -> dict[str, Any]:
         connection.row_factory = sqlite3.Row
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {
-            name: [dict(sorted(dict(row).items())) for row in connection.execute(f"SELECT * FROM {name}")]  # noqa: S608
+            name: [_row(name, row) for row in connection.execute(f"SELECT * FROM {name}")]  # noqa: S608
             for name in sorted(names)
             if not name.startswith("sqlite_")
         }
+
+
+def _row(table: str, row: sqlite3.Row) -> dict[str, Any]:
+    """A row without what is drawn from the system's random numbers or is of a process."""
+    found = dict(sorted(dict(row).items()))
+    if table == "facts" and found["name"] in DRAWN:
+        found["value"] = "<drawn>"
+    if isinstance(found.get("plan"), str):
+        found["plan"] = re.sub(r'"tokens":\[(\[[^]]*\],?)*\]', _without_tokens, found["plan"])
+    return found
+
+
+def _without_tokens(found: re.Match[str]) -> str:
+    """Whose tokens there are, without the tokens: they are secrets."""
+    return re.sub(r",\d+\]", ",<secret>]", found[0])
+
+
+DRAWN: Final = ("pid", "database", "instance")
+"""Facts of a database that are others in each run."""
 
 
 def _histories(kind: str, seed: int) -> tuple[Call, ...]:
@@ -412,12 +448,10 @@ def _help() -> Iterator[Job]:
         p4reduce("list of labs", "lab", "list", "--json"),
         p4reduce("list of priority policies", "priorities", "policies", "--json"),
         p4reduce(
-            "capable switches", "topo", "capable", "leaf-spine-8", "--tasks", "tasks.yaml", "--json"
+            "capable switches", "topo", "capable", "leaf-spine-8", "--tasks", "tasks.yaml", "--count", 2, "--json"
         ),
         p4reduce("trace", "trace", "--program", 64, "--entries", "entries.yaml", "--packet", "ab" * 62, "--json"),
     )
-    from importlib.resources import files
-
     yield Job("help", "lists", lists, {"tasks.yaml": json.dumps(TASKS), "entries.yaml": "{}"}, cheap=True)
 
 
@@ -427,19 +461,11 @@ EXAMPLES: Final = (
 
 
 def _helps() -> tuple[Call, ...]:
-    return tuple(
-        Call(" ".join(("p4reduce", *words)), partial(_help_of, [*words, "--help"])) for words, _ in product.commands()
-    )
+    return tuple(Call(" ".join(("p4reduce", *words)), partial(_unframed, shown)) for words, shown in product.commands())
 
 
-def _help_of(words: list[str]) -> Any:
+def _unframed(shown: str) -> None:
     """Without frames and line breaks, which are Rich's."""
-    import contextlib
-    import io
-    import sys
-
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        product.command(words)
-    sys.stdout.write("\n".join(" ".join(line.strip("─│╭╮╰╯ ").split()) for line in shown.getvalue().splitlines()) + "\n")
-    return 0
+    for line in shown.splitlines():
+        if words := line.strip("─│╭╮╰╯ ").split():
+            print(*words)

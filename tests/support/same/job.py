@@ -16,6 +16,7 @@ class Call:
         run: is called in the job's folder; what it prints belongs to the item, and what it returns if that is no
             exit code.
         files: patterns of the files, below the job's folder, that belong to the item.
+        limit_s: after which it is ended, and that is a problem.
         until: words on stderr at which the call is interrupted, as by Ctrl-C.
     """
 
@@ -23,6 +24,7 @@ class Call:
     run: Callable[[], Any]
     files: tuple[str, ...] = ()
     until: str = ""
+    limit_s: float = 200
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +19,18 @@ LONGEST: Final = 60
 """of a value that is stored as it is; longer ones are digests"""
 KEPT_PROVENANCE: Final = ("seed", "p4_json_sha256")
 """all else of ``provenance`` are versions and paths"""
-_WALL_CLOCK: Final = re.compile(r"^(\d+ s|compiling machine code .*|live page: http.*)\n", re.MULTILINE)
-"""lines of how long a study took, of caches, and of addresses that are drawn"""
+_ELSEWHERE: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), instead)
+    for pattern, instead in (
+        (r"^(\d+ s|compiling machine code .*|live page: http.*)\n", ""),  # wall clock, caches, addresses that are drawn
+        (r"\.partial-[0-9a-f]+-", ".partial-"),
+        (r"\b[0-9a-f]{40}\b(\+changes)?", "<commit>"),
+        (r"^ *(\S.*?)?seconds (to plan|for one arrival).*\n", ""),  # of the turns' study
+    )
+)
+"""What another machine or moment has otherwise, in texts."""
+_TIMED: Final = re.compile(r"(join|plan) \d+|seconds (to plan|for one arrival).*")
+"""Names of values of the turns' study that are wall-clock times."""
 
 
 @dataclass
@@ -53,7 +64,7 @@ class Outcome:
             text = json.dumps(data, indent=1)
             if not isinstance(data, dict | list):
                 self.parts[name] = data
-            prefix = "" if name == "stdout" else f"{name}."
+            prefix = "" if name in {"stdout", "returned"} else f"{name}."
             self.parts |= {prefix + key: value for key, value in _parts(data).items()}
         else:
             self.parts[name] = _short(text)
@@ -69,7 +80,9 @@ class Scrub:
     def __call__(self, text: str) -> str:
         text = text.replace(str(self.folder), "<folder>").replace(str(ROOT), "<root>")
         text = re.sub(r"<folder>/tmp/[\w.-]+", "<temporary>", text)
-        return _WALL_CLOCK.sub("", text)
+        for pattern, instead in _ELSEWHERE:
+            text = pattern.sub(instead, text)
+        return text
 
 
 def digest(text: str, length: int = 16) -> str:
@@ -84,10 +97,18 @@ def without_provenance(data: Any) -> Any:
         for key, value in data.items():
             if key == "provenance" and isinstance(value, Mapping):
                 found[key] = {name: value[name] for name in KEPT_PROVENANCE if name in value}
+            elif isinstance(value, list) and _TIMED.fullmatch(key):
+                found[key] = len(value)
             else:
                 found[key] = without_provenance(value)
         return found
-    return [without_provenance(one) for one in data] if isinstance(data, list) else data
+    if isinstance(data, list):
+        return [without_provenance(one) for one in data if not _is_timed(one)]
+    return data
+
+
+def _is_timed(data: Any) -> bool:
+    return isinstance(data, Mapping) and any(isinstance(one, str) and _TIMED.fullmatch(one) for one in data.values())
 
 
 def _json(text: str) -> Any:
@@ -150,5 +171,18 @@ def tables(page: str) -> str:
     reader = _Tables()
     reader.feed(page)
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([" ".join(cell.split()) for cell in row] for row in reader.rows)
+    rows = [[" ".join(cell.split()) for cell in row] for row in reader.rows]
+    csv.writer(out, lineterminator="\n").writerows(row for row in rows if not _is_version(row))
     return out.getvalue()
+
+
+def _is_version(row: list[str]) -> bool:
+    """Whether it tells of a version: of a library, of Python, or of this repository."""
+    if len(row) != 2:
+        return False
+    if row[0] in {"python", "commit", "p4_json"}:
+        return True
+    try:
+        return version(row[0]) == row[1]
+    except (PackageNotFoundError, ValueError):
+        return False

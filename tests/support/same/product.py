@@ -1,6 +1,9 @@
 """Where the product begins: the one place that changes with it. All else is its command line and its files."""
 
+import contextlib
 import importlib
+import io
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -8,8 +11,6 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any, Final
 
-import click
-import typer
 from tests.support.paths import ROOT
 
 STUDIES: Final = {name: f"scripts/{name}.py" for name in ("poster", "tdm", "priorities", "placement")}
@@ -25,6 +26,7 @@ P4_FOLDERS: Final = ("tests", "labs", "bench")
 def command(words: Sequence[str]) -> Any:
     """``p4reduce words…`` in this process; ends with its exit code as ``SystemExit``, or returns."""
     sys.argv = ["p4reduce", *words]
+    sys.modules["__main__"].__package__ = None  # else messages name this module and not the command
     return _entry()()
 
 
@@ -41,18 +43,23 @@ def make_p4(root: Path) -> None:
     made.build(made.find_compiler(None, root), root)
 
 
-def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command with the words that call it, the first without any."""
-    top = _built([])
-    yield (), top
-    for name in sorted(top.commands):
-        yield from _below((name,), _built([name]).commands[name])
+def commands(*words: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every command below some words, with its help."""
+    shown = help_of(words)
+    yield words, shown
+    within = False
+    for line in shown.splitlines():
+        within = "─ Commands ─" in line or (within and line.startswith("│"))
+        if within and (name := re.match(r"│ ([\w-]+) ", line)):
+            yield from commands(*words, name[1])
 
 
-def _below(words: tuple[str, ...], found: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    yield words, found
-    for name, inner in sorted(getattr(found, "commands", {}).items()):
-        yield from _below((*words, name), inner)
+def help_of(words: Sequence[str]) -> str:
+    """What ``p4reduce words… --help`` prints."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        command([*words, "--help"])
+    return shown.getvalue()
 
 
 def _entry() -> Callable[[], Any]:
@@ -62,15 +69,3 @@ def _entry() -> Callable[[], Any]:
     ].partition(":")
     found: Callable[[], Any] = getattr(importlib.import_module(module), function)
     return found
-
-
-def _built(words: Sequence[str]) -> Any:
-    """The command as it is built for these words, without running it."""
-    built = []
-    call = typer.Typer.__call__
-    typer.Typer.__call__ = lambda self: built.append(self)  # type: ignore[method-assign]
-    try:
-        command(words)
-    finally:
-        typer.Typer.__call__ = call  # type: ignore[method-assign]
-    return typer.main.get_command(built[0])
