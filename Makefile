@@ -53,6 +53,9 @@ install: $(WARM)  ## only the virtual environment in .venv
 p4: $(INSTALLED)  ## compile p4src/ again, without p4c; with it: P4C=/path/to/p4c-bm2-ss or P4C=docker
 	@P4C='$(P4C)' $(BIN)/python -m p4reduce.cli.p4_build
 
+same: $(WARM)  ## all that the product says and counts as digests, against tests/data/same: SAME='--only runs', --write or --all
+	@$(BIN)/python -m tests.support.same --jobs $(JOBS) $(SAME)
+
 soak: $(WARM)  ## TREES=10000 random trees against the golden model
 	$(BIN)/python -m tests.support.golden.soak --trees $(TREES)
 
