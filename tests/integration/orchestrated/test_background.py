@@ -26,7 +26,7 @@ RATE = two_spines().link_at("h1", 1).rate_bps
 
 @dataclass
 class Run:
-    """What came of one task that arrives when there is something to see."""
+    """What became of one task that arrives when there is something to see."""
 
     row: TaskRow
     spines: list[set[str]]  # of each plan
@@ -52,7 +52,7 @@ def run(folder, background, demand_bps=RATE // 10, rounds=20):
             during = orchestrator.monitor.background_bps
         check_end(world, store)
         spines = [
-            {node for path in json.loads(plan.plan)["paths"] for node in path if node.startswith("spine")}
+            {node for _, path in json.loads(plan.plan)["paths"] for node in path if node.startswith("spine")}
             for plan in store.plans(tuple(Phase), "late")
         ]
         return Run(store.task("late"), spines, before, seen, during)
