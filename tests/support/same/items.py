@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -398,13 +397,15 @@ def _row(table: str, row: sqlite3.Row) -> dict[str, Any]:
     if table == "facts" and found["name"] in DRAWN:
         found["value"] = "<drawn>"
     if isinstance(found.get("plan"), str):
-        found["plan"] = re.sub(r'"tokens":\[(\[[^]]*\],?)*\]', _without_tokens, found["plan"])
+        found["plan"] = _without_tokens(found["plan"])
     return found
 
 
-def _without_tokens(found: re.Match[str]) -> str:
-    """Whose tokens there are, without the tokens: they are secrets."""
-    return re.sub(r",\d+\]", ",<secret>]", found[0])
+def _without_tokens(text: str) -> str:
+    """A plan's JSON with the pairs that have tokens, but not the tokens: they are secrets."""
+    plan = json.loads(text)
+    plan["tokens"] = [[pair, "<secret>"] for pair, _ in plan["tokens"]]
+    return json.dumps(plan, separators=(",", ":"))
 
 
 DRAWN: Final = ("pid", "database", "instance")
