@@ -82,11 +82,11 @@ def test_rows_are_without_secrets(tmp_path):
     path = tmp_path / "a.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE plans (number INTEGER, plan TEXT)")
-        plan = '{"job":1,"tokens":[["h2","leaf1",5922095],["leaf1","h1",14719384]],"paths":[["a","b",3]]}'
+        plan = '{"job":1,"tokens":[[["h2","leaf1"],5922095],[["leaf1","h1"],14719384]],"paths":[[["a","b"],3]]}'
         connection.execute("INSERT INTO plans VALUES (1, ?)", (plan,))
         connection.execute("CREATE TABLE facts (name TEXT, value TEXT)")
         connection.execute("INSERT INTO facts VALUES ('pid', '7'), ('term', '2')")
-    hidden = '{"job":1,"tokens":[["h2","leaf1",<secret>],["leaf1","h1",<secret>]],"paths":[["a","b",3]]}'
+    hidden = '{"job":1,"tokens":[[["h2","leaf1"],"<secret>"],[["leaf1","h1"],"<secret>"]],"paths":[[["a","b"],3]]}'
     assert rows(path) == {
         "facts": [{"name": "pid", "value": "<drawn>"}, {"name": "term", "value": "2"}],
         "plans": [{"number": 1, "plan": hidden}],
