@@ -23,7 +23,8 @@ P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-PACKAGES := base bench cli comm control_plane dataplane experiments fabric frontend jobs labs native orchestrated p4src runs schedulers topologies torch_backend workers
+LINKS := control_plane p4src topologies workers
+DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 WARM := $(VENV)/.warm
 
@@ -32,7 +33,7 @@ WARM := $(VENV)/.warm
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(INSTALLED)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
+demo: $(DEMO)  ## train a model through P4 switches, once for each plan; report in out/demo/report.html
 	@$(BIN)/p4reduce demo --out out/demo
 
 test: $(INSTALLED)  ## lint, types and all tests that need no other program
@@ -69,55 +70,55 @@ bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as 
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
 
 bench-dataplane: $(WARM)  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
-	@$(BIN)/python -m p4reduce.bench.dataplane $(BENCH)
+	@$(BIN)/python -m studies.bench.dataplane $(BENCH)
 
 bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
-	@$(BIN)/python -m p4reduce.bench.fabric $(BENCH)
+	@$(BIN)/python -m studies.bench.fabric $(BENCH)
 
 bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
-	@$(BIN)/python -m p4reduce.bench.plans $(BENCH)
+	@$(BIN)/python -m studies.bench.plans $(BENCH)
 
 bench-loss: $(WARM)  ## what losses cost beside what they may, in virtual and real time: BENCH='--only virtual' or --json
-	@$(BIN)/python -m p4reduce.bench.loss $(BENCH)
+	@$(BIN)/python -m studies.bench.loss $(BENCH)
 
 bench-strangers: $(WARM)  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
-	@$(BIN)/python -m p4reduce.bench.strangers $(BENCH)
+	@$(BIN)/python -m studies.bench.strangers $(BENCH)
 
 bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
-	@$(BIN)/python -m p4reduce.cli.bench $(BENCH)
+	@$(BIN)/python -m studies.bench.start $(BENCH)
 
 bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
-	@$(BIN)/python -m p4reduce.bench.real $(BENCH)
+	@$(BIN)/python -m studies.bench.real $(BENCH)
 
 poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER='--ablation-seeds 10' or other flags
-	@$(BIN)/python scripts/poster.py --jobs $(JOBS) --out out/poster $(POSTER)
+	@$(BIN)/python -m studies.poster --jobs $(JOBS) --out out/poster $(POSTER)
 
 poster-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python scripts/poster.py --quick --jobs $(JOBS) --out out/poster-quick
+	@$(BIN)/python -m studies.poster --quick --jobs $(JOBS) --out out/poster-quick
 
 tdm: $(WARM)  ## taking turns over an optical cross-connect, on packets, in out/tdm: TDM='--seeds 1..3' or other flags
-	@$(BIN)/python scripts/tdm.py --jobs $(JOBS) --out out/tdm $(TDM)
+	@$(BIN)/python -m studies.tdm --jobs $(JOBS) --out out/tdm $(TDM)
 
 tdm-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python scripts/tdm.py --quick --jobs $(JOBS) --out out/tdm-quick $(TDM)
+	@$(BIN)/python -m studies.tdm --quick --jobs $(JOBS) --out out/tdm-quick $(TDM)
 
 priorities: $(WARM)  ## the study of priorities on packets, in out/priorities: PRIORITIES='--phis 0.2,0.4' or other flags
-	@$(BIN)/python scripts/priorities.py --jobs $(JOBS) --out out/priorities $(PRIORITIES)
+	@$(BIN)/python -m studies.priorities --jobs $(JOBS) --out out/priorities $(PRIORITIES)
 
 priorities-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python scripts/priorities.py --quick --jobs $(JOBS) --out out/priorities-quick
+	@$(BIN)/python -m studies.priorities --quick --jobs $(JOBS) --out out/priorities-quick
 
 placement: $(WARM)  ## placement policies in a flow model held to packets, in out/placement: PLACEMENT='--seeds 1..20' or other flags
-	@$(BIN)/python scripts/placement.py --jobs $(JOBS) --out out/placement $(PLACEMENT)
+	@$(BIN)/python -m studies.placement --jobs $(JOBS) --out out/placement $(PLACEMENT)
 
 placement-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python scripts/placement.py --quick --jobs $(JOBS) --out out/placement-quick
+	@$(BIN)/python -m studies.placement --quick --jobs $(JOBS) --out out/placement-quick
 
 slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
 	@$(BIN)/p4reduce slurm demo $(SLURM)
 
 ray-demo: $(WARM)  ## jobs of a real Ray on the hosts that p4reduce chose (needs Ray, p4reduce[ray])
-	@$(BIN)/python -m p4reduce.schedulers.ray_demo $(RAY)
+	@$(BIN)/python -m p4reduce.adapters.ray.demo $(RAY)
 
 # Real time: what to run, by flags of make.
 TOPO ?= star:hosts=4,servers=1
@@ -144,7 +145,7 @@ else
 endif
 
 bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES='64 256' LOSS= GLOO_PYTHON=
-	@$(BIN)/python -m p4reduce.bench.runs --topology '$(TOPO)' --loss $(LOSS) \
+	@$(BIN)/python -m studies.bench.runs --topology '$(TOPO)' --loss $(LOSS) \
 	  --plan $(if $(filter command% environment%,$(origin PLAN)),'$(PLAN)',steiner) \
 	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64 256) \
 	  $(if $(WORKERS),--workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
@@ -169,18 +170,18 @@ soak-loss: $(WARM)  ## RUNS=1000 groups in virtual time that lose a frame of twe
 	$(BIN)/python -m tests.support.kills.lossy --runs $(RUNS)
 
 labs-test: $(WARM)  ## every mistake of every lab gets its text (minutes)
-	SOAK=1 $(BIN)/pytest -n $(JOBS) tests/unit/labs tests/integration/labs
+	SOAK=1 $(BIN)/pytest -n $(JOBS) tests/unit/course tests/integration/course
 
 live-test: $(WARM)  ## the live page in a headless Chromium: widths, light and dark, keys (needs Debian's chromium, chromium-driver)
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
-	LIVE_TESTS=1 $(BIN)/pytest -rs tests/unit/cli/live tests/integration/cli/live
+	LIVE_TESTS=1 $(BIN)/pytest -rs tests/unit/views/live tests/integration/views/live
 
 live-image: $(WARM)  ## docs/images/live.png: the page of a run that is paused, drawn by a headless Chromium
 	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check selenium
 	@$(BIN)/python -m tests.support.live_picture
 
 bench-live: $(WARM)  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
-	@$(BIN)/python -m p4reduce.cli.live.bench $(BENCH)
+	@$(BIN)/python -m studies.bench.live $(BENCH)
 
 labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
@@ -191,10 +192,13 @@ soak-kills-real: $(WARM)  ## 100 strikes at workers, switches, controllers, the 
 soak-group: $(WARM)  ## HISTORIES=10000 of a group's coordinator: deaths, joins, forged and replayed messages, clocks that jump
 	$(BIN)/python -m tests.support.kills.histories --histories $(HISTORIES)
 
+soak-live: $(WARM)  ## a live page beside 10,000 idle connections, and 1,000 pauses: SOAK='--connections 1500 --pauses 50'
+	$(BIN)/python -m tests.support.soak_live $(SOAK)
+
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images
 	@$(BIN)/p4reduce plan show --plan steiner --svg docs/images/steiner.svg >/dev/null
-	@$(BIN)/python -m p4reduce.bench.loss --only distance --figures out/distance
+	@$(BIN)/python -m studies.bench.loss --only distance --figures out/distance
 	@cp out/distance/distance.svg docs/images/
 
 conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata
@@ -234,8 +238,8 @@ dist-test: $(WARM)  ## install both distributions into fresh environments and ru
 torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --index-url $(TORCH_INDEX) 'torch>=2.13'
-	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/torch_backend tests/integration/torch_backend \
-	  tests/integration/runs/real/test_perf_beside.py tests/integration/comm/test_interoperation.py
+	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/adapters/torch tests/integration/adapters/torch \
+	  tests/integration/runs/real/test_perf_beside.py tests/integration/group/test_interoperation.py
 
 soak-restarts: $(WARM)  ## torchrun --max-restarts: 50 kills of a rank at random moments, exact weights: SOAK='--kills 9 --ranks 3'
 	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--kills 50)
@@ -253,14 +257,21 @@ clean:  ## remove the virtual environment, caches and out/
 	rm -rf $(VENV) out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The environment, once; again when pyproject.toml changes.
-$(INSTALLED): pyproject.toml
+# What the demo needs, once; again when a pyproject.toml changes. --no-compile: most of the modules are never imported.
+$(DEMO): pyproject.toml packages/p4switch/pyproject.toml
 	@$(CHECK_PYTHON)
 	@$(MEND_LINKS)
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 	@echo "installing into $(VENV) (once, about half a minute) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  --editable packages/p4switch --editable '.[demo]'
+	@touch $@
+
+# The rest of the environment: the course, the studies, and what tests and lint need.
+$(INSTALLED): $(DEMO) packages/course/pyproject.toml
+	@echo "installing what tests need (once) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]' --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable packages/course --group dev
 	@touch $@
 
 # Machine code of the fabric and of the P4 programs, compiled once and kept on disk.
@@ -271,7 +282,7 @@ $(WARM): $(INSTALLED)
 # Git with core.symlinks=false leaves small files with the target's name in place of symbolic links, a source
 # distribution leaves nothing.
 define MEND_LINKS
-for folder in $(PACKAGES); do \
+for folder in $(LINKS); do \
 	if [ ! -d "src/p4reduce/$$folder" ]; then \
 		ln -sfn "../../$$folder" "src/p4reduce/$$folder" && echo "src/p4reduce/$$folder: made a symbolic link again"; \
 	fi; \

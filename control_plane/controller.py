@@ -10,23 +10,26 @@ from typing import Self
 import finsy as fy
 from finsy.p4entity import P4Entity
 
-from p4reduce.base.event_loop import EventLoopThread
-from p4reduce.control_plane.blame import blamed
-from p4reduce.control_plane.connection import Connection, PacketIn, Target, targets_by_name
+from p4reduce.control_plane.connection import (
+    DIGEST,
+    Connection,
+    LinkLoad,
+    LoadThresholds,
+    PacketIn,
+    Target,
+    targets_by_name,
+)
 from p4reduce.control_plane.counters import SwitchCounters
-from p4reduce.control_plane.entries import PRIORITIES, Entity, SwitchSettings
+from p4reduce.control_plane.entries import PRIORITIES, Entity, SwitchSettings, drawn_key, tokens_of
 from p4reduce.control_plane.errors import ControllerError, PlanError
-from p4reduce.control_plane.fleet import Fleet
-from p4reduce.control_plane.link_loads import DIGEST, LinkLoad, LoadThresholds
-from p4reduce.control_plane.lookout import Lookout, Sighting
+from p4reduce.control_plane.fleet import Fleet, Found, Lookout, Sighting
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.restarts import Found
-from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
-from p4reduce.control_plane.tokens import drawn_key, tokens_of
+from p4reduce.control_plane.slots import SlotState, blamed, slot_index, who_is_missing
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.event_loop import EventLoopThread
 
 
 class Controller:
@@ -331,13 +334,13 @@ class Controller:
         return who_is_missing(plan, seq, self._read_cell)
 
     def blamed(self, plan: Plan, seq: int) -> frozenset[str]:
-        """The same as names of workers and switches (:func:`~p4reduce.control_plane.blame.blamed`)."""
+        """The same as names of workers and switches (:func:`~p4reduce.control_plane.slots.blamed`)."""
         return blamed(plan, seq, self._read_cell)
 
     def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
         """Have switches tell of directed links (switch, port), once.
 
-        ``ControllerError`` where the program is not the build that watches (`p4reduce.jobs.programs.watching`).
+        ``ControllerError`` where the program is not the build that watches (`p4reduce.network.jobs.switches.watching`).
         """
         if not any(digest.preamble.alias == DIGEST for digest in self.program.info.digests):
             raise ControllerError(f"{self.program.name}: does not watch links; use the build of p4src/watching.p4")

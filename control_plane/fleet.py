@@ -2,13 +2,25 @@
 
 import asyncio
 import contextlib
+import secrets
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar
 
+import finsy as fy
 from finsy.p4entity import P4Entity
 
-from p4reduce.control_plane import counters, restarts
-from p4reduce.control_plane.connection import Connection, PacketIn
+from p4reduce.control_plane import counters
+from p4reduce.control_plane.connection import (
+    Connection,
+    LinkLoad,
+    LoadThresholds,
+    PacketIn,
+    digest_entry,
+    watch_entries,
+)
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import (
     BASE_TABLES,
@@ -17,6 +29,7 @@ from p4reduce.control_plane.entries import (
     base_entries,
     dscp_entries,
     fingerprint,
+    key,
     plan_entries,
     priority_entry,
     results_entry,
@@ -25,11 +38,54 @@ from p4reduce.control_plane.entries import (
     wildcards,
 )
 from p4reduce.control_plane.errors import ControllerError
-from p4reduce.control_plane.link_loads import LinkLoad, LoadThresholds, digest_entry, watch_entries
 from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.routing import next_hops
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.event_loop import EventLoopThread
+
+# How a controller knows that a switch began anew: a number among its entries goes where they go.
+
+
+LOOK_MS: Final = 250
+"""between two looks at a switch, in real time"""
+_DROP_PORT: Final = 511
+"""BMv2's"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a look at switches found."""
+
+    restarted: tuple[str, ...]
+    """They began anew: nothing is in them of what was installed, and their slots are not those that they were."""
+    silent: Mapping[str, str]
+    """They do not answer, and why."""
+
+
+def new_nonce() -> int:
+    """A number for one installation, never 0."""
+    return 1 + secrets.randbelow((1 << 48) - 1)
+
+
+def nonce_entry(nonce: int = 0) -> fy.P4TableEntry:
+    """The entry with the number, 48 bits; for reading and deleting any number will do.
+
+    It is the route to 0.0.0.0, which is nobody's address (RFC 1122, 3.2.1.3): as a MAC address, by a port that drops.
+    """
+    match = fy.P4TableMatch({"hdr.ipv4.dst": (0, 32)})
+    return fy.P4TableEntry("route", match=match, action=fy.P4TableAction("next_hop", port=_DROP_PORT, mac=nonce))
+
+
+def nonce_of(entries: Iterable[P4Entity]) -> int | None:
+    """The number that is among entries that were read; None: it is gone."""
+    ours = key(nonce_entry())
+    for entry in entries:
+        if isinstance(entry, fy.P4TableEntry) and isinstance(entry.action, fy.P4TableAction) and key(entry) == ours:
+            mac = entry.action.args["mac"]
+            return mac if isinstance(mac, int) else None
+    return None
+
 
 R = TypeVar("R")
 Work = Callable[[str], Coroutine[Any, Any, R]]
@@ -77,8 +133,8 @@ class Fleet:
         classes = dscp_entries(self._settings)
         tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # others' programs may not have it
         found = await connection.read(wildcards(tables)) if kept else []
-        nonce = restarts.nonce_of(found) or restarts.new_nonce()
-        entries = (*classes, *base_entries(self._topology, switch, self._routes[switch]), restarts.nonce_entry(nonce))
+        nonce = nonce_of(found) or new_nonce()
+        entries = (*classes, *base_entries(self._topology, switch, self._routes[switch]), nonce_entry(nonce))
         there = {fingerprint(entry) for entry in found}
         wanted = {fingerprint(entry) for entry in entries}
         # An entry that is wrong goes first: another one with the same key may have to take its place.
@@ -87,7 +143,7 @@ class Fleet:
         await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
         self._nonces[switch] = nonce
 
-    async def look(self, switches: Iterable[str]) -> restarts.Found:
+    async def look(self, switches: Iterable[str]) -> Found:
         """Read the nonces of switches, of those whose stream has ended by a new one."""
         restarted, silent = list[str](), dict[str, str]()
 
@@ -99,14 +155,14 @@ class Fleet:
                 silent[switch] = str(error)
 
         await self._each(switches, look)
-        return restarts.Found(tuple(sorted(restarted)), silent)
+        return Found(tuple(sorted(restarted)), silent)
 
     async def began_anew(self, switch: str) -> bool:
         """Whether a switch has lost its nonce; `ControllerError` where it does not answer."""
         connection = self._connections[switch]
         async with self._looking[switch]:
             await connection.reopen()
-            return restarts.nonce_of(await connection.read([restarts.nonce_entry()])) != self._nonces[switch]
+            return nonce_of(await connection.read([nonce_entry()])) != self._nonces[switch]
 
     async def restore(self, switch: str) -> None:
         """All that a switch has without plans, where it began anew; jobs' traffic classes, and what it watches, too."""
@@ -397,3 +453,85 @@ def _levels(plan: Plan) -> list[list[str]]:
             levels.append([])
         levels[aggregator.level].append(aggregator.name)
     return levels
+
+
+# A controller that looks at its switches again and again: who began anew, and who does not answer.
+
+
+LOOK_S: Final = LOOK_MS / 1000
+SILENT_S: Final = 1.0
+"""for which a switch may not answer before it is called silent; and for each look"""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """Something to be told of a switch, once: it began ``anew``, and has its base entries again; it is ``silent``, for
+    ``SILENT_S`` by now; or it was, and ``answers`` with all that it had.
+    """
+
+    switch: str
+    what: Literal["anew", "silent", "answers"]
+    why: str = ""
+    """Why it does not answer."""
+
+
+class Lookout:
+    """Reads the nonce of each switch every ``LOOK_S``, by a new stream where the old one has ended.
+
+    Runs beside whatever the controller does. Use as a context manager, or :meth:`close` it before the controller.
+    """
+
+    def __init__(
+        self, loop: EventLoopThread, fleet: Fleet, switches: Sequence[str], tell: Callable[[Sighting], None]
+    ) -> None:
+        self._loop, self._fleet, self._tell = loop, fleet, tell
+        self._ended = False
+        self._following = loop.run(self._start(switches))
+
+    def close(self) -> None:
+        """Look no more; may be called again."""
+        self._loop.run(self._stop())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _start(self, switches: Sequence[str]) -> list["asyncio.Task[None]"]:
+        return [asyncio.create_task(self._follow(switch)) for switch in switches]
+
+    async def _stop(self) -> None:
+        self._ended = True
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+
+    async def _follow(self, switch: str) -> None:
+        answered, silent = time.monotonic(), False
+        while not self._ended:
+            await asyncio.sleep(LOOK_S)
+            why = await self._look(switch)
+            if why is None:
+                if silent:
+                    self._tell(Sighting(switch, "answers"))
+                answered, silent = time.monotonic(), False
+            elif not silent and time.monotonic() >= answered + SILENT_S:
+                self._tell(Sighting(switch, "silent", why))
+                silent = True
+
+    async def _look(self, switch: str) -> str | None:
+        """Restore it where it began anew; why it did not answer."""
+        try:
+            async with asyncio.timeout(SILENT_S):
+                anew = await self._fleet.began_anew(switch)
+            if anew:
+                await self._fleet.restore(switch)
+                self._tell(Sighting(switch, "anew"))
+        except ControllerError as error:
+            return str(error)
+        except TimeoutError:
+            return f"switch {switch}: no answer within {SILENT_S:g} s"
+        return None

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from p4reduce.base.units import PS_PER_S
+from p4switch.base.units import PS_PER_S
 
 HEADER_BYTES: Final = 62
 """Ethernet 14, IPv4 20, UDP 8, INC 20: a frame without lanes"""

@@ -1,10 +1,11 @@
 """Reading a switch's slots: who has contributed to a chunk, and who is missing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan
+from p4reduce.workers.status import WaitStatus
 
 ReadCell = Callable[[str, int], int | None]
 """Switch and index of a slot -> its packed state, or None where the target cannot read registers."""
@@ -111,3 +112,103 @@ def _missing(
 def node_name(plan: Plan, node: str) -> str:
     """A node as people are told of it: a worker with its rank."""
     return f"worker {plan.workers.index(node)} ({node})" if node in plan.workers else node
+
+
+# Whom a chunk waits for, as names: the data path's evidence against members of a job that say nothing any more.
+
+
+def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
+    """Workers and switches whose contributions chunk ``seq`` lacks, in the whole tree; nobody where it is done.
+
+    A switch is named with what is missing below it: its link, or itself, may be to blame as well. Where a slot cannot
+    be read, all below its switch are named. For plans in the network; of others, hosts know whom they wait for.
+
+    Where a switch has all contributions and no result, its first child is named too: it alone asks on for the others
+    (p4src/slot.p4), and if it has died, a result that was lost on the way down never comes.
+    """
+    silent = {_asks_for_all(plan, aggregator, seq, read) for aggregator in plan.aggregators}
+    return frozenset(_missing_names(plan, plan.aggregators[0], seq, read) | (silent - {""}))
+
+
+def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:
+    """The worker that has to ask a switch for a result that this waits for, too; "" where it does not."""
+    cell = read(aggregator.name, slot_index(aggregator, seq))
+    slot = None if cell is None else SlotState.unpack(cell)
+    first = min(aggregator.children, key=lambda child: child.bit)
+    if slot is None or slot.generation != plan.generation or slot.seq != seq or slot.done or not first.is_worker:
+        return ""
+    return first.name if all(slot.bitmap & child.mask for child in aggregator.children) else ""
+
+
+def _missing_names(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> set[str]:
+    cell = read(aggregator.name, slot_index(aggregator, seq))
+    if cell is None:
+        return {aggregator.name, *plan.workers_below(aggregator.name)}
+    slot = SlotState.unpack(cell)
+    ours = slot.generation == plan.generation
+    if ours and slot.seq != seq and (slot.seq - seq) & 0xFFFFFFFF < 1 << 31:
+        return set()  # a later chunk: this one was done long ago
+    there = slot.bitmap if ours and slot.seq == seq else 0
+    found: set[str] = set()
+    for child in aggregator.children:
+        if not there & child.mask:
+            found.add(child.name)
+            if not child.is_worker:
+                found |= _missing_names(plan, plan.by_switch[child.name], seq, read)
+    return found
+
+
+# Who is awaited, by what switches told the workers that asked (docs/protocol.md, Loss): it needs no registers.
+
+
+def awaited_at(plan: Plan, worker: str, wait: WaitStatus) -> tuple[str, tuple[str, ...]]:
+    """What a WAIT says: a switch, or the server's host, and the nodes whose contributions it lacks.
+
+    Nobody is named where the contributions of all are in, and the answer is on its way or lost.
+    """
+    above = dict(plan.edges)
+    node = worker
+    for _ in range(wait.level):
+        node = above.get(node, plan.server or node)
+    aggregator = plan.by_switch.get(node)
+    if aggregator is None:
+        names = plan.workers if not plan.in_network else (plan.root,)
+        return node, tuple(name for bit, name in enumerate(names) if wait.awaited >> bit & 1)
+    return node, tuple(child.name for child in aggregator.children if child.mask & wait.awaited)
+
+
+def explain_waits(plan: Plan, waits: Mapping[str, WaitStatus | None]) -> list[str]:
+    """One line for each switch that somebody was told to wait for, oldest chunk first; ``waits`` by worker.
+
+    Where a switch waits for another one, and workers behind that were told whom it waits for, only that is said: "slot
+    17 of leaf2 waits for worker 3 (h3)".
+    """
+    told = {name: wait for name, wait in waits.items() if wait is not None}
+    if not told:
+        return []
+    oldest = min(wait.seq for wait in told.values())
+    found = dict(awaited_at(plan, name, wait) for name, wait in told.items() if wait.seq == oldest)
+    lines = []
+    for node, names in found.items():
+        ends = [name for name in names if not found.get(name)]
+        if ends:
+            who = ", ".join(_name(plan, name) for name in ends)
+            slot = f"slot {slot_index(plan.by_switch[node], oldest)} of " if node in plan.by_switch else ""
+            lines.append(f"chunk {oldest}: {slot}{node} waits for {who}")
+    return lines
+
+
+def _name(plan: Plan, node: str) -> str:
+    if node in plan.workers:
+        return f"worker {plan.workers.index(node)} ({node})"
+    behind = [name for name in plan.workers if _is_behind(plan, name, node)]
+    return f"the sum of {node}, {len(behind)} workers" if node in plan.by_switch else node
+
+
+def _is_behind(plan: Plan, worker: str, node: str) -> bool:
+    above, at = dict(plan.edges), worker
+    while at in above:
+        at = above[at]
+        if at == node:
+            return True
+    return False

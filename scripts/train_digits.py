@@ -11,8 +11,7 @@ import argparse
 import numpy as np
 
 from p4reduce import Checkpoint, connect
-from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import TrainingTask
+from p4reduce.workers.training.loops import TrainingOptions, TrainingTask
 
 
 def parse() -> tuple[TrainingOptions, Checkpoint | None, int]:

@@ -5,6 +5,7 @@ import signal
 import tempfile
 
 import pytest
+
 from tests.support.effort import SOAK
 
 if "P4REDUCE_CACHE" not in os.environ:

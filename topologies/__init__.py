@@ -1,12 +1,19 @@
 """Networks as graphs: nodes, links, ports, addresses; builders, and YAML files."""
 
-from p4reduce.topologies.builder import TopologyBuilder
-from p4reduce.topologies.datacenter import fat_tree, leaf_spine, star
-from p4reduce.topologies.files import bundled, load, save, to_yaml
-from p4reduce.topologies.model import MAX_NODES, MAX_PORT, Link, Node, Topology, TopologyError
-from p4reduce.topologies.schema import with_capable
-from p4reduce.topologies.units import format_delay, format_rate, parse_delay, parse_rate
-from p4reduce.topologies.wan import wan
+from p4reduce.topologies.datacenter import TopologyBuilder, fat_tree, leaf_spine, star, wan
+from p4reduce.topologies.files import bundled, load, save, to_yaml, with_capable
+from p4reduce.topologies.model import (
+    MAX_NODES,
+    MAX_PORT,
+    Link,
+    Node,
+    Topology,
+    TopologyError,
+    format_delay,
+    format_rate,
+    parse_delay,
+    parse_rate,
+)
 
 __all__ = [
     "MAX_NODES",

@@ -1,10 +1,112 @@
 """Star, leaf-spine and fat-tree."""
 
+from collections import Counter
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from fractions import Fraction
+from typing import Any, Final
 
-from p4reduce.topologies.builder import Capable, CapableSwitches, TopologyBuilder
-from p4reduce.topologies.model import Topology, TopologyError
-from p4reduce.topologies.units import parse_rate
+from p4reduce.topologies.model import (
+    MAX_NODES,
+    MAX_PORT,
+    Link,
+    Node,
+    Role,
+    Topology,
+    TopologyError,
+    parse_delay,
+    parse_rate,
+)
+
+# Building a topology node by node: gives out indices and ports.
+
+
+Capable = bool | str | Iterable[str]
+"""Which switches aggregate: True or 'all', False or 'none', or shell patterns of names ('leaf*')."""
+
+
+class TopologyBuilder:
+    """Collects nodes and links; indices and ports follow from the order in which they are added.
+
+    >>> builder = TopologyBuilder("pair")
+    >>> builder.switch("s1")
+    >>> builder.host("h1")
+    >>> builder.link("h1", "s1", "10G", "1us")
+    >>> builder.build().port("s1", "h1")
+    1
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._nodes: list[Node] = []
+        self._links: list[Link] = []
+        self._count: Counter[str] = Counter()
+        self._ports: Counter[str] = Counter()
+
+    def host(self, name: str, *, server: bool = False, position: tuple[float, float] | None = None) -> None:
+        """Add a host; ``server`` keeps it for a parameter server."""
+        self._room_for("host", name)
+        role: Role = "server" if server else "worker"
+        self._nodes.append(Node(name, "host", self._count["host"], False, role, position))
+        self._count["host"] += 1
+
+    def switch(self, name: str, *, capable: bool = True, position: tuple[float, float] | None = None) -> None:
+        """Add a switch; one that is not ``capable`` only routes."""
+        self._room_for("switch", name)
+        self._nodes.append(Node(name, "switch", self._count["switch"], capable, "switch", position))
+        self._count["switch"] += 1
+
+    def crossconnect(self, name: str, *, position: tuple[float, float] | None = None) -> None:
+        """Add an optical cross-connect."""
+        self._room_for("crossconnect", name)
+        self._nodes.append(Node(name, "crossconnect", self._count["crossconnect"], False, "crossconnect", position))
+        self._count["crossconnect"] += 1
+
+    def link(self, a: str, b: str, rate: int | str, delay: int | str) -> None:
+        """Add a link, at the next free port of each end (rate: bit/s or '10G'; delay: '1us')."""
+        self._ports[a] += 1
+        self._ports[b] += 1
+        for end in (a, b):
+            if self._ports[end] > MAX_PORT:
+                raise TopologyError(f"nodes: {end!r} has over {MAX_PORT} links; a switch has at most {MAX_PORT} ports")
+        self._links.append(Link(a, self._ports[a], b, self._ports[b], parse_rate(rate), parse_delay(delay)))
+
+    def build(self) -> Topology:
+        """The finished topology; raises :class:`TopologyError` when it is not a sound network."""
+        return Topology(self._name, tuple(self._nodes), tuple(self._links))
+
+    def _room_for(self, kind: str, name: str) -> None:
+        """Refuses what no topology may have as soon as it is reached: building 10^9 nodes takes long."""
+        if self._count[kind] >= MAX_NODES:
+            raise TopologyError(f"{name!r} is one {kind} too many: addresses allow {MAX_NODES}")
+
+
+class CapableSwitches:
+    """Decides by name which switches aggregate, and remembers whether every pattern was of use."""
+
+    def __init__(self, capable: Capable) -> None:
+        if isinstance(capable, bool):
+            capable = "all" if capable else "none"
+        patterns = [capable] if isinstance(capable, str) else list(capable)
+        self._none = patterns in (["none"], [])
+        self._patterns = ["*" if pattern == "all" else pattern for pattern in patterns]
+        self._unused = set() if self._none else set(self._patterns)
+        self._seen: list[str] = []
+
+    def __contains__(self, switch: str) -> bool:
+        self._seen.append(switch)
+        hits = [] if self._none else [pattern for pattern in self._patterns if fnmatchcase(switch, pattern)]
+        self._unused.difference_update(hits)
+        return bool(hits)
+
+    def check_used(self) -> None:
+        """Raise :class:`TopologyError` when a pattern matched no switch: it is a slip of the pen."""
+        if self._unused:
+            shown = ", ".join(self._seen[:6]) + (", ..." if len(self._seen) > 6 else "")
+            raise TopologyError(
+                f"capable: {sorted(self._unused)} match no switch; the switches are {shown} "
+                "(patterns such as 'leaf*', or 'all', 'none')"
+            )
 
 
 def star(
@@ -172,3 +274,120 @@ def _at_least(field: str, value: int, least: int) -> None:
 
 def _middle(count: int) -> float:
     return (count - 1) / 2
+
+
+def default_topology(workers: int) -> str:
+    """A two-level leaf-spine for any number of workers, with a host for a server."""
+    if workers <= 8:
+        return "leaf-spine-8"
+    hosts = 8 if workers <= 64 else 16
+    return f"leaf-spine:leaves={-(-workers // hosts)},spines=2,hosts={hosts},servers=1"
+
+
+# Wide-area graphs from topohub: SNDlib and the Internet Topology Zoo, offline.
+
+
+PS_PER_KM: Final = 4_900_000
+"""Light in fibre of group index 1.468: 4.9 us a kilometre."""
+GROUPS: Final = ("sndlib", "topozoo")
+"""The groups of topohub that are searched for a bare name, in this order."""
+
+
+def wan(
+    graph: str,
+    *,
+    hosts: int = 1,
+    rate: int | str = "10G",
+    access_rate: int | str | None = None,
+    delay: int | str | None = None,
+    access_delay: int | str = "1us",
+    servers: int = 0,
+    capable: Capable = True,
+    name: str | None = None,
+) -> Topology:
+    """A wide-area network: a switch for each city, each with ``hosts`` workers '<city>-h1'...
+
+    topohub knows nodes and distances but no capacities: those here are ours.
+
+    Parameters
+    ----------
+    graph : str
+        'germany50', 'nobel-us', 'sndlib/geant', 'topozoo/Abilene'.
+    hosts : int
+        Workers in each city.
+    rate, access_rate : int or str
+        Capacity of every link between cities, and of the links to hosts (``rate`` when not given).
+    delay, access_delay : int or str
+        Delay of every link between cities (when not given: from its length at 4.9 us/km), and of links to hosts.
+    servers : int
+        Server hosts '<city>-server', at the first cities.
+    capable : bool, str or strings
+        Which switches aggregate: all or none, or shell patterns of names.
+    name : str
+        Name of the topology.
+
+    Raises
+    ------
+    TopologyError
+        When topohub has no such graph, or the graph is not one connected simple network.
+    """
+    key, found = _find(graph)
+    cities = _city_names(found["nodes"])
+    if hosts < 1 or not 0 <= servers <= len(cities):
+        raise TopologyError(f"hosts, servers: need hosts >= 1 and 0 <= servers <= {len(cities)} for {key}")
+    chosen = CapableSwitches(capable)
+    builder = TopologyBuilder(name or key.rsplit("/", 1)[1])
+    for node in found["nodes"]:
+        city = cities[node["id"]]
+        builder.switch(city, capable=city in chosen, position=_position(node))
+    access = rate if access_rate is None else access_rate
+    for city in cities.values():
+        for number in range(1, hosts + 1):
+            builder.host(f"{city}-h{number}")
+            builder.link(f"{city}-h{number}", city, access, access_delay)
+    for edge in found["edges"]:
+        a, b = cities[edge["source"]], cities[edge["target"]]
+        builder.link(a, b, rate, _delay(edge, key, a, b) if delay is None else delay)
+    for city in list(cities.values())[:servers]:
+        builder.host(f"{city}-server", server=True)
+        builder.link(f"{city}-server", city, access, access_delay)
+    chosen.check_used()
+    return builder.build()
+
+
+def _find(graph: str) -> tuple[str, dict[str, Any]]:
+    import topohub  # noqa: PLC0415  (slow: it imports networkx)
+
+    keys = [graph] if "/" in graph else [f"{group}/{graph}" for group in GROUPS]
+    for key in keys:
+        try:
+            return key, topohub.get(key)
+        except (KeyError, ValueError):
+            continue
+    raise TopologyError(
+        f"graph: topohub {topohub.__version__} has no {' or '.join(keys)}; "
+        "write for example 'nobel-us', 'germany50', 'sndlib/geant' or 'topozoo/Abilene'"
+    )
+
+
+def _city_names(nodes: list[dict[str, Any]]) -> dict[Any, str]:
+    """A unique name without blanks for each node id, in the order of the file."""
+    plain = {node["id"]: _plain(str(node.get("name") or f"n{node['id']}")) for node in nodes}
+    times = Counter(plain.values())
+    return {key: text if times[text] == 1 else f"{text}-{key}" for key, text in plain.items()}
+
+
+def _plain(text: str) -> str:
+    return "".join("-" if character.isspace() or character in ",=+" else character for character in text.strip())
+
+
+def _position(node: dict[str, Any]) -> tuple[float, float] | None:
+    position = node.get("pos")
+    return (float(position[0]), float(position[1])) if position else None
+
+
+def _delay(edge: dict[str, Any], key: str, a: str, b: str) -> str:
+    distance = edge.get("dist")
+    if distance is None:
+        raise TopologyError(f"graph: {key} does not say how long {a} - {b} is; give a delay for all links")
+    return f"{round(float(distance) * PS_PER_KM)}ps"

@@ -1,15 +1,159 @@
 """The network as a graph: nodes with addresses, links with ports, rates and delays. Immutable."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from p4reduce.base.errors import BadInput
+from p4switch.base.safe_yaml import short
 
 if TYPE_CHECKING:
     import networkx as nx
 
     Graph = nx.Graph[str]
+
+
+# Rates and delays as people write them ('10G', '1us') and as the machine counts them (bit/s, ps).
+
+
+_RATE_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_DELAY_UNITS: Final = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
+_MAX_RATE_BPS: Final = 10**15
+_MAX_DELAY_PS: Final = 10**15
+"""times and rates are 64-bit integers in the fabric, where they are added and multiplied by frame lengths"""
+_LONGEST: Final = 60
+"""characters; `Decimal` overflows at a million digits"""
+_COUNT_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_MAX_COUNT: Final = 2**63 - 1
+_SLOWEST_BARE_BPS: Final = 10**6
+"""text without a unit below this was meant to have one: '10' is no link's rate"""
+_NUMBER: Final = r"(\d+(?:\.\d+)?)"
+_RATE: Final = re.compile(rf"{_NUMBER}\s*([kKMGT]?)(bit/s|b/s|bps)?")
+_COUNT: Final = re.compile(rf"{_NUMBER}\s*(k|M|G|Ki|Mi|Gi)?")
+_DELAY: Final = re.compile(rf"{_NUMBER}\s*(ps|ns|us|µs|ms|s)")
+
+
+def parse_rate(value: int | str) -> int:
+    """A link rate in bit/s.
+
+    Parameters
+    ----------
+    value : int or str
+        An integer of bit/s, or text such as '10G', '2.5G', '400M', '100 Mb/s' (powers of ten).
+
+    Raises
+    ------
+    ValueError
+        When it is no rate, not a whole positive number of bits per second, above 1000T, or text without a unit that
+        says less than 1M.
+    """
+    fix = "write for example '10G', '2.5G', '400M' or a whole number of bit/s"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{short(value)} is not a rate; {fix}")
+    match = _RATE.fullmatch(_text(value))
+    if match is None:
+        raise ValueError(f"{short(value)} is not a rate; {fix}")
+    unit = match.group(2)
+    rate = Decimal(match.group(1)) * _RATE_UNITS["k" if unit == "K" else unit]
+    if rate <= 0 or rate != rate.to_integral_value():
+        raise ValueError(f"rate {short(value)} must be a whole, positive number of bit/s; {fix}")
+    bare = isinstance(value, str) and not unit and not match.group(3)
+    if bare and rate < _SLOWEST_BARE_BPS:
+        raise ValueError(f"rate {short(value)} is {rate} bit/s; write '{rate}G', or '{rate}bit/s' if that is meant")
+    if rate > _MAX_RATE_BPS:
+        raise ValueError(f"rate {short(value)} is above {format_rate(_MAX_RATE_BPS)}; {fix}")
+    return int(rate)
+
+
+def parse_delay(value: int | str) -> int:
+    """A propagation delay in picoseconds.
+
+    Parameters
+    ----------
+    value : int or str
+        Text such as '1us', '500ns', '2.5ms', '0ps'; only the number 0 needs no unit.
+
+    Raises
+    ------
+    ValueError
+        When it is no delay, has no unit, is not a whole number of picoseconds, or above 1000s.
+    """
+    fix = "write for example '1us', '500ns' or '2.5ms'"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{short(value)} is not a delay; {fix}")
+    text = _text(value)
+    if text == "0":
+        return 0
+    match = _DELAY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{short(value)} is not a delay; {fix}")
+    unit = match.group(2)
+    delay = Decimal(match.group(1)) * _DELAY_UNITS["us" if unit == "µs" else unit]
+    if delay != delay.to_integral_value():
+        raise ValueError(f"delay {short(value)} must be a whole number of picoseconds; {fix}")
+    if delay > _MAX_DELAY_PS:
+        raise ValueError(f"delay {short(value)} is above {format_delay(_MAX_DELAY_PS)}; {fix}")
+    return int(delay)
+
+
+def parse_count(value: int | str) -> int:
+    """A number of things.
+
+    Parameters
+    ----------
+    value : int or str
+        An integer, or text such as '262144', '64k', '1.5M' (powers of ten), '1Mi' (powers of two).
+
+    Raises
+    ------
+    ValueError
+        When it is none, not whole, or above 2^63 - 1.
+    """
+    fix = "write for example '262144', '64k', '1.5M' or '1Mi'"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{short(value)} is no number of things; {fix}")
+    if isinstance(value, int):
+        return value
+    match = _COUNT.fullmatch(_text(value))
+    if match is None:
+        raise ValueError(f"{short(value)} is no number of things; {fix}")
+    unit = match.group(2) or ""
+    count = Decimal(match.group(1)) * _COUNT_UNITS[unit]
+    if count != count.to_integral_value() or count > _MAX_COUNT:
+        raise ValueError(f"{short(value)} must be whole and below 2^63; {fix}")
+    return int(count)
+
+
+def format_rate(rate_bps: int) -> str:
+    """The shortest exact text of a rate: ``parse_rate(format_rate(r)) == r``."""
+    return _format(rate_bps, _RATE_UNITS, "") + ("bit/s" if rate_bps < _RATE_UNITS["k"] else "")
+
+
+def format_delay(delay_ps: int) -> str:
+    """The shortest exact text of a delay: ``parse_delay(format_delay(d)) == d``."""
+    return _format(delay_ps, _DELAY_UNITS, "ps")
+
+
+def _text(value: int | str) -> str:
+    """A number or text for the patterns; nothing where it is too long to be meant."""
+    if isinstance(value, int):
+        return str(value) if abs(value) <= max(_MAX_RATE_BPS, _MAX_DELAY_PS) * 1000 else ""
+    text = value.strip()
+    return text if len(text) <= _LONGEST else ""
+
+
+def _format(value: int, units: dict[str, int], smallest: str) -> str:
+    for unit, factor in reversed(units.items()):
+        # Up to three decimals read well ('2.5G'); more are clearer in the next smaller unit.
+        if value >= factor and value * 1000 % factor == 0:
+            return f"{(Decimal(value) / factor).normalize():f}{unit}"
+    return f"{value}{smallest}"
+
 
 Kind = Literal["host", "switch", "crossconnect"]
 Role = Literal["worker", "server", "switch", "crossconnect"]
@@ -28,7 +172,7 @@ Hop = tuple[str, int]
 """A directed link: the (node, port) that it leaves."""
 
 
-class TopologyError(ValueError):
+class TopologyError(BadInput, ValueError):
     """A topology that cannot be built; the text names the file or the field, and the fix."""
 
 
@@ -111,7 +255,7 @@ class Topology:
     """Nodes and links, checked when made.
 
     Ports of a node count from 1 in the order in which ``links`` lists its links, so they follow from the order
-    alone; :class:`~p4reduce.topologies.builder.TopologyBuilder` gives them out.
+    alone; :class:`~p4reduce.topologies.datacenter.TopologyBuilder` gives them out.
 
     Raises
     ------
@@ -129,7 +273,6 @@ class Topology:
     """whether links may share a port of a switch (:class:`~p4reduce.topologies.optical.Overlay`)"""
 
     def __post_init__(self) -> None:
-        from p4reduce.topologies.validate import check  # noqa: PLC0415  (check needs the classes above)
 
         check(self)
 
@@ -246,3 +389,109 @@ class Topology:
             graph.add_edge(link.a, link.b, rate_bps=link.rate_bps, delay_ps=link.delay_ps)
         frozen: Graph = nx.freeze(graph)
         return frozen
+
+
+# What every topology must hold, whoever built it.
+
+
+def check(topology: Topology) -> None:
+    """Raise :class:`TopologyError` at the first thing that is wrong, naming it and the fix."""
+    _check_nodes(topology)
+    _check_links(topology)
+    _check_ports(topology)
+    _check_hosts(topology)
+    if not topology.partial:
+        _check_connected(topology)
+
+
+def _check_nodes(topology: Topology) -> None:
+    for name, times in Counter(node.name for node in topology.nodes).items():
+        if times > 1:
+            raise TopologyError(f"nodes: the name {name!r} is given {times} times; node names must be unique")
+        if not name or any(character.isspace() or character in ",=+" for character in name):
+            raise TopologyError(f"nodes: {name!r} is no name; use no spaces, commas, '+' or '='")
+    for kind in ("host", "switch", "crossconnect"):
+        nodes = [node for node in topology.nodes if node.kind == kind]
+        if not nodes and kind != "crossconnect":
+            raise TopologyError(f"nodes: there is no {kind}; at least one is needed")
+        if len(nodes) > MAX_NODES:
+            raise TopologyError(f"nodes: {len(nodes)} nodes of kind {kind}; addresses allow {MAX_NODES}")
+        if [node.index for node in nodes] != list(range(len(nodes))):
+            raise TopologyError(f"nodes: indices of kind {kind} must count 0, 1, 2, ... in the order of the nodes")
+    for node in topology.nodes:
+        if node.capable and not node.is_switch:
+            raise TopologyError(f"nodes: {node.kind} {node.name!r} cannot aggregate; set capable only at switches")
+        if node.role not in (("worker", "server") if node.is_host else (node.kind,)):
+            raise TopologyError(f"nodes: {node.kind} {node.name!r} cannot have the role {node.role!r}")
+
+
+def _check_links(topology: Topology) -> None:
+    names = {node.name for node in topology.nodes}
+    passive = {node.name for node in topology.crossconnects}
+    seen: dict[frozenset[str], int] = {}
+    for number, link in enumerate(topology.links):
+        field = f"links[{number}] ({link.a} - {link.b})"
+        for end in (link.a, link.b):
+            if end not in names:
+                raise TopologyError(f"{field}: there is no node {end!r}; add it to nodes or correct the name")
+        if link.a == link.b:
+            raise TopologyError(f"{field}: a node cannot be linked to itself; remove the link")
+        pair = frozenset((link.a, link.b))
+        if pair <= passive:
+            raise TopologyError(f"{field}: joins two cross-connects; link each of them to switches")
+        if pair in seen and not pair & passive:
+            raise TopologyError(f"{field}: repeats links[{seen[pair]}]; give one link the sum of the rates instead")
+        seen[pair] = number
+        if link.rate_bps <= 0:
+            raise TopologyError(f"{field}: rate {link.rate_bps} bit/s must be positive")
+        if link.delay_ps < 0:
+            raise TopologyError(f"{field}: delay {link.delay_ps} ps must not be negative")
+
+
+def _check_ports(topology: Topology) -> None:
+    used: Counter[str] = Counter()
+    taken: set[tuple[str, int]] = set()
+    for number, link in enumerate(topology.links):
+        for end in (link.a, link.b):
+            used[end] += 1
+            port = link.port_of(end)
+            if topology.partial:
+                if not 1 <= port <= MAX_PORT or ((end, port) in taken and not topology.shared_ports):
+                    raise TopologyError(f"links[{number}]: port {port} of {end!r} is taken, or not in 1..{MAX_PORT}")
+                taken.add((end, port))
+            elif port != used[end]:
+                raise TopologyError(
+                    f"links[{number}]: port {link.port_of(end)} of {end!r} must be {used[end]}; "
+                    "ports count from 1 in the order of the links"
+                )
+    for name, ports in used.items():
+        if ports > MAX_PORT:
+            raise TopologyError(f"nodes: {name!r} has {ports} links; a switch has at most {MAX_PORT} ports")
+
+
+def _check_hosts(topology: Topology) -> None:
+    links: dict[str, list[Link]] = {host.name: [] for host in topology.nodes if host.is_host}
+    for link in topology.links:
+        for end in (link.a, link.b):
+            if end in links:
+                links[end].append(link)
+    for name, own in links.items():
+        if len(own) != 1:
+            raise TopologyError(f"nodes: host {name!r} has {len(own)} links; a host has exactly one, to a switch")
+        other = topology.node(own[0].other(name))
+        if not other.is_switch:
+            raise TopologyError(f"nodes: host {name!r} is linked to {other.kind} {other.name!r}; link it to a switch")
+
+
+def _check_connected(topology: Topology) -> None:
+    reached = {topology.nodes[0].name}
+    edge = list(reached)
+    while edge:
+        edge = [name for name in {name for at in edge for name in topology.neighbours(at)} if name not in reached]
+        reached.update(edge)
+    cut_off = [node.name for node in topology.nodes if node.name not in reached]
+    if cut_off:
+        shown = ", ".join(cut_off[:5]) + (", ..." if len(cut_off) > 5 else "")
+        raise TopologyError(
+            f"links: {shown} cannot be reached from {topology.nodes[0].name!r}; the network must be connected"
+        )

@@ -7,7 +7,8 @@ Wireshark-like dissection in tests, labs and ``p4reduce`` reports::
     >>> frame = Ether() / IP(dst="10.128.0.1") / UDP(sport=9400, dport=9400, chksum=0) / INC(seq=7, lanes=[1, -2])
 """
 
-from typing import Any
+from string import Template
+from typing import Any, Final
 
 from scapy.fields import BitEnumField, BitField, ConditionalField, Field, FieldListField, SignedIntField
 from scapy.layers.inet import UDP
@@ -62,3 +63,109 @@ class INC(Packet):
 
 bind_layers(UDP, INC, sport=wire.INC_UDP_PORT, dport=wire.INC_UDP_PORT)
 bind_layers(UDP, INC, dport=wire.INC_UDP_PORT)
+
+
+# A Wireshark dissector of INC in Lua, generated from ``wire.INC``:
+# https://www.wireshark.org/docs/wsdg_html_chunked/wsluarm.html.
+
+
+_SAYS: Final = {
+    "type": "Type",
+    "late": "Nothing of the receiver's is in it",
+    "resend": "Sent before",
+    "saturated": "Saturated: the sum is not exact",
+    "ecn_echo": "Crossed a congested queue",
+    "has_lanes": "Lanes follow",
+    "count": "Contributions",
+    "seq": "Chunk",
+    "exponent": "Exponent (biased by 127)",
+    "token": "Token; of an ASK downwards, with the exponent, who is awaited",
+}
+"""what a field is called for people, where its name does not say it"""
+
+_SCRIPT: Final = Template("""\
+-- INC, in-network aggregation of p4reduce: UDP port $port. Printed by 'p4reduce pcap --dissector'.
+-- Wireshark reads it from its folder of personal Lua plugins, tshark also with -X lua_script:FILE.
+-- A display filter: p4reduce.type == 3 && p4reduce.seq == 7
+
+local inc = Proto("p4reduce", "In-network aggregation (p4reduce)")
+local HEADER_BYTES = $bytes
+local VERSION = $version
+local types = { $types }
+
+-- name, first byte, bytes, ProtoField
+local fields = {
+$fields
+}
+local lane = ProtoField.int32("p4reduce.lane", "Lane", base.DEC)
+local lanes = ProtoField.uint16("p4reduce.lanes", "Lanes", base.DEC)
+
+local known = { lane, lanes }
+for _, field in ipairs(fields) do known[#known + 1] = field[4] end
+inc.fields = known
+
+local cut_off =
+  ProtoExpert.new("p4reduce.cut_off", "Ends within a lane", expert.group.MALFORMED, expert.severity.ERROR)
+inc.experts = { cut_off }
+
+function inc.dissector(buffer, packet, tree)
+  if buffer:reported_length_remaining() < HEADER_BYTES or buffer:len() < HEADER_BYTES then return 0 end
+  if buffer(0, 1):bitfield(0, 4) ~= VERSION then return 0 end
+  local own = tree:add(inc, buffer())
+  for _, field in ipairs(fields) do own:add(field[4], buffer(field[2], field[3])) end
+  local count = math.floor((buffer:len() - HEADER_BYTES) / 4)
+  own:add(lanes, count):set_generated()
+  if count > 0 then
+    local all = own:add(buffer(HEADER_BYTES, 4 * count), "Lanes: " .. count)
+    for at = 0, count - 1 do
+      all:add(lane, buffer(HEADER_BYTES + 4 * at, 4)):prepend_text("[" .. at .. "] ")
+    end
+  end
+  if (buffer:len() - HEADER_BYTES) % 4 ~= 0 then own:add_proto_expert_info(cut_off) end
+  local kind = types[buffer($type_at, 1):bitfield($type_bit, $type_bits)] or "unknown type"
+  packet.cols.protocol = "INC"
+  packet.cols.info = kind .. " job " .. buffer($job_at, $job_bytes):uint()
+    .. " epoch " .. buffer($epoch_at, $epoch_bytes):uint()
+    .. " chunk " .. buffer($seq_at, $seq_bytes):uint() .. ", " .. count .. " lanes"
+  return buffer:len()
+end
+
+DissectorTable.get("udp.port"):add($port, inc)
+""")
+
+
+def dissector() -> str:
+    """The Lua source of the dissector."""
+    places = {item.name: _place(item) for item in wire.INC.fields}
+    type_at, _, _ = places["type"]
+    return _SCRIPT.substitute(
+        port=wire.INC_UDP_PORT,
+        bytes=wire.INC.bytes,
+        version=wire.INC_VERSION,
+        types=", ".join(f'[{kind.value}] = "{kind.name}"' for kind in wire.PacketType),
+        fields="\n".join(_line(item, *places[item.name]) for item in wire.INC.fields),
+        type_at=type_at,
+        type_bit=8 - wire.bit_shift(wire.INC, "type") - wire.INC["type"].bits,
+        type_bits=wire.INC["type"].bits,
+        **{f"{name}_at": places[name][0] for name in ("job", "epoch", "seq")},
+        **{f"{name}_bytes": places[name][1] for name in ("job", "epoch", "seq")},
+    )
+
+
+def _place(item: wire.Field) -> tuple[int, int, int]:
+    """First byte within the header, bytes, and the mask within them; 0 where the field fills its bytes."""
+    at = wire.offset(wire.INC, item.name) - wire.INC_OFFSET
+    if item.bits % 8 == 0:
+        return at, item.bits // 8, 0
+    return at, 1, ((1 << item.bits) - 1) << wire.bit_shift(wire.INC, item.name)
+
+
+def _line(item: wire.Field, at: int, size: int, mask: int) -> str:
+    says = _SAYS.get(item.name, item.name.capitalize())
+    values = "types" if item.name == "type" else "nil"
+    if item.bits == 1:
+        made = f'ProtoField.bool("p4reduce.{item.name}", "{says}", 8, nil, {mask:#x})'
+    else:
+        tail = f", {values}, {mask:#x}" if mask else ""
+        made = f'ProtoField.uint{8 * size}("p4reduce.{item.name}", "{says}", base.DEC{tail})'
+    return f'  {{ "{item.name}", {at}, {size}, {made} }},'

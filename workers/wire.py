@@ -284,3 +284,27 @@ def unpack(frames: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.int3
             at += size
     lanes = np.ascontiguousarray(frames[:, HEADER_BYTES:]).view(LANE_DTYPE).astype(np.int32)
     return values, lanes
+
+
+# Where the fields of a frame lie, in bytes from its beginning, for compiled code; `wire.py` has the formats.
+
+
+ETHER_TYPE: Final = offset(ETHERNET, "ether_type")
+IP: Final = IPV4_OFFSET
+TOTAL_LENGTH: Final = offset(IPV4, "total_length")
+FRAGMENT: Final = offset(IPV4, "flags")
+TOS: Final = offset(IPV4, "dscp")
+IP_PROTOCOL: Final = offset(IPV4, "protocol")
+IP_SRC: Final = offset(IPV4, "src")
+IP_DST: Final = offset(IPV4, "dst")
+UDP_SRC: Final = offset(UDP, "src_port")
+UDP_DST: Final = offset(UDP, "dst_port")
+UDP_LENGTH: Final = offset(UDP, "length")
+VERSION: Final = offset(INC, "version")
+FLAGS: Final = offset(INC, "has_lanes")
+JOB: Final = offset(INC, "job")
+EPOCH: Final = offset(INC, "epoch")
+COUNT: Final = offset(INC, "count")
+SEQ: Final = offset(INC, "seq")
+ITERATION: Final = offset(INC, "iteration")
+EXPONENT: Final = offset(INC, "exponent")

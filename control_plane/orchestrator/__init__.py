@@ -1,13 +1,16 @@
 """The orchestrator: takes AI tasks, gives them trees, watches, swaps trees; a database holds all that it knows."""
 
-from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
+from p4reduce.control_plane.orchestrator.computing import (
+    ComputingManager,
+    HostProfile,
+    HostsFile,
+    bundled_hosts,
+    read_hosts,
+)
 from p4reduce.control_plane.orchestrator.engine import Orchestrator
-from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError, TaskError
 from p4reduce.control_plane.orchestrator.executor import Executor, Interruption, Order, Report, Role, Running
-from p4reduce.control_plane.orchestrator.hosts_file import HostsFile, bundled_hosts, read_hosts
-from p4reduce.control_plane.orchestrator.options import Options
+from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, StoreError, TaskError, TaskState
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
-from p4reduce.control_plane.orchestrator.states import Phase, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.trace import read_trace, read_traces, write_trace
 

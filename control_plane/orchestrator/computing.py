@@ -1,14 +1,21 @@
 """The computing manager: which host runs which models, how loaded it is, and how long training and adding up take."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
 from math import isfinite
-from typing import Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator.options import TaskError
 from p4reduce.control_plane.scheduling.task import MAX_PS, Task
-from p4reduce.topologies import Topology, format_delay
+from p4reduce.topologies import Topology, format_delay, parse_delay
+from p4reduce.topologies.model import Hop
+from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
 
 MAX_SLOWDOWN: Final = 1e6
 MEASURED_SHARE: Final = 0.3
@@ -31,7 +38,7 @@ class HostProfile:
         Picoseconds to add one element of one model that came in to the sum of a task, as a global model's host.
     utility : float or None
         How useful its data are to a global model, for the selection of local models
-        (:class:`~p4reduce.control_plane.scheduling.selection.Selection`); any unit, the same at all hosts. None: not
+        (:class:`~p4reduce.control_plane.scheduling.task.Selection`); any unit, the same at all hosts. None: not
         known.
     slots : int
         Slots (GPUs) that tasks whose hosts are chosen find; those that name their hosts take theirs anyway.
@@ -207,3 +214,168 @@ def _possible(task: Task, what: str, needed_ps: int) -> int:
     if needed_ps > MAX_PS:
         raise PlanError(f"task {task.name}: {what} takes {needed_ps} ps, more than {format_delay(MAX_PS)}")
     return needed_ps
+
+
+# Files that say what hosts can do: YAML with a profile for each, and one for all others.
+
+
+_FOLDER: Final = "hosts"
+_FIELDS: Final = {"add": "add_ps"}
+"""names in the file that are others in the profile"""
+
+
+class ProfileEntry(BaseModel):
+    """A host's profile in a file; what is left out is as in the file's default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    slowdown: Annotated[float, Field(strict=True, gt=0, le=MAX_SLOWDOWN, allow_inf_nan=False)] = 1.0
+    models: Annotated[int, Field(strict=True, ge=1)] = 1
+    most_models: Annotated[int | None, Field(strict=True, ge=1)] = None
+    add: Annotated[int, BeforeValidator(parse_delay)] = 0
+    """for one element of one model, as in '100ps'"""
+    utility: Annotated[float | None, Field(strict=True, ge=0, allow_inf_nan=False)] = None
+    slots: Annotated[int, Field(strict=True, ge=0)] = 1
+
+
+class HostsDocument(BaseModel):
+    """A file of hosts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    default: ProfileEntry = Field(default_factory=ProfileEntry)
+    hosts: dict[str, ProfileEntry] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostsFile:
+    """What a file says: profiles of hosts by name, and that of all others. ``source`` is how it was named."""
+
+    source: str
+    default: HostProfile
+    hosts: Mapping[str, HostProfile]
+
+    def of(self, topology: Topology) -> dict[str, HostProfile]:
+        """The profile of every host; `TaskError` when the file names one that the topology has not."""
+        names = [host.name for host in topology.hosts]
+        if unknown := sorted(set(self.hosts) - set(names)):
+            raise TaskError(
+                f"{self.source}: hosts.{one_line(unknown[0], 60)}: topology {topology.name!r} has no such host; "
+                f"it has {one_line(', '.join(names), 100)}"
+            )
+        return {name: self.hosts.get(name, self.default) for name in names}
+
+
+def bundled_hosts() -> tuple[str, ...]:
+    """Names of the files that come with the package; each is for the topology of that name."""
+    files = (resources.files(__package__) / _FOLDER).iterdir()
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
+
+
+def read_hosts(source: str | Path) -> HostsFile:
+    """A file of hosts, or a bundled one by its name.
+
+    Raises
+    ------
+    TaskError
+        Names the file, the field and the fix.
+    """
+    path = Path(source)
+    if str(source) in bundled_hosts():
+        return _parse(f"{source}.yaml", (resources.files(__package__) / _FOLDER / f"{source}.yaml").read_text("utf-8"))
+    try:
+        return _parse(str(path), path.read_text("utf-8"))
+    except OSError as error:
+        fix = f"give a YAML file, or one of {', '.join(bundled_hosts())}"
+        raise TaskError(f"{path}: {error.strerror}; {fix}") from None
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path}: is no UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _parse(source: str, text: str) -> HostsFile:
+    try:
+        data = read_yaml(text)
+    except YamlError as error:
+        raise TaskError(f"{source}: {error}") from None
+    if not isinstance(data, dict) or not set(data) <= {"default", "hosts"}:
+        raise TaskError(f"{source}: expected the keys 'default' (a profile) and 'hosts' (profiles by host)")
+    try:
+        document = HostsDocument.model_validate(data)
+    except ValidationError as error:
+        found = error.errors()[0]
+        field = one_line(".".join(map(str, found["loc"])), 80)
+        said = one_line(found["msg"].removeprefix("Value error, "))
+        if found["type"] == "extra_forbidden":
+            said = f"there is no such field; a profile has {', '.join(ProfileEntry.model_fields)}"
+        raise TaskError(f"{source}: {field}: {said}") from None
+    default = HostProfile(**_given(document.default))
+    return HostsFile(
+        source, default, {name: replace(default, **_given(entry)) for name, entry in document.hosts.items()}
+    )
+
+
+def _given(entry: ProfileEntry) -> dict[str, Any]:
+    """What an entry says, by the names of a profile's fields."""
+    return {_FIELDS.get(name, name): value for name, value in entry.model_dump(exclude_unset=True).items()}
+
+
+# Members of a running task: their ranks, who is lost, and what is called so in the database.
+
+
+def ranks_at(before: Sequence[str], ranks: Sequence[int], now: Sequence[str]) -> tuple[int, ...]:
+    """The ranks of a task's workers at hosts that it is about to have.
+
+    As many as before: each place keeps its rank, whatever host has it now. Fewer: who is left keeps its own.
+    `PlanError` for a host that is new among fewer.
+
+    Parameters
+    ----------
+    before, ranks
+        Its hosts until now, and the rank of each.
+    now
+        Its hosts from then on.
+    """
+    if len(now) == len(before):
+        return tuple(ranks)
+    known = dict(zip(before, ranks, strict=True))
+    if unknown := [host for host in now if host not in known]:
+        raise PlanError(f"{unknown[0]} had no rank, and would be one of fewer workers")
+    return tuple(known[host] for host in now)
+
+
+def lost_hosts(task: Task, topology: Topology, down: Collection[Hop], died: Collection[str]) -> tuple[str, ...]:
+    """Hosts of a task that are lost to it: where its process has died, or that no link leads to any more.
+
+    Of a network that fell apart the part with the global model goes on. Where that model's host is lost itself it is
+    the only one that is named: without it nobody goes on.
+
+    ``down`` has the directed links without a carrier, ``died`` the hosts where the task's process has ended.
+    """
+    reached = _reached(task.server, topology, down) if down else None
+    if task.server in died or reached == {task.server}:
+        return (task.server,)
+    return tuple(host for host in task.workers if host in died or (reached is not None and host not in reached))
+
+
+def _reached(start: str, topology: Topology, down: Collection[Hop]) -> set[str]:
+    """Nodes that a host reaches; other hosts pass nothing on."""
+    seen, left = {start}, [start]
+    while left:
+        node = left.pop()
+        for neighbour in topology.neighbours(node):
+            if neighbour not in seen and (node, topology.port(node, neighbour)) not in down:
+                seen.add(neighbour)
+                if not topology.node(neighbour).is_host:
+                    left.append(neighbour)
+    return seen
+
+
+def named(task: Task, ranks: Sequence[int], lost: Sequence[str]) -> str:
+    """Who was lost, for a reason; empty where nobody was."""
+    if not lost:
+        return ""
+    if lost[0] == task.server:
+        return f"the server's host {task.server} is lost, and the global model with it"
+    of = dict(zip(task.workers, ranks, strict=True))
+    workers = ", ".join(f"{host} (rank {of[host]})" for host in lost)
+    return f"worker{'s' if len(lost) > 1 else ''} {workers} {'are' if len(lost) > 1 else 'is'} lost"

@@ -6,28 +6,20 @@ from typing import Any
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.errors import ControllerError, PlanError
-from p4reduce.control_plane.orchestrator.admission import Admission
+from p4reduce.control_plane.orchestrator.admission import Admission, Queue
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
 from p4reduce.control_plane.orchestrator.executor import Executor, Report, Role
-from p4reduce.control_plane.orchestrator.foresight import Foresight
-from p4reduce.control_plane.orchestrator.giving import Giver
+from p4reduce.control_plane.orchestrator.giving import Giver, KindsOf, Mover, Placer
 from p4reduce.control_plane.orchestrator.installer import Installer
-from p4reduce.control_plane.orchestrator.kinds import KindsOf
-from p4reduce.control_plane.orchestrator.losses import Losses
-from p4reduce.control_plane.orchestrator.monitor import Monitor
-from p4reduce.control_plane.orchestrator.moving import Mover
-from p4reduce.control_plane.orchestrator.options import Options
-from p4reduce.control_plane.orchestrator.placing import Placer
-from p4reduce.control_plane.orchestrator.queueing import Queue
+from p4reduce.control_plane.orchestrator.monitor import Foresight, Monitor
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Options, Phase, TaskState
 from p4reduce.control_plane.orchestrator.recovery import Recovery
 from p4reduce.control_plane.orchestrator.replanning import Replanner
-from p4reduce.control_plane.orchestrator.rescheduling import Rescheduler
-from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
+from p4reduce.control_plane.orchestrator.rescheduling import Losses, Rescheduler
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.policy import Policy, check_served
-from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.scheduling.policy import NetworkState, Policy, check_served
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import format_delay
 

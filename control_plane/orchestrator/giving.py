@@ -5,22 +5,237 @@ with ``'value'`` all tasks contend anew at every arrival and end, and running on
 winner gets must be free first, so it waits until those that lose have changed and their trees are removed.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
-from p4reduce.control_plane.orchestrator.kinds import Kind, Kinds, KindsOf, training_s
+from p4reduce.control_plane.orchestrator.executor import Role
+from p4reduce.control_plane.orchestrator.installer import Installer, Proposal, round_traffic
+from p4reduce.control_plane.orchestrator.options import AT_WORK, Phase
 from p4reduce.control_plane.orchestrator.replanning import Change, Replanner
 from p4reduce.control_plane.orchestrator.rows import TaskRow
-from p4reduce.control_plane.orchestrator.states import AT_WORK, Phase
-from p4reduce.control_plane.placement.slots_by_value import Contender, whole_trees
+from p4reduce.control_plane.placement import Cluster, Load, Placement, Racks, place, placement_named, reads
+from p4reduce.control_plane.placement.cluster import FULL
+from p4reduce.control_plane.placement.orders import Contender, whole_trees
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling import Decision
-from p4reduce.control_plane.scheduling.state import NetworkState
-from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.plans.make import window_range
+from p4reduce.control_plane.plans.problem import RingLayout, TreeLayout, power_of_two
+from p4reduce.control_plane.scheduling import Decision, Policy, copies, plan_requests, policy_named
+from p4reduce.control_plane.scheduling.policy import NetworkState
+from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4switch.base.units import PS_PER_S
+
+# The kinds of plans that a task may have: whole trees, or its hosts add up. And how long a round takes with each.
+
+
+MOST_TREES: Final = 4
+"""as good as the best, that are looked for"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A decision for a task.
+
+    Attributes
+    ----------
+    decision : Decision
+        Its layouts.
+    switches : mapping
+        Slots that it needs of every switch that adds up, for its links to be busy; empty where hosts do.
+    """
+
+    decision: Decision
+    switches: Mapping[str, int]
+
+    def seconds(self, state: NetworkState, training_s: float) -> float:
+        """Of a round alone on what links have left, by its busiest directed link."""
+        task, total = self.decision.task, 0.0
+        ways = [copies(task, state.topology, self.decision.upload, "upload")]
+        ways += [copies(task, state.topology, self.decision.broadcast, "broadcast")]
+        if self.decision.together:
+            ways = [Counter(ways[0]) + Counter(ways[1])]
+        for way in ways:
+            total += max((times / _left(state, hop) for hop, times in way.items()), default=0.0)
+        bits = 32.0 * task.elements
+        if isinstance(self.decision.upload, RingLayout):
+            members = len(self.decision.upload.order)
+            bits *= (members - 1) / members
+        return training_s + bits * total
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """``trees``: whole ones that are as good, the best first; ``hosts``: round a ring, or by paths to the server."""
+
+    trees: tuple[Kind, ...]
+    hosts: Kind | None
+
+
+class KindsOf:
+    """The kinds of tasks, each found once as long as its hosts and the links that are down stay the same."""
+
+    def __init__(self, installer: Installer, policy: Policy) -> None:
+        self._topology = installer.controller.topology
+        self._lanes = installer.controller.program.lanes
+        self._slots = installer.controller.resources.slots
+        self._policy = policy
+        self._known: dict[str, tuple[object, Kinds]] = {}
+
+    def of(self, task: Task, state: NetworkState) -> Kinds:
+        """Those of a task in a network, ``state`` without what the task has; `PlanError` when there are none."""
+        key = (task.workers, task.server, frozenset(state.down))
+        known = self._known.get(task.name)
+        if known is None or known[0] != key:
+            found = Kinds(self._trees(task, state), self._hosts(task, state))
+            if not found.trees and found.hosts is None:
+                self._policy(task, replace(state, slots={}), lanes=self._lanes)  # it says what is in the way
+                raise PlanError(f"task {task.name}: neither a whole tree nor its hosts' links have room for it")
+            known = self._known[task.name] = key, found
+        return known[1]
+
+    def forget(self, name: str) -> None:
+        """A task has ended."""
+        self._known.pop(name, None)
+
+    def _trees(self, task: Task, state: NetworkState) -> tuple[Kind, ...]:
+        """Trees in a network whose switches have all their slots, then without the switches between racks of those."""
+        if task.aggregation == "hosts":
+            return ()
+        found: list[Kind] = []
+        state = replace(state, slots={}, reserved_slots={})
+        without: dict[str, int] = {}
+        for _ in range(MOST_TREES):
+            try:
+                asked = replace(task, aggregation="switches")
+                decision = self._policy(asked, replace(state, slots=dict(without)), lanes=self._lanes)
+                kind = self._kind(decision)
+            except PlanError:
+                break
+            if not kind.switches or any(slots > self._slots for slots in kind.switches.values()):
+                break
+            if found and kind.seconds(state, 0.0) > 1.001 * found[0].seconds(state, 0.0):
+                break
+            found.append(kind)
+            hosts = {*task.workers, task.server}
+            between = [name for name in kind.switches if not hosts & set(self._topology.neighbours(name))]
+            if not between:
+                break
+            without |= dict.fromkeys(between, 0)
+        return tuple(found)
+
+    def _hosts(self, task: Task, state: NetworkState) -> Kind | None:
+        """A ring, or paths to the server, whichever takes less time; None where neither has room."""
+        found = []
+        for name in ("ring", "spff") if task.aggregation != "switches" else ():
+            try:
+                found.append(Kind(policy_named(name)(task, state, lanes=self._lanes), {}))
+            except PlanError:
+                continue
+        return min(found, key=lambda kind: kind.seconds(state, 0.0), default=None)
+
+    def _kind(self, decision: Decision) -> Kind:
+        slots: Counter[str] = Counter()
+        for request in plan_requests(replace(decision, max_slots=None), job=0, lanes=self._lanes):
+            if isinstance(request.layout, TreeLayout):
+                least = power_of_two(2 * window_range(self._topology, request)[0])
+                slots.update(dict.fromkeys(request.layout.children, least))
+        return Kind(decision, dict(slots))
+
+
+def _left(state: NetworkState, hop: Hop) -> float:
+    rate = state.topology.link_at(*hop).rate_bps
+    return max(float(state.residual_bps(hop)), FULL * rate)
+
+
+def training_s(task: Task, slowdown: Mapping[str, float]) -> float:
+    """Seconds that the slowest of a task's hosts trains in a round."""
+    return task.training_ps / PS_PER_S * max((slowdown.get(host, 1.0) for host in task.workers), default=1.0)
+
+
+# Hosts for tasks that name none: the cluster as a placement policy sees it, from what the orchestrator knows.
+
+
+class Placer:
+    """Chooses hosts; the same task in the same cluster gets the same ones.
+
+    It keeps what running tasks are predicted to put on links, so what a choice costs depends on the cluster and not on
+    how many tasks there ever were.
+    """
+
+    def __init__(self, topology: Topology, computing: ComputingManager, policy: str) -> None:
+        """`PlanError` for a policy that is not known."""
+        placement_named(policy)
+        self._racks = Racks(topology)
+        self._computing = computing
+        self._policy = policy
+        self._loads: dict[str, Load] = {}
+        self._hosts: dict[str, dict[str, int]] = {}
+
+    def fault(self, task: Task) -> str:
+        """Why no choice will ever be possible; empty where one may be."""
+        return "" if task.wanted is None else self._cluster(NetworkState(self._racks.topology)).fault(task)
+
+    def choose(self, task: Task, state: NetworkState) -> Placement:
+        """Hosts for a task now; `PlanError` when there are none."""
+        found = place(task, self._cluster(state), self._policy)
+        return Placement(found.workers, found.server, {"placement": self._policy, **found.why})
+
+    def begin(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> None:
+        """A task runs at its hosts, however these were chosen, with these plans; so many rounds are left."""
+        self._hosts[task.name] = dict.fromkeys(task.workers, task.slots)
+        self._loads[task.name] = self._load(task, plans, rounds)
+
+    def _load(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> Load:
+        """What a round puts on links, by the bytes that its plans are predicted to send."""
+        bits: dict[int, float] = {}
+        for role, plan in plans.items():
+            own: dict[int, float] = {}
+            for (node, port), sent in round_traffic(task, role, plan).items():
+                link = self._racks.link(node, self._racks.topology.neighbour(node, port))
+                own[link] = max(own.get(link, 0.0), 8.0 * sent.bytes)
+            for link, much in own.items():
+                bits[link] = bits.get(link, 0.0) + much
+        slots = tuple(dict.fromkeys(switch for plan in plans.values() for switch in plan.by_switch))
+        return Load(training_s(task, self._computing.slowdowns()), bits, slots, float(rounds))
+
+    def round_done(self, task: Task, number: int) -> None:
+        """A round of a task has ended, from 0: it has so many left."""
+        load = self._loads.get(task.name)
+        if load is not None:
+            self._loads[task.name] = replace(load, rounds=float(max(0, task.rounds - number - 1)))
+
+    def another(self, task: Task, state: NetworkState) -> tuple[Placement, Cluster]:
+        """Hosts for a task that runs, as if it came now, and the cluster without it; `PlanError` when there are none.
+
+        ``task`` wants hosts; ``state`` is the network without what it reserves.
+        """
+        cluster = self._cluster(state).without([task.name])
+        return place(task, cluster, self._policy), cluster
+
+    def end(self, name: str) -> None:
+        """A task has ended; nothing where it is not known."""
+        self._loads.pop(name, None)
+        self._hosts.pop(name, None)
+
+    def _cluster(self, state: NetworkState) -> Cluster:
+        computing = self._computing
+        return Cluster(
+            self._racks,
+            state,
+            slots=computing.slots(),
+            free=computing.free_slots(),
+            slowdown=computing.slowdowns(),
+            running=self._loads,
+            hosts=self._hosts,
+            serving=computing.serving,
+        )
+
 
 StateWithout = Callable[[str | None], NetworkState]
 
@@ -165,3 +380,166 @@ class Giver:
 
     def _trains(self, task: Task) -> float:
         return training_s(task, self._computing.slowdowns())
+
+
+# Moving the workers of running tasks: where they would be quicker by more than the move costs, or a host has died.
+#
+# A move is a change of plans between two rounds (`replanning`): the server, which stays, sends the model to the
+# workers that are new, these read their data from the homes, and the next round begins. Who stays keeps its rank.
+
+
+Propose = Callable[[Task, NetworkState], tuple[Decision, list[Proposal]]]
+"""Plans for a task at its hosts; `PlanError` when there are none."""
+LEAST_LEFT: Final = 2
+"""rounds of a task that is worth a move: the one that runs, and one more"""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Of a move, in worker-seconds, as predicted.
+
+    Attributes
+    ----------
+    saving_s : float
+        (what a round takes at the old hosts, and costs others - the same at the new ones) * rounds * workers.
+    cost_s : float
+        (sending the model to those who are new + reading their data) * workers.
+    """
+
+    saving_s: float
+    cost_s: float
+    old_s: float
+    new_s: float
+
+
+class Mover:
+    """Moves workers of tasks whose hosts were chosen."""
+
+    def __init__(
+        self,
+        installer: Installer,
+        placer: Placer,
+        giver: Giver,
+        replanner: Replanner,
+        state: Callable[[str | None], NetworkState],
+        policy: str,
+    ) -> None:
+        self._installer = installer
+        self._store = installer.store
+        self._placer = placer
+        self._giver = giver
+        self._replanner = replanner
+        self._state = state
+        self._policy = policy
+        self._last = -1
+        self._kept: dict[str, tuple[str, ...]] = {}
+
+    def consider(self) -> None:
+        """Move those for whom it pays; a few tasks at a time, in turn. Nothing where moving is off."""
+        threshold = self._installer.options.move
+        if threshold is None:
+            return
+        rows = [row for row in self._store.tasks(AT_WORK) if row.wanted is not None]
+        rows = [row for row in rows if row.name not in self._replanner.pending]
+        in_turn = sorted(rows, key=lambda row: (row.number <= self._last, row.number))
+        for row in in_turn[: self._installer.options.retries]:
+            self._last = row.number
+            if self._store.task(row.name).state in AT_WORK:
+                self._consider(row, threshold)
+        names = {row.name for row in rows}
+        self._kept = {name: hosts for name, hosts in self._kept.items() if name in names}
+
+    def rescue(self, row: TaskRow, cause: str, lost: Sequence[str] = ()) -> bool:
+        """Have a task go on elsewhere, at once, whose plans or hosts do not work any more; whether that is possible.
+
+        First at its hosts with other plans, if none of them is ``lost``; then, where moving is on and its hosts were
+        chosen, at others.
+        """
+        state = self._state(row.name)
+        options: list[Task] = [] if lost else [row.task]
+        if self._installer.options.move is not None and row.wanted is not None:
+            with contextlib.suppress(PlanError):
+                options.append(self._elsewhere(row, row.wanted, state)[0])
+        return any(self._rescue(row, task, state, cause, lost) for task in options)
+
+    def _rescue(self, row: TaskRow, task: Task, state: NetworkState, cause: str, lost: Sequence[str]) -> bool:
+        anew = tuple(host for host in lost if host in task.workers)
+        return self.change(row, task, state, "rescue", cause, at_once=True, anew=anew)
+
+    def _consider(self, row: TaskRow, threshold: float) -> None:
+        left = row.task.rounds - self._store.history.rounds_done(row.name)
+        if left < LEAST_LEFT or row.wanted is None:
+            return
+        state = self._state(row.name)
+        try:
+            task, cluster = self._elsewhere(row, row.wanted, state)
+            if task.workers == row.task.workers:
+                return
+            found = self._weigh(row, row.wanted, task, cluster, left - 1)
+        except PlanError:
+            return
+        if found.saving_s > threshold * found.cost_s:
+            cause = "it is predicted to be quicker there"
+            self.change(row, task, state, "move", cause, saving=found)
+        elif self._kept.get(row.name) != task.workers:
+            self._kept[row.name] = task.workers
+            self._note(row, "stay", {"hosts": list(task.workers), **vars(found), "threshold": threshold})
+
+    def _elsewhere(self, row: TaskRow, wanted: Wanted, state: NetworkState) -> tuple[Task, Cluster]:
+        """The task at the hosts that it would get now, and the cluster without it; `PlanError`: there are none."""
+        asked = replace(row.task, workers=(), wanted=replace(wanted, count=len(row.task.workers)))
+        found, cluster = self._placer.another(asked, state)
+        if row.task.server in found.workers:
+            raise PlanError(f"task {row.name}: its server's host cannot be a worker")
+        new = iter([host for host in found.workers if host not in row.task.workers])
+        hosts = tuple(host if host in found.workers else next(new) for host in row.task.workers)
+        return replace(row.task, workers=hosts), cluster
+
+    def _weigh(self, row: TaskRow, wanted: Wanted, task: Task, cluster: Cluster, left: int) -> Saving:
+        totals, times, sends = [], [], 0.0
+        for one in (row.task, task):
+            load = replace(cluster.load(one, one.workers, one.server), rounds=float(left))
+            round_s, others_s = cluster.seconds(load)
+            times.append(round_s)
+            totals.append(round_s * left + others_s)
+            sends = max((bits / cluster.capacity_bps[link] for link, bits in load.bits.items()), default=0.0)
+        before = set(reads(wanted, row.task.workers))
+        again = [pair for pair in reads(wanted, task.workers) if pair not in before]
+        shards = Wanted(wanted.count, tuple(home for home, _ in again), wanted.shard_bytes)
+        cost = sends + (cluster.read_seconds(shards, task.workers) if again else 0.0)
+        workers = len(task.workers)
+        return Saving((totals[0] - totals[1]) * workers, cost * workers, times[0], times[1])
+
+    def change(
+        self,
+        row: TaskRow,
+        task: Task,
+        state: NetworkState,
+        what: str,
+        cause: str,
+        *,
+        saving: Saving | None = None,
+        at_once: bool = False,
+        anew: tuple[str, ...] = (),
+        more: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Have a task change to these hosts, with the plans that they get now; whether that is possible.
+
+        more: for the database, beside what is known here.
+        """
+        try:
+            decision, proposals = self._giver.propose(task, state)
+        except PlanError:
+            return False
+        why: dict[str, Any] = {"hosts": list(task.workers), "before": list(row.task.workers)}
+        why |= more or {}
+        why |= {} if saving is None else {"old_s": saving.old_s, "new_s": saving.new_s}
+        why["plans"] = type(decision.upload).__name__.removesuffix("Layout").lower()
+        numbers = {} if saving is None else {"saving_s": saving.saving_s, "cost_s": saving.cost_s}
+        change = Change(task, proposals, what, cause, at_once, why=why, anew=anew, **numbers)
+        return self._replanner.begin(row, change)
+
+    def _note(self, row: TaskRow, what: str, why: dict[str, Any]) -> None:
+        with self._store.transaction():
+            now = self._installer.executor.now()
+            self._store.history.add_decision(now, row.name, what, self._policy, why)

@@ -1,30 +1,289 @@
 """Plans of tasks, into switches and out again: every step is written down before it is taken."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+from zlib import crc32
 
-from p4reduce.base.safe_yaml import one_line
+import finsy as fy
+import numpy as np
+from finsy.p4entity import P4Entity
+
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.entries import plan_entries
+from p4reduce.control_plane.entries import PLAN_TABLES, Entity, key, plan_entries, wildcards
 from p4reduce.control_plane.errors import ControllerError, PlanError
-from p4reduce.control_plane.orchestrator.errors import RefusedError
-from p4reduce.control_plane.orchestrator.executor import Executor, Order, Role
-from p4reduce.control_plane.orchestrator.inventory import Inventory
-from p4reduce.control_plane.orchestrator.options import Options
-from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
-from p4reduce.control_plane.orchestrator.rows import PlanRow
-from p4reduce.control_plane.orchestrator.selecting import Choice
-from p4reduce.control_plane.orchestrator.states import Phase, TaskState
+from p4reduce.control_plane.orchestrator.computing import ComputingManager
+from p4reduce.control_plane.orchestrator.executor import Executor, Order, Role, plan_from_json, plan_to_json
+from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, TaskState
+from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.store import Store
-from p4reduce.control_plane.orchestrator.tradeoff import TradeOff
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest, window_range
-from p4reduce.control_plane.scheduling import Decision, copies, plan_requests
-from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.predict import Operation, Traffic, predict
+from p4reduce.control_plane.scheduling import copies, plan_requests
+from p4reduce.control_plane.scheduling.policy import Decision, NetworkState, Policy
+from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Selection, Task
+from p4reduce.control_plane.scheduling.view import consumed
 from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
+from p4switch.base.safe_yaml import one_line
+
+# What is really installed in the switches, read over P4Runtime, against what plans put there.
+
+
+Key = tuple[object, ...]
+
+
+class Inventory:
+    """Everything that plans can have put into switches, at one time."""
+
+    def __init__(self, found: Mapping[str, Iterable[P4Entity]]) -> None:
+        self._entries: dict[str, dict[Key, Entity]] = {
+            switch: {key(entry): entry for entry in entries if isinstance(entry, Entity)}
+            for switch, entries in found.items()
+        }
+
+    @classmethod
+    def read(cls, controller: Controller) -> "Inventory":
+        """Ask all switches; `ControllerError` names one that does not answer."""
+        return cls(controller.read([*wildcards(PLAN_TABLES), fy.P4MulticastGroupEntry()]))
+
+    def complete(self, plan: Plan) -> bool:
+        """Whether every entry of a plan is in its switch, but for the traffic class, which a job's epochs share."""
+        return all(
+            key(entry) in self._entries.get(switch, {})
+            for switch, entries in plan_entries(plan).items()
+            for entry in (*entries.prepare, *entries.activate)
+        )
+
+    def strangers(self, plans: Iterable[Plan]) -> dict[str, list[Entity]]:
+        """Entries that belong to none of these plans, by switch, in an order in which they can be removed."""
+        known: dict[str, set[Key]] = {}
+        jobs: set[int] = set()
+        for plan in plans:
+            jobs.add(plan.job)
+            for switch, entries in plan_entries(plan).items():
+                known.setdefault(switch, set()).update(map(key, (*entries.activate, *entries.prepare)))
+        found: dict[str, list[Entity]] = {}
+        for switch, present in self._entries.items():
+            extra = [entry for name, entry in present.items() if name not in known.get(switch, set())]
+            extra = [entry for entry in extra if not _classifies(entry, jobs)]
+            if extra:
+                found[switch] = sorted(extra, key=_order)
+        return found
+
+
+def _classifies(entry: Entity, jobs: set[int]) -> bool:
+    """Whether an entry is the traffic class of one of these jobs."""
+    if not isinstance(entry, fy.P4TableEntry) or entry.match is None or key(entry)[0] != "traffic_class":
+        return False
+    match: Any = key(entry)[2:]
+    return dict(match).get("job") in {(job, 0xFFFF) for job in jobs}
+
+
+def _order(entry: Entity) -> int:
+    """Table `job` first: it lets packets in."""
+    table = key(entry)[0]
+    return PLAN_TABLES.index(str(table)) if table in PLAN_TABLES else len(PLAN_TABLES)
+
+
+# Whether to swap the tree of a running task: what the new one saves, against what the interruption costs.
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """Both sides in the same unit: bytes on links, summed over all links.
+
+    Attributes
+    ----------
+    saving_bytes : int
+        (bytes a round of the old trees - of the new ones) * remaining rounds: saved bandwidth times remaining time.
+    cost_bytes : int
+        A window of full frames on every hop of the new trees that are not the old ones, up and down: the most that is
+        sent again.
+    threshold : float
+        The saving must exceed this many times the cost.
+    """
+
+    saving_bytes: int
+    cost_bytes: int
+    remaining_rounds: int
+    threshold: float
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether to swap."""
+        return self.saving_bytes > self.threshold * self.cost_bytes
+
+    def as_data(self) -> dict[str, Any]:
+        """For the database."""
+        return {**asdict(self), "worthwhile": self.worthwhile}
+
+
+def weigh(task: Task, pairs: Sequence[tuple[Role, Plan, Plan]], remaining_rounds: int, threshold: float) -> TradeOff:
+    """Old against new trees of a task, as (role, old plan, new plan)."""
+    saving = sum(round_bytes(task, role, old) - round_bytes(task, role, new) for role, old, new in pairs)
+    cost = sum(interruption_bytes(new) for _, old, new in pairs if not same_tree(old, new))
+    return TradeOff(saving * remaining_rounds, cost, remaining_rounds, threshold)
+
+
+def round_bytes(task: Task, role: Role, plan: Plan) -> int:
+    """Bytes that one round of a job puts on all links together, sent for the first time."""
+    return sum(traffic.bytes for traffic in round_traffic(task, role, plan).values())
+
+
+def round_traffic(task: Task, role: Role, plan: Plan) -> Mapping[Hop, Traffic]:
+    """What one round of a job puts on every directed link."""
+    operations = {"both": Operation.PUSH_PULL, "upload": Operation.PUSH, "broadcast": Operation.PULL}
+    operation = Operation.ALL_REDUCE if plan.ring else operations[role]
+    return predict(plan, operation, task.elements)
+
+
+def interruption_bytes(plan: Plan) -> int:
+    """A window of full frames on every hop of a plan's paths: what a change of epoch makes travel twice, at most."""
+    hops = sum(len(path) - 1 for path in plan.paths.values())
+    return hops * plan.window * plan.frame_bytes
+
+
+def same_tree(old: Plan, new: Plan) -> bool:
+    """Whether two plans send everything the same way."""
+    return old.edges == new.edges and dict(old.paths) == dict(new.paths)
+
+
+# Selection of local models: which of a task's workers take part, in the network as it is when the task is admitted.
+
+
+_NO_TREE: Final = 1 << 62
+"""copies: more than any budget"""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen: the task with the chosen as its workers, their trees, and why."""
+
+    task: Task
+    decision: Decision
+    why: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Model:
+    host: str
+    usefulness: float
+
+
+class Selector:
+    """Chooses among the workers of tasks; the same task in the same network gives the same choice."""
+
+    def __init__(self, policy: Policy, computing: ComputingManager, lanes: int) -> None:
+        self._policy = policy
+        self._computing = computing
+        self._lanes = lanes
+
+    def fault(self, task: Task) -> str:
+        """Why no choice will ever be possible; empty where one may be. The task's hosts are the topology's."""
+        if task.select is not None and task.select.how == "useful":
+            known = dict(task.select.utilities)
+            for worker in task.workers:
+                if worker not in known and self._computing.utility(worker) is None:
+                    return (
+                        f"select: how useful the data of {worker} are is not known; say so in the task's "
+                        "select.utilities, or as utility in the file for --hosts"
+                    )
+        return ""
+
+    def choose(self, task: Task, select: Selection, state: NetworkState) -> Choice:
+        """Choose now.
+
+        The budget is a share of what everyone would cost in an empty network; what candidates cost is that of the
+        policy's trees in the network as it is. Hosts that train their most are no candidates.
+
+        Raises
+        ------
+        PlanError
+            Nobody fits now.
+        """
+        trees = _Trees(self._policy, task, state, self._lanes)
+        everyone = trees.of_all_when_empty()
+        allowed = everyone if select.budget is None else round(select.budget * everyone)
+        full = [] if select.how == "all" else [host for host in task.workers if self._computing.is_full(host)]
+        models = [self._model(select, host) for host in task.workers if host not in full]
+        # The generator is that of this task alone, so the choice does not depend on what was chosen before.
+        random = np.random.Generator(np.random.Philox(key=[select.seed, crc32(task.name.encode())]))
+        members = CHOOSERS[select.how](models, Budget(allowed, trees.cost), random)
+        chosen = trees.in_order([model.host for model in members])
+        left = [host for host in task.workers if host not in chosen]
+        if not chosen:
+            reasons = "; ".join(self._why_not(trees, [], host, allowed) for host in left[:1])
+            raise PlanError(f"select: no local model fits: {left[0]}: {reasons}")
+        why: dict[str, Any] = {"how": select.how, "chosen": list(chosen)}
+        if select.budget is not None:
+            why |= {"budget": select.budget, "copies": trees.cost(chosen), "allowed": allowed}
+        why["copies_of_all"] = everyone
+        if select.how == "random":
+            why["seed"] = select.seed
+        if select.how == "useful":
+            why["utilities"] = {model.host: model.usefulness for model in models}
+        if left:
+            why["left_out"] = {host: self._why_not(trees, chosen, host, allowed) for host in left}
+        return Choice(replace(task, workers=chosen, select=None), trees.decision(chosen), why)
+
+    def _model(self, select: Selection, host: str) -> _Model:
+        utility = dict(select.utilities).get(host)
+        return _Model(host, (self._computing.utility(host) or 0.0) if utility is None else utility)
+
+    def _why_not(self, trees: "_Trees", chosen: Sequence[str], host: str, allowed: int) -> str:
+        if self._computing.is_full(host):
+            return "trains its most already"
+        cost = trees.cost([*chosen, host])
+        if cost >= _NO_TREE:
+            return trees.refusal([*chosen, host])
+        return f"{cost} copies, {allowed} are allowed"
+
+
+class _Trees:
+    """The policy's answers for parts of a task's workers, each asked for once."""
+
+    def __init__(self, policy: Policy, task: Task, state: NetworkState, lanes: int) -> None:
+        self._policy, self._task, self._state, self._lanes = policy, task, state, lanes
+        self._found: dict[tuple[str, ...], tuple[int, Decision | str]] = {}
+
+    def in_order(self, hosts: Sequence[str]) -> tuple[str, ...]:
+        """These hosts in the task's order, which is that of ranks."""
+        return tuple(worker for worker in self._task.workers if worker in hosts)
+
+    def of_all_when_empty(self) -> int:
+        """Copies of a frame on links, up and down, of everyone in a network that nobody uses."""
+        task = replace(self._task, select=None, demand_bps=0)
+        empty = NetworkState(self._state.topology)
+        return consumed(self._policy(task, empty, lanes=self._lanes), self._state.topology)
+
+    def cost(self, hosts: Sequence[str]) -> int:
+        """Copies of a frame on links, up and down, in the network as it is; more than any budget without a tree."""
+        return self._ask(hosts)[0]
+
+    def decision(self, hosts: Sequence[str]) -> Decision:
+        """The trees; `PlanError` where there are none."""
+        found = self._ask(hosts)[1]
+        if isinstance(found, str):
+            raise PlanError(found)
+        return found
+
+    def refusal(self, hosts: Sequence[str]) -> str:
+        """Why there are no trees."""
+        return str(self._ask(hosts)[1])
+
+    def _ask(self, hosts: Sequence[str]) -> tuple[int, Decision | str]:
+        workers = self.in_order(hosts)
+        if workers not in self._found:
+            task = replace(self._task, workers=workers, select=None)
+            try:
+                decision = self._policy(task, self._state, lanes=self._lanes)
+                self._found[workers] = consumed(decision, self._state.topology), decision
+            except PlanError as error:
+                self._found[workers] = _NO_TREE, one_line(error)
+        return self._found[workers]
 
 
 @dataclass(frozen=True)
@@ -398,3 +657,29 @@ class Installer:
     def _wait(self) -> None:
         """What is decided now takes effect after the control latency."""
         self.executor.advance(self.executor.now() + self.options.control_latency_ps)
+
+
+# What became of tasks that were tried for a turn.
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A task that was tried and did not fit.
+
+    ``fault``: it has itself to blame, and never will. ``alone``: not even where nobody else runs.
+    """
+
+    row: TaskRow
+    reason: str
+    fault: bool = False
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A task with its hosts and the trees that are about to be installed."""
+
+    row: TaskRow
+    task: Task
+    placement: Placement | None
+    proposals: Sequence[Proposal]

@@ -5,21 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
 from p4reduce.control_plane.orchestrator.executor import Role
-from p4reduce.control_plane.orchestrator.installer import Installer, InstallError
-from p4reduce.control_plane.orchestrator.inventory import Inventory
-from p4reduce.control_plane.orchestrator.order import order_of
-from p4reduce.control_plane.orchestrator.replanning import Replanner
+from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Inventory
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.replanning import Replanner, order_of
 from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
-from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import MAX_PS
 from p4reduce.topologies import to_yaml
+from p4switch.base.safe_yaml import one_line
 
 Fail = Callable[[str, str], None]
 """End a task as failed, with a reason: its trees are to be removed then."""

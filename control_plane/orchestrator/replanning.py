@@ -5,22 +5,60 @@ round, or at once, they change; that is reported, and only then the database say
 between the new plans are *installed*: another orchestrator tells the hosts again, who do nothing twice.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from p4reduce.base.safe_yaml import one_line
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.errors import RefusedError
-from p4reduce.control_plane.orchestrator.executor import Report, Role
+from p4reduce.control_plane.orchestrator.computing import ComputingManager, ranks_at
+from p4reduce.control_plane.orchestrator.executor import Order, Report, Role
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
-from p4reduce.control_plane.orchestrator.members import ranks_at
-from p4reduce.control_plane.orchestrator.order import hosts_of, order_of
+from p4reduce.control_plane.orchestrator.options import ENDED, Phase, RefusedError, TaskState
 from p4reduce.control_plane.orchestrator.rows import TaskRow
-from p4reduce.control_plane.orchestrator.states import ENDED, Phase, TaskState
+from p4reduce.control_plane.placement import reads
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4switch.base.safe_yaml import one_line
+
+# What the executor is asked to do for a task.
+
+
+def order_of(
+    task: Task,
+    plans: dict[Role, Plan],
+    computing: ComputingManager,
+    wanted: Wanted | None = None,
+    *,
+    ranks: tuple[int, ...] = (),
+    anew: tuple[str, ...] = (),
+    attempt: int = 0,
+) -> Order:
+    """What the executor is asked to run. ``wanted``: what the task wanted of its hosts, for the data that they read.
+
+    ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, as the server
+    does of a tree.
+    """
+    upload = plans.get("both") or plans["upload"]
+    arriving = 1 if upload.in_network or upload.ring else len(task.workers)
+    shards = Counter([] if wanted is None else reads(wanted, task.workers))
+    return Order(
+        task,
+        plans,
+        {worker: computing.training_ps(task, worker) for worker in task.workers},
+        computing.aggregation_ps(task, arriving),
+        tuple((home, reader, count * wanted.shard_bytes) for (home, reader), count in shards.items())
+        if wanted is not None
+        else (),
+        ranks=ranks,
+        anew=anew,
+        attempt=attempt,
+    )
+
+
+def hosts_of(plan: Plan, server: str) -> tuple[str, ...]:
+    """The workers of a task in a plan of it; the server's host is a member of its ring."""
+    return tuple(host for host in plan.workers if host != server)
 
 
 @dataclass(frozen=True)

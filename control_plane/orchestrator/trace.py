@@ -9,13 +9,11 @@ from typing import Annotated, Any, Final, cast
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from p4reduce.base.safe_yaml import YamlError, one_line, read_yaml
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.errors import TaskError
-from p4reduce.control_plane.scheduling.selection import How, Selection
-from p4reduce.control_plane.scheduling.task import Aggregation, OnFailure, Reservation, Task
-from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.orchestrator.options import TaskError
+from p4reduce.control_plane.scheduling.task import Aggregation, How, OnFailure, Reservation, Selection, Task, Wanted
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
+from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
 
 COLUMNS: Final = (
     "name",

@@ -1,45 +1,331 @@
 """Tasks that take turns over an optical cross-connect: who joins the schedule, and how the next one comes to hold."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
-from p4reduce.base.safe_yaml import one_line
-from p4reduce.base.units import PS_PER_S
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.errors import RefusedError, StoreError
-from p4reduce.control_plane.orchestrator.executor import Role
-from p4reduce.control_plane.orchestrator.holding import Holding, See
-from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
-from p4reduce.control_plane.orchestrator.inventory import Inventory
-from p4reduce.control_plane.orchestrator.joining import (
-    Laid,
-    first_schedule,
-    windows_of,
-    with_one_more,
-    without,
-)
-from p4reduce.control_plane.orchestrator.optical_network import hosts_of, job_of, network_of
-from p4reduce.control_plane.orchestrator.order import order_of
-from p4reduce.control_plane.orchestrator.plan_json import circuits_of
-from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
-from p4reduce.control_plane.orchestrator.schedules import SchedulePhase
-from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase, TaskState
-from p4reduce.control_plane.orchestrator.timetable import Timetable, TurnWindow
-from p4reduce.control_plane.orchestrator.tradeoff import round_bytes
-from p4reduce.control_plane.orchestrator.tried import Admitted, Refused
+from p4reduce.control_plane.orchestrator.executor import Role, Timetable, TurnWindow, circuits_of
+from p4reduce.control_plane.orchestrator.installer import Admitted, Installer, Inventory, Proposal, Refused, round_bytes
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.replanning import order_of
+from p4reduce.control_plane.orchestrator.rows import PlanRow, SchedulePhase, TaskRow
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.policy import Policy
-from p4reduce.control_plane.scheduling.state import NetworkState
+from p4reduce.control_plane.scheduling.policy import NetworkState, Policy
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.control_plane.tdm.guard import least_guard_ps
-from p4reduce.control_plane.tdm.jobs import TdmJob
-from p4reduce.control_plane.tdm.registry import check_jobs, check_turns
-from p4reduce.control_plane.tdm.schedule import Schedule
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
+from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.registry import check_jobs, check_turns, least_guard_ps, make_schedule
+from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule, turns_of
+from p4reduce.control_plane.tdm.schedulers.switched import join
+from p4reduce.topologies import Link, Topology
+from p4reduce.topologies.model import Hop, TopologyError
+from p4reduce.topologies.optical import lay_circuits, uplinks, view
+from p4switch.base.safe_yaml import one_line
+from p4switch.base.units import PS_PER_S
+
+# Tasks and the network of an orchestrator, as schedulers see them.
+
+
+_WORD = 4
+"""bytes of an element"""
+
+
+def network_of(topology: Topology, delta_ps: int) -> OpticalNetwork:
+    """The optical network of a topology of the builder `oxc`; `TdmError` for any other one.
+
+    delta_ps: for how long ports whose circuits change carry nothing.
+    """
+    known = [switch.name for switch in topology.switches]
+    fibres = uplinks(topology)
+    own = {name: [host.name for host in topology.hosts if topology.neighbours(host.name)[0] == name] for name in known}
+    counts = {(len(own[name]), len(fibres[name])) for name in known}
+    rates = {link.rate_bps for host in topology.hosts for link in (topology.link_at(host.name, 1),)}
+    port_rates = {link.rate_bps for links in fibres.values() for link in links}
+    if len(counts) > 1 or len(rates) > 1 or len(port_rates) > 1:
+        raise TdmError(f"topology {topology.name!r}: pods differ; schedules need those of the builder 'oxc'")
+    ((servers, ports),) = counts
+    network = OpticalNetwork(
+        pods=len(known),
+        servers=servers,
+        ports=ports,
+        rate_bps=rates.pop(),
+        port_rate_bps=port_rates.pop(),
+        delta_s=delta_ps / PS_PER_S,
+    )
+    for pod, name in enumerate(known):
+        if own[name] != [network.host(pod, server) for server in range(servers)]:
+            raise TdmError(
+                f"topology {topology.name!r}: {name}: its hosts must be {network.host(pod, 0)} and following"
+            )
+    return network
+
+
+def job_of(task: Task) -> TdmJob:
+    """A task as schedulers see it: its workers and its server are a unit each; `TdmError` says what takes no turns.
+
+    The first of the hosts is the server.
+    """
+    where = f"task {task.name[:40]}"
+    if task.select is not None:
+        raise TdmError(f"{where}: select: local models of tasks that take turns are not selected; leave it out")
+    if task.slots > 1:
+        raise TdmError(f"{where}: slots: {task.slots}; a task that takes turns has one of each of its hosts")
+    if task.wanted is not None and task.wanted.shards:
+        raise TdmError(f"{where}: shards: tasks that take turns read no data over circuits of others; leave them out")
+    hosts: tuple[str, ...] = ()
+    if task.wanted is None:
+        hosts = (task.server, *task.workers)
+    elif task.server:
+        raise TdmError(f"{where}: server: name all hosts, or none: the scheduler places the server, too")
+    return TdmJob(
+        task.name,
+        "ps",
+        _WORD * task.elements,
+        task.training_ps / PS_PER_S,
+        task.size + 1,
+        hosts,
+        iterations=task.rounds,
+    )
+
+
+def hosts_of(plan: JobPlan, network: OpticalNetwork) -> tuple[str, tuple[str, ...]]:
+    """The server and the workers of a task that a scheduler placed: the server is the first host of the root's pod."""
+    hosts = [host for host, _ in plan.placement]
+    root = plan.trees[0].root if plan.trees else network.pod_of(hosts[0])
+    server = next((host for host in hosts if network.pod_of(host) == root), hosts[0])
+    return server, tuple(host for host in hosts if host != server)
+
+
+# Schedules of tasks that come and go: the first ones together, later ones into the turns that there are.
+
+
+JOINED = frozenset({"tdm", "random", "exact"})
+"""policies whose schedules are two groups with circuits of their own, which `online.join` takes arrivals into"""
+Laid = dict[Matrix, tuple[Link, ...]]
+"""circuits of configurations, at ports"""
+
+
+def first_schedule(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork) -> Schedule:
+    """The schedule of tasks that begin together; `TdmError` where there is none."""
+    return checked(make_schedule(policy, jobs, network), jobs)
+
+
+def with_one_more(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob) -> Schedule:
+    """The same with a task that arrives, while all others stay on their hosts; `TdmError` where it does not fit.
+
+    jobs: those of the schedule, in its order.
+    """
+    if schedule.policy in JOINED:
+        found = join(schedule, jobs, arrived)
+    else:
+        pinned = [_pinned(job, plan) for job, plan in zip(jobs, schedule.jobs, strict=True)]
+        found = make_schedule(schedule.policy, [*pinned, arrived], schedule.network)
+    for plan in schedule.jobs:
+        if sorted(found.plan(plan.job).placement) != sorted(plan.placement):
+            raise TdmError(f"policy {schedule.policy}: would move {plan.job[:40]} to other hosts; it waits for its end")
+    return checked(found, [*jobs, arrived])
+
+
+def without(schedule: Schedule, jobs: Sequence[TdmJob], ended: frozenset[str]) -> tuple[Schedule, list[TdmJob]]:
+    """What is left of a schedule, and the jobs of it, when some have ended: windows stay, empty processes go."""
+    plans = [plan for plan in schedule.jobs if plan.job not in ended]
+    used = sorted({plan.process for plan in plans})
+    left = replace(
+        schedule,
+        jobs=tuple(replace(plan, process=used.index(plan.process)) for plan in plans),
+        processes=tuple(schedule.processes[number] for number in used),
+        cycles=tuple(
+            replace(cycle, jobs=tuple(name for name in cycle.jobs if name not in ended)) for cycle in schedule.cycles
+        ),
+    )
+    return left, [job for job in jobs if job.name not in ended]
+
+
+def checked(schedule: Schedule, jobs: Sequence[TdmJob]) -> Schedule:
+    """The schedule, if tasks can take turns by it; `TdmError` where one is missing, or hosts train two at a time."""
+    if len(schedule.cycles) != 1 or schedule.cycles[0].mode != "gated" or schedule.clock != "completion":
+        raise TdmError(
+            f"policy {schedule.policy}: its jobs are not all in turns of one round; the orchestrator runs policies "
+            "like tdm, seed, static, random, exact (free and paired ones: 'p4reduce tdm run')"
+        )
+    if sorted(plan.job for plan in schedule.jobs) != sorted(job.name for job in jobs):
+        raise TdmError(f"policy {schedule.policy}: leaves a task out, or has one twice")
+    wanted = {job.name: job for job in jobs}
+    for names in turns_of(schedule, schedule.cycles[0]).values():
+        taken: dict[str, str] = {}
+        for name in names:
+            plan, job = schedule.plan(name), wanted[name]
+            if sum(units for _, units in plan.placement) != job.units or (
+                job.hosts and {host for host, _ in plan.placement} != set(job.hosts)
+            ):
+                raise TdmError(f"policy {schedule.policy}: gives {name[:40]} other hosts, or another number of them")
+            for host, units in plan.placement:
+                if units > schedule.network.gpus or host in taken:
+                    other = taken.get(host, name)
+                    raise TdmError(
+                        f"policy {schedule.policy}: {name[:40]} and {other[:40]} would train on {host} at one time; "
+                        "let tasks wait for each other, or take policy tdm"
+                    )
+                taken[host] = name
+    _check_delta(schedule)
+    return schedule
+
+
+def _check_delta(schedule: Schedule) -> None:
+    """Darkness that is longer than all that it is for."""
+    if not schedule.switches:
+        return
+    groups = turns_of(schedule, schedule.cycles[0]).values()
+    communicates = [max(schedule.plan(name).duration_s for name in names) for names in groups]
+    trains = [max(schedule.plan(name).train_s for name in names) for names in groups]
+    lit_s = sum(max(one, other) for one, other in zip(communicates, reversed(trains), strict=True))
+    if schedule.network.delta_s >= lit_s:
+        raise TdmError(
+            f"delta: {schedule.network.delta_s:g} s of darkness, longer than the round of {lit_s:g} s; take larger "
+            "jobs, a faster cross-connect, or a policy that does not switch (static)"
+        )
+
+
+def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
+    return replace(job, hosts=tuple(host for host, units in plan.placement for _ in range(units)))
+
+
+def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tuple[TurnWindow, ...], Laid]:
+    """The windows of a round, and where the circuits of their configurations are.
+
+    known: circuits that are there already; they stay where they are if nothing else is needed.
+
+    Raises
+    ------
+    TdmError
+        Circuits that ports cannot make: of two planes, an odd number of circuits where all ports are in use.
+    """
+    wanted = list(dict.fromkeys(one.circuits for process in schedule.processes for one in process.configurations))
+    if all(matrix in known for matrix in wanted):
+        laid = {matrix: known[matrix] for matrix in wanted}
+    else:
+        try:
+            laid = dict(zip(wanted, lay_circuits(topology, wanted, schedule.network.parallel), strict=True))
+        except TopologyError as error:
+            raise TdmError(f"circuits: {error}") from None
+    windows = []
+    first_s = max(0.0, min(plan.start_s for plan in schedule.jobs) - schedule.network.delta_s)
+    for key, names in turns_of(schedule, schedule.cycles[0]).items():
+        process = schedule.processes[key if len(schedule.processes) > 1 else 0]
+        for place, one in enumerate(process.configurations):
+            plans = [schedule.plan(name) for name in names if configuration_of(schedule.plan(name)) == place]
+            if not plans:
+                continue
+            start_s = min(plan.start_s for plan in plans)
+            last_s = max(plan.start_s + plan.duration_s for plan in plans)
+            windows.append(
+                TurnWindow(
+                    key,
+                    laid[one.circuits],
+                    tuple(plan.job for plan in plans),
+                    round((start_s - first_s) * PS_PER_S),
+                    round((last_s - start_s) * PS_PER_S),
+                )
+            )
+    return tuple(windows), laid
+
+
+def configuration_of(plan: JobPlan) -> int:
+    """Which configuration of its process a job needs; 0 where it crosses no circuit."""
+    if plan.ring is not None:
+        return plan.ring.configuration
+    return max((tree.configuration for tree in plan.trees if tree.edges), default=0)
+
+
+# The schedule that holds: its tasks, where its circuits are, and the network in the windows of tasks.
+
+
+Demands = Iterable[Mapping[Hop, int]]
+See = Callable[[Demands], NetworkState]
+"""What policies may use of the network, given what tasks reserve."""
+
+
+class Holding:
+    """Reads it from the database."""
+
+    def __init__(self, installer: Installer, see: See) -> None:
+        self._store, self._see = installer.store, see
+        self._topology = installer.controller.topology
+
+    @property
+    def changing(self) -> bool:
+        """Whether a schedule is on its way."""
+        return self._store.schedules.open() is not None
+
+    def number(self) -> int:
+        """Of the newest schedule, which a task that begins belongs to."""
+        row = self._store.schedules.open() or self._store.schedules.active()
+        return 0 if row is None else row.number
+
+    def present(self) -> tuple[Schedule | None, list[TdmJob], Laid]:
+        """What the tasks that run have of the schedule that holds, and where its circuits are.
+
+        `TdmError` where tasks run and the database has no schedule of them that can be read.
+        """
+        running = {row.name: row.task for row in self._store.tasks(AT_WORK)}
+        if not running:
+            return None, [], {}
+        row = self._store.schedules.active()
+        if row is None or row.schedule is None:
+            why = "there is none" if row is None else row.fault
+            raise TdmError(f"the schedule of the running tasks cannot be read ({why}); nobody joins before their end")
+        schedule = row.schedule
+        ended = frozenset(plan.job for plan in schedule.jobs) - set(running)
+        laid: Laid = {}
+        for window in self.windows(row.number):
+            plan = schedule.plan(window.tasks[0])
+            laid[schedule.processes[plan.process].configurations[configuration_of(plan)].circuits] = window.circuits
+        left, _ = without(schedule, [], ended)
+        return left, [job_of(running[plan.job]) for plan in left.jobs], laid
+
+    def state(
+        self,
+        name: str | None,
+        windows: Sequence[TurnWindow] | None = None,
+        planned: Mapping[str, Sequence[Proposal]] = MappingProxyType({}),
+    ) -> NetworkState:
+        """The network in the configuration of a task, without what it reserves; None: of nobody's, and nobody's.
+
+        Tasks of other windows communicate at other times: what they reserve is not in the way. ``planned`` are trees
+        that tasks are about to get.
+        """
+        if name is None:
+            return self._see(())
+        if windows is None:
+            windows = self.windows(self.number())
+        window = next((one for one in windows if name in one.tasks), None)
+        beside = set() if window is None else set(window.tasks) - {name}
+        live = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
+        demands = [row.demand_bps for row in self._store.plans(live) if row.task in beside - planned.keys()]
+        demands += [one.demand_bps for task, own in planned.items() if task in beside for one in own]
+        return self._within(() if window is None else window.circuits, self._see(demands))
+
+    def windows(self, number: int) -> tuple[TurnWindow, ...]:
+        """The windows of a schedule; none where the database cannot be read."""
+        try:
+            return self._store.schedules.windows(number)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return ()
+
+    def _within(self, circuits: Sequence[Link], state: NetworkState) -> NetworkState:
+        """A fibre that is cut takes both directions of its circuit."""
+        down = set(state.down)
+        for link in circuits:
+            ends = {(link.a, link.port_a), (link.b, link.port_b)}
+            if ends & down:
+                down |= ends
+        return replace(state, topology=view(self._topology, circuits), down=down)
+
 
 _OPENING: Final = (Phase.INSTALLING, Phase.INSTALLED)
 
@@ -57,7 +343,7 @@ class Turns:
     policy, name
         Of trees; it is asked within the view of a configuration.
     scheduler : str
-        One of `p4reduce.schedulers`.
+        One of `p4reduce.adapters`.
     computing : ComputingManager
         Knows the hosts.
     see : callable

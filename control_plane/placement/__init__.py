@@ -4,10 +4,9 @@ Importing this package registers the built-in policies.
 """
 
 from p4reduce.control_plane.placement import policies
-from p4reduce.control_plane.placement.cluster import Cluster, reads
-from p4reduce.control_plane.placement.loads import Load
+from p4reduce.control_plane.placement.cluster import Cluster, Load, Racks, reads
 from p4reduce.control_plane.placement.orders import ORDERS, QueueOrder, order_named
-from p4reduce.control_plane.placement.policy import (
+from p4reduce.control_plane.placement.policies import (
     PLACEMENTS,
     Placement,
     PlacementPolicy,
@@ -15,7 +14,6 @@ from p4reduce.control_plane.placement.policy import (
     placement_named,
     register_placement,
 )
-from p4reduce.control_plane.placement.racks import Racks
 
 __all__ = [
     "ORDERS",

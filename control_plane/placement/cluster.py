@@ -1,19 +1,320 @@
 """What a placement policy knows: free slots of hosts, how fast they are, links, and the jobs that run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p4reduce.base.units import PS_PER_S
-from p4reduce.control_plane.placement.loads import Load, ring_copies, tree_copies
-from p4reduce.control_plane.placement.predict import FULL, iteration_times
-from p4reduce.control_plane.placement.racks import Floats, Racks, Way
-from p4reduce.control_plane.scheduling.policy import Rejection
-from p4reduce.control_plane.scheduling.state import NetworkState
-from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.scheduling.policy import NetworkState, Rejection
+from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.topologies import Topology
+from p4switch.base.units import PS_PER_S
+
+# A topology as placement sees it: racks of hosts, and the ways in which their switches can be joined.
+
+
+MOST_WAYS: Final = 64
+"""ways that are compared for one set of racks"""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A tree of shortest paths from the switches of racks to a root; ``parent`` by switch, the root has none."""
+
+    root: str
+    parent: Mapping[str, str]
+
+
+class Racks:
+    """Facts of one topology that no task changes.
+
+    Links are counted by their place in ``topology.links``; what tasks put on one is the same in both directions, as of
+    every sum that goes up and comes down, so a link is one thing here.
+
+    Attributes
+    ----------
+    topology : Topology
+        Whose hosts and switches these are.
+    of : mapping
+        The switch of every host.
+    members : mapping
+        Hosts for local models by switch, in the order of the topology.
+    rate_bps : float64 (links,)
+        Of every link.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology: Final = topology
+        self.of: Final[dict[str, str]] = {host.name: topology.neighbours(host.name)[0] for host in topology.hosts}
+        self.members: Final[dict[str, list[str]]] = {}
+        for host in topology.workers:
+            self.members.setdefault(self.of[host.name], []).append(host.name)
+        self.rate_bps: Final[Floats] = np.array([link.rate_bps for link in topology.links], np.float64)
+        self._link = {
+            pair: number for number, one in enumerate(topology.links) for pair in ((one.a, one.b), (one.b, one.a))
+        }
+        self._switches = {switch.name for switch in topology.switches}
+        self._ways: dict[tuple[frozenset[str], frozenset[str]], tuple[Way, ...]] = {}
+        self._distances: dict[str, dict[str, int]] = {}
+
+    def link(self, a: str, b: str) -> int:
+        """Number of the link between two neighbours."""
+        return self._link[(a, b)]
+
+    def uplink(self, host: str) -> int:
+        """Number of a host's link."""
+        return self._link[(host, self.of[host])]
+
+    @cached_property
+    def uplinks(self) -> dict[str, list[int]]:
+        """Links of every switch to other switches."""
+        return {switch: [self.link(switch, other) for other in self._next(switch)] for switch in sorted(self._switches)}
+
+    @cached_property
+    def capable(self) -> frozenset[str]:
+        """Switches that can aggregate."""
+        return frozenset(switch.name for switch in self.topology.switches if switch.capable)
+
+    def distance(self, a: str, b: str) -> int:
+        """Links between two switches; a large number where there is no way."""
+        return self._from(b).get(a, len(self._switches) + 1)
+
+    def ways(self, switches: Iterable[str], roots: Collection[str] | None = None) -> tuple[Way, ...]:
+        """The ways to join the switches of some racks, along shortest paths to one root.
+
+        Of all possible roots those with the least sum of distances; where one of the racks and a switch between them
+        are as good, the latter. Equal paths are told apart, up to `MOST_WAYS` ways. ``roots``: only these; None: any.
+        """
+        wanted = frozenset(switches)
+        among = frozenset(self._switches if roots is None else roots)
+        known = self._ways.get((wanted, among))
+        if known is None:
+            known = self._ways[(wanted, among)] = self._find(wanted, among)
+        return known
+
+    def _find(self, wanted: frozenset[str], roots: frozenset[str]) -> tuple[Way, ...]:
+        total = {root: sum(self.distance(switch, root) for switch in wanted) for root in roots}
+        total = {root: distance for root, distance in total.items() if distance <= len(self._switches) * len(wanted)}
+        if not total:
+            return ()
+        least = min(total.values())
+        best = sorted(root for root, distance in total.items() if distance == least)
+        best = [root for root in best if root not in wanted] or best
+        found: dict[tuple[str, tuple[tuple[str, str], ...]], Way] = {}
+        for variant in range(len(self._switches)):
+            before = len(found)
+            for root in best:
+                parent = self._parents(wanted, root, variant)
+                found.setdefault((root, tuple(sorted(parent.items()))), Way(root, parent))
+            if len(found) == before or len(found) >= MOST_WAYS:
+                break
+        return tuple(found.values())[:MOST_WAYS]
+
+    def _parents(self, wanted: frozenset[str], root: str, variant: int) -> dict[str, str]:
+        """Next hops to the root; of equal ones the ``variant``-th, at every switch."""
+        distances, parent = self._from(root), dict[str, str]()
+        for switch in sorted(wanted):
+            at = switch
+            while at != root and at not in parent:
+                nearer = [other for other in self._next(at) if distances.get(other, -1) == distances[at] - 1]
+                parent[at] = nearer[variant % len(nearer)]
+                at = parent[at]
+        return parent
+
+    def _next(self, switch: str) -> list[str]:
+        return [other for other in self.topology.neighbours(switch) if other in self._switches]
+
+    def _from(self, root: str) -> dict[str, int]:
+        known = self._distances.get(root)
+        if known is None:
+            known, left = {root: 0}, deque([root])
+            while left:
+                switch = left.popleft()
+                for other in self._next(switch):
+                    if other not in known:
+                        known[other] = known[switch] + 1
+                        left.append(other)
+            self._distances[root] = known
+        return known
+
+
+# What an iteration of a job puts on links: through a tree of switches that aggregate, or around a ring of hosts.
+
+
+@dataclass(frozen=True)
+class Load:
+    """An iteration of a job.
+
+    Attributes
+    ----------
+    compute_s : float
+        Seconds that it computes; then it communicates.
+    bits : mapping
+        What every link carries then, in each direction, by the number of the link.
+    slots : tuple of str
+        Switches that keep slots for it.
+    rounds : float
+        Iterations that are left.
+    """
+
+    compute_s: float
+    bits: Mapping[int, float]
+    slots: tuple[str, ...] = ()
+    rounds: float = 1.0
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How many times a model crosses every link in each direction, and who aggregates."""
+
+    way: Way | None
+    copies: Mapping[int, float]
+    slots: tuple[str, ...] = field(default=())
+
+    def load(self, bits: float, compute_s: float, rounds: float = 1.0) -> Load:
+        """Of a model of so many bits."""
+        return Load(compute_s, {link: bits * times for link, times in self.copies.items()}, self.slots, rounds)
+
+
+def tree_copies(racks: Racks, hosts: Sequence[str], way: Way, able: Collection[str], server: str = "") -> Copies:
+    """Copies of a model on the links of a tree; the same up and down.
+
+    A switch that cannot, or may not, aggregate (not in ``able``) sends on each copy that it gets. One with a single
+    child has nothing to add up, and needs no slots.
+
+    Parameters
+    ----------
+    racks : Racks
+        The network.
+    hosts : sequence of str
+        Of the workers.
+    way : Way
+        Joins the switches of hosts and server.
+    able : collection of str
+        Switches that aggregate if they are asked.
+    server : str
+        Host of the global model, which the root's sum goes to; '': there is none.
+    """
+    copies: dict[int, float] = {racks.uplink(host): 1.0 for host in hosts}
+    arriving = Counter(racks.of[host] for host in hosts)
+    slots = []
+    for switch in _deepest_first(way, arriving):
+        if arriving[switch] > 1 and switch in able:
+            slots.append(switch)
+            arriving[switch] = 1
+        if switch != way.root:
+            up = way.parent[switch]
+            copies[racks.link(switch, up)] = float(arriving[switch])
+            arriving[up] += arriving[switch]
+    if server:
+        at, times = racks.of[server], float(arriving[way.root])
+        copies[racks.uplink(server)] = copies.get(racks.uplink(server), 0.0) + times
+        while at != way.root:  # from the root down to the server, beside what goes up there
+            link = racks.link(at, way.parent[at])
+            copies[link] = max(copies.get(link, 0.0), times)
+            at = way.parent[at]
+    return Copies(way, copies, tuple(slots))
+
+
+def _deepest_first(way: Way, switches: Mapping[str, int]) -> list[str]:
+    """All switches of a way, children before their parents."""
+    depth = {way.root: 0}
+
+    def of(switch: str) -> int:
+        if switch not in depth:
+            depth[switch] = of(way.parent[switch]) + 1
+        return depth[switch]
+
+    return sorted({*switches, *way.parent, way.root}, key=lambda switch: (-of(switch), switch))
+
+
+def ring_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
+    """Copies around a ring that goes from rack to rack along a way, each once: 2 (n - 1) / n of a model on each link.
+
+    Patarasuk and Yuan, 'Bandwidth optimal all-reduce algorithms for clusters of workstations', 2009.
+    """
+    n = len(hosts)
+    if n < 2:
+        return Copies(way, {})
+    share = 2.0 * (n - 1) / n
+    copies = {racks.uplink(host): share for host in hosts}
+    copies |= {racks.link(switch, up): share for switch, up in way.parent.items()}
+    return Copies(way, copies)
+
+
+# Iteration times of jobs that share links, predicted from how much of the time each of them communicates.
+
+
+_STEPS: Final = 24
+_DAMPING: Final = 0.5
+_NEAR: Final = 1e-4
+"""of a communication's length, by which a step that ends the iteration changes it at most"""
+FULL: Final = 1e-3
+"""share of a link's rate that is left to tasks where others take all of it"""
+
+
+def iteration_times(loads: Sequence[Load], capacity_bps: Floats) -> Floats:
+    """Seconds of an iteration of every job, float64 (jobs,).
+
+    A mean-field fixed point. Job k communicates for M_k of its iteration T_k = C_k + M_k, so a job that sends finds it
+    at work with probability M_k / T_k, and they share a link evenly; one that other links keep from taking half of this
+    one leaves the rest:
+
+        S_jl = A_jl (1 + sum over k of M_k / T_k min(1, u_kl / (1 - u_kl))),   M_j = max over links of S_jl
+        u_kl = min(1, A_kl / max over links m other than l of S_km)
+
+    A_jl is the time that job j's bits take on link l alone. Jobs whose phases lock do worse than that.
+
+    Parameters
+    ----------
+    loads : sequence of Load
+        The jobs.
+    capacity_bps : float64 (links,)
+        What links have left for them.
+    """
+    count = len(loads)
+    compute = np.array([load.compute_s for load in loads], np.float64)
+    users: dict[int, int] = {}
+    alone = np.zeros(count)
+    for number, load in enumerate(loads):
+        for link, bits in load.bits.items():
+            users[link] = users.get(link, 0) + 1
+            alone[number] = max(alone[number], bits / capacity_bps[link])
+    shared = {link: place for place, link in enumerate(link for link, jobs in users.items() if jobs > 1)}
+    if not shared:
+        return compute + alone
+    takes, elsewhere = np.zeros((count, len(shared))), np.zeros(count)
+    for number, load in enumerate(loads):
+        for link, bits in load.bits.items():
+            if link in shared:
+                takes[number, shared[link]] = bits / capacity_bps[link]
+            else:
+                elsewhere[number] = max(elsewhere[number], bits / capacity_bps[link])
+    busy = np.maximum(alone, 1e-12)
+    slowed, rows = takes, np.arange(count)
+    for _ in range(_STEPS):
+        worst = slowed.argmax(axis=1)
+        others = np.repeat(np.maximum(slowed[rows, worst], elsewhere)[:, None], len(shared), axis=1)
+        rest = slowed.copy()
+        rest[rows, worst] = 0.0
+        others[rows, worst] = np.maximum(rest.max(axis=1), elsewhere)
+        share = np.minimum(takes / np.maximum(others, 1e-12), 1.0)
+        weight = np.where(share < 0.5, share / np.maximum(1.0 - share, 0.5), 1.0)
+        pressure = weight * (busy / (compute + busy))[:, None]
+        slowed = takes * (1.0 + pressure.sum(axis=0)[None, :] - pressure)
+        wanted = np.maximum(np.maximum(alone, slowed.max(axis=1)), 1e-12)
+        near = bool((np.abs(wanted - busy) <= _NEAR * wanted).all())
+        busy = (1 - _DAMPING) * busy + _DAMPING * wanted
+        if near:
+            break
+    return np.asarray(compute + busy, np.float64)
+
 
 LEAST_SLOTS = 2
 """of a switch, without which it cannot take part in a job"""

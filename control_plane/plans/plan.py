@@ -6,17 +6,17 @@ from functools import cached_property
 from itertools import permutations
 from typing import Annotated, Any
 
-from p4reduce.base.html import table
 from p4reduce.base.records import ITEMS, Given
-from p4reduce.base.units import PS_PER_S, PS_PER_US
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_bytes
-from p4reduce.control_plane.plans.paths import hops
+from p4reduce.control_plane.plans.routes import hops
 from p4reduce.control_plane.resources import Grant
 from p4reduce.topologies import Topology
 from p4reduce.topologies.optical import lit, with_lit
 from p4reduce.workers.specs import CLOSED
 from p4reduce.workers.wire import INC_UDP_PORT
+from p4switch.base.html import table
+from p4switch.base.units import PS_PER_S, PS_PER_US
 
 """UDP port of the INC protocol at switches (p4src/sizes.p4), and of hosts unless a plan says otherwise"""
 
@@ -104,7 +104,7 @@ class Plan:
     deadline_ps : int or None
         Chunks are closed without those who are missing after so long.
     tokens : mapping
-        (child, parent) -> what they show each other (`p4reduce.control_plane.tokens`); empty: nothing. Never described.
+        (child, parent) -> what they show each other (`control_plane/entries.py`); empty: nothing. Never described.
     rtt_ps : int
         From sending a full frame to the full answer, all links idle but for this chunk.
     chunk_ps : int

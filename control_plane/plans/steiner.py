@@ -1,17 +1,120 @@
 """`steiner`: the cheapest tree found with aggregation at any capable switch."""
 
 import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from p4reduce.control_plane.plans.kernels.jit import FAR
-from p4reduce.control_plane.plans.mst import mst
-from p4reduce.control_plane.plans.overlay import best, central, finish, grow
-from p4reduce.control_plane.plans.problem import Problem, TreeLayout
-from p4reduce.control_plane.plans.registry import register
-from p4reduce.control_plane.plans.routes import NoPathError
-from p4reduce.control_plane.plans.search import SMALL, Chosen, Search
-from p4reduce.control_plane.plans.spt import spt_cheapest
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans.kernels.jit import FAR, sized
+from p4reduce.control_plane.plans.kernels.sets import improve, priced
+from p4reduce.control_plane.plans.kernels.shortest import direct
+from p4reduce.control_plane.plans.kernels.spanning import with_one_more
+from p4reduce.control_plane.plans.mst import mst, spt_cheapest
+from p4reduce.control_plane.plans.overlay import best, central, finish, grow, limit_fan_in, prune, solve_crowded
+from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout, register
+from p4reduce.control_plane.plans.routes import Ints, NoPathError, Short
+
+# Which switches should aggregate: prices of sets of switches, and local search over them.
+
+
+Chosen = frozenset[int]
+SMALL: Final = 256
+"""switches up to which a search may compute distances from all of them"""
+_ROWS: Final = 1024
+"""switches whose distances a search may use"""
+
+
+class Search:
+    """Sets of aggregating switches (by index).
+
+    A set costs its cheapest tree on shortest paths, directed to the server, and the way of every worker to the
+    nearest switch of the set. Shortest paths are computed only to and from switches of sets that were tried and of
+    hosts. Where the server's own switch can aggregate it belongs to every set; where it cannot, the server is a
+    leaf of the tree. Hosts' own links are left out.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._routes = routes = problem.paths
+        graph = routes.graph
+        self._symmetric = routes.symmetric
+        self._small = len(graph.names) <= SMALL
+        self.capable: Short = graph.places(problem.capable)
+        access: dict[int, int] = {}
+        for worker in problem.workers:
+            switch = graph.index[routes.access(worker)]
+            access[switch] = access.get(switch, 0) + 1
+        server = None if problem.server is None else graph.index[routes.access(problem.server)]
+        able = server is not None and bool((self.capable == server).any())
+        self._leaf = server is not None and not able
+        # The kernels see capable switches only, and last the server's where that is a leaf.
+        self._seen = self.capable if server is None or able else np.append(self.capable, np.int32(server))
+        self._number = {switch: number for number, switch in enumerate(self._seen.tolist())}
+        self._first = () if server is None or not able else (self._number[server],)
+        self._graph = (graph.starts, graph.heads, routes.costs, routes.inward_costs, self._seen)
+        reach = np.stack([routes.away(switch).costs[self._seen] for switch in access])
+        self._hosts = (reach, np.array(list(access.values()), np.int64))
+        to = np.empty((min(len(graph.names) + 32, _ROWS), len(self._seen)), np.int64)
+        place = np.full(len(self._seen) + 1, -1, np.int32)
+        place[-1] = 0
+        self._store = (to, to if self._symmetric else np.empty_like(to), place)
+
+    def improve(self, start: Iterable[int]) -> tuple[int, Chosen]:
+        """Add, drop or exchange one switch as long as that makes the set cheaper: the price and the set."""
+        order, first = self._order(start), len(self._first)
+        price, order = sized(improve, len(self._graph[0]))(
+            self._graph, self._symmetric, order, first, self._leaf, self._hosts, self._store, self._small
+        )
+        return int(price), frozenset(self._seen[order[: len(order) - self._leaf]].tolist())
+
+    def parents(self, chosen: Iterable[int]) -> dict[int, int]:
+        """The cheapest tree over a set: every switch's parent but the root's."""
+        order = self._order(chosen)
+        switches, parent = self._seen[order].tolist(), self._priced(order)[1].tolist()
+        last = len(order) - self._leaf
+        return {switches[i]: switches[parent[i]] for i in range(last) if 0 <= parent[i] < last}
+
+    def free(self, chosen: Iterable[int]) -> list[int]:
+        """Capable switches that cost nothing in addition to a set, those in it included; without a server."""
+        price, parent, matrix, attached, rows = self._priced(self._order(chosen))
+        one_more = sized(with_one_more, len(self._graph[0]))
+        prices = one_more(matrix, parent, self._store[0], rows, 0, self._hosts[0], attached, self._hosts[1])
+        return [int(switch) for switch in self.capable[prices <= price]]
+
+    def _order(self, chosen: Iterable[int]) -> Short:
+        """The set by the kernels' numbers, its root first; the server as a leaf last."""
+        others = sorted({self._number[switch] for switch in chosen} - set(self._first))
+        order = [*self._first, *others, *([len(self._seen) - 1] if self._leaf else [])]
+        self._make_room(len(order))
+        to, away, place = self._store
+        for number in order:
+            switch = int(self._seen[number])
+            inward, outward = self._routes.known(switch, inward=True), self._routes.known(switch, inward=False)
+            if place[number] < 0 and inward is not None and outward is not None:
+                # What the problem's paths know need not be computed again.
+                row = place[number] = place[-1]
+                place[-1] += 1
+                to[row], away[row] = inward[self._seen], outward[self._seen]
+        return np.array(order, np.int32)
+
+    def _make_room(self, nodes: int) -> None:
+        """So many more rows fit the store: a start may have more nodes than the search ever adds."""
+        to, away, place = self._store
+        missing = int(place[-1]) + nodes + 1 - len(to)
+        if missing > 0:
+            more = np.empty((missing, len(self._seen)), np.int64)
+            to = np.concatenate([to, more])
+            self._store = (to, to if self._symmetric else np.concatenate([away, more]), place)
+
+    def _priced(self, order: Short) -> tuple[int, Short, Ints, Ints, Short]:
+        found: tuple[int, Short, Ints, Ints, Short] = sized(priced, len(self._graph[0]))(
+            self._graph, self._symmetric, order, self._leaf, self._hosts, self._store
+        )
+        return found
 
 
 @register("steiner")
@@ -71,3 +174,251 @@ def _rooted(problem: Problem, search: Search, chosen: Chosen) -> list[TreeLayout
     else:
         roots = central(problem, [names[switch] for switch in search.free(chosen)])
     return [finish(problem, tree) for root in roots for tree in grow(problem, root, switches)]
+
+
+# `exact`: the cheapest tree there is, by mixed-integer programming, and a certified lower bound.
+
+
+TIME_LIMIT_S: Final = 60.0
+"""after which the solver is stopped"""
+_WHOLE: Final = 1e-6
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A cheapest tree.
+
+    Attributes
+    ----------
+    layout : TreeLayout
+        The tree.
+    cost : int
+        Of its links between switches, one for each copy, in the weights of the problem's paths.
+    bound : float
+        No tree costs less: the value of the linear program without integrality.
+    proven : bool
+        Whether the solver proved the tree cheapest; False when it was stopped.
+    """
+
+    layout: TreeLayout
+    cost: int
+    bound: float
+    proven: bool
+
+
+@register("exact")
+def exact(problem: Problem) -> TreeLayout:
+    """The cheapest tree (:func:`solve`). For small networks: germany50 or a fat-tree with k = 8, not data centres."""
+    return solve(problem).layout
+
+
+def solve(
+    problem: Problem, *, limits: Ints | None = None, both_ways: bool = False, time_limit_s: float = TIME_LIMIT_S
+) -> Optimum:
+    """The cheapest aggregation tree as a directed multicommodity-flow problem, solved by HiGHS.
+
+    Nodes are the switches that can aggregate, hosts at switches that cannot, and the server; arcs are shortest ways
+    that pass no capable switch, so that every copy on every link is counted. y_a says whether an arc carries the
+    sum, f_a^t <= y_a is the flow from terminal t to the root:
+
+        minimize sum_a c_a y_a   subject to   out f^t - in f^t = [t] - [root] at every node, f^t <= y, y binary,
+        at most one arc out of a node, at most limits_l copies on link l.
+
+    Without integrality the value is a lower bound of every tree's cost (Wong, A dual ascent approach for Steiner
+    tree problems on a directed graph, 1984). No switch of it has more children than there are workers; where it has
+    more than 32, the tree comes from another program (:func:`~p4reduce.control_plane.plans.overlay.solve_crowded`),
+    whose trees cost no less.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its paths' first words are the costs c.
+    limits : int64 (m,) or None
+        The most copies of a frame that fit on every arc.
+    both_ways : bool
+        Whether frames go back on the same tree: the copies of both directions of a link must fit in each.
+    time_limit_s : float
+        For each of the two solutions.
+
+    Raises
+    ------
+    PlanError
+        When no tree exists, or none was found in time.
+    """
+    model = _Model(problem)
+    if limits is not None and both_ways:
+        limits = np.minimum(limits, limits[problem.paths.graph.reverse])
+    bound, values, proven = model.least(limits, both_ways=both_ways, time_limit_s=time_limit_s)
+    taken = np.flatnonzero(values > 0.5)
+    layout = prune(problem, model.layout({model.arcs[place][0]: model.arcs[place][1] for place in taken}))
+    cost = sum(int(model.costs[place]) for place in taken)
+    if max(map(len, layout.children.values())) <= MAX_CHILDREN:
+        return Optimum(layout, cost, bound, proven)
+    crowded = solve_crowded(problem, limits=limits, both_ways=both_ways, time_limit_s=time_limit_s)
+    if crowded is None:  # none was found in time, or the next line says which switch has too many children
+        layout = limit_fan_in(problem, layout)
+        return Optimum(layout, _between_switches(problem, layout), bound, False)
+    return Optimum(prune(problem, crowded[0]), crowded[1], bound, crowded[2])
+
+
+def _between_switches(problem: Problem, layout: TreeLayout) -> int:
+    """What one frame on every edge costs, hosts' own links left out."""
+    routes = problem.paths
+    edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
+    return sum(routes.distance(routes.access(child), routes.access(parent)) for child, parent in edges)
+
+
+class _Model:
+    """The overlay: nodes by name, arcs with their costs and the links that each crosses."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        routes, graph = problem.paths, problem.paths.graph
+        self._capable = set(problem.capable)
+        able = np.zeros(len(graph.names), np.bool_)
+        able[graph.places(problem.capable)] = True
+        self.home = {host: self._overlay_node(host) for host in (*problem.workers, *self._server())}
+        top = problem.server or problem.workers[0]
+        self.root = self.home[top]
+        self.sources = sorted({self.home[worker] for worker in problem.workers} - {self.root})
+        self.arcs: list[tuple[str, str]] = []
+        costs: list[int] = []
+        self._links: list[list[int]] = []
+        cost = np.ascontiguousarray(routes.words[:, 0])
+        ends = defaultdict(list)
+        # In the order of names: among trees of one cost the solver takes what the order of its rows suggests.
+        for node in sorted({*self._capable, self.root}):
+            ends[routes.access(node)].append(node)
+        for node in sorted(self._capable | set(self.sources)):
+            if node == self.root:
+                continue
+            start = graph.index[routes.access(node)]
+            distance, last = sized(direct, len(graph.names))(graph.starts, graph.heads, cost, able, start)
+            for switch, others in ends.items():
+                for other in others:
+                    reached = int(distance[graph.index[switch]])
+                    # A host reaches the server's host only over a switch that could merge.
+                    if other == node or reached >= FAR or not {node, other} & self._capable:
+                        continue
+                    self.arcs.append((node, other))
+                    costs.append(reached)
+                    self._links.append(_way(graph.tails, last, graph.index[switch], start))
+        self.costs = np.array(costs, np.float64)
+        self.unit = float(self.costs.max(initial=1.0)) or 1.0
+
+    def least(self, limits: Ints | None, *, both_ways: bool, time_limit_s: float) -> tuple[float, Floats, bool]:
+        """A lower bound, y of the cheapest tree whatever its fan-ins, and whether it is proven."""
+        if not self.sources:
+            return 0.0, np.zeros(len(self.arcs)), True
+        relaxed = (
+            self.run(integer=False, limits=limits, both_ways=both_ways, time_limit_s=time_limit_s)
+            if self.arcs
+            else None
+        )
+        if relaxed is None:
+            raise PlanError("no tree connects the workers under these limits")
+        bound, values, proven = relaxed
+        if np.abs(values - np.rint(values)).max() > _WHOLE:
+            whole = self.run(integer=True, limits=limits, both_ways=both_ways, time_limit_s=time_limit_s)
+            if whole is None:
+                raise PlanError(f"no tree was found within {time_limit_s:g} s; use the plan 'steiner'")
+            _, values, proven = whole
+        return bound * self.unit, values, proven
+
+    def run(
+        self, *, integer: bool, limits: Ints | None, both_ways: bool, time_limit_s: float
+    ) -> tuple[float, Floats, bool] | None:
+        """Objective in units of the dearest arc, y, and whether it is proven; None when there is no solution."""
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
+        from scipy.sparse import csr_array  # noqa: PLC0415
+
+        count, kinds = len(self.arcs), len(self.sources)
+        size = count * (1 + kinds)
+        rows: list[tuple[int, int, float]] = []
+        low: list[float] = []
+        high: list[float] = []
+
+        def row(entries: "Mapping[int, float]", least: float, most: float) -> None:
+            rows.extend((len(low), column, value) for column, value in entries.items())
+            low.append(least)
+            high.append(most)
+
+        out, into = defaultdict(list), defaultdict(list)
+        for place, (a, b) in enumerate(self.arcs):
+            out[a].append(place)
+            into[b].append(place)
+        nodes = sorted({*out, *into})
+        for kind, source in enumerate(self.sources):
+            base = count * (1 + kind)
+            for node in nodes:
+                entries = dict.fromkeys((base + place for place in out[node]), 1.0)
+                entries |= dict.fromkeys((base + place for place in into[node]), -1.0)
+                supply = float(node == source) - float(node == self.root)
+                row(entries, supply, supply)
+            for place in range(count):
+                row({base + place: 1.0, place: -1.0}, -np.inf, 0.0)
+        for node in nodes:
+            row(dict.fromkeys(out[node], 1.0), 0.0, 1.0)
+            if node not in self._capable and len(into[node]) > 1:
+                row(dict.fromkeys(into[node], 1.0), 0.0, 1.0)
+        if limits is not None:
+            users, reverse = defaultdict(list), self._problem.paths.graph.reverse
+            for place, links in enumerate(self._links):
+                for link in links:
+                    users[min(link, int(reverse[link])) if both_ways else link].append(place)
+            for link, places in users.items():
+                if len(places) > limits[link]:
+                    row({place: float(count) for place, count in Counter(places).items()}, 0.0, float(limits[link]))
+        at = np.array(rows, np.float64).reshape(-1, 3)
+        matrix = csr_array((at[:, 2], (at[:, 0].astype(np.int64), at[:, 1].astype(np.int64))), shape=(len(low), size))
+        objective = np.concatenate([self.costs / self.unit, np.zeros(size - count)])
+        whole = np.concatenate([np.full(count, int(integer)), np.zeros(size - count)])
+        found = milp(
+            objective,
+            integrality=whole,
+            bounds=Bounds(0, 1),
+            constraints=LinearConstraint(matrix, low, high),
+            options={"time_limit": time_limit_s},
+        )
+        if found.x is None:
+            return None
+        return float(found.fun), np.asarray(found.x[:count], np.float64), found.status == 0
+
+    def layout(self, parent: Mapping[str, str]) -> TreeLayout:
+        """The tree of an overlay's parents; its root is the server's switch (or the first worker's), or that above."""
+        problem = self._problem
+        above = dict(parent)
+        root = self.root
+        if root not in self._capable:
+            below = [node for node, other in above.items() if other == root]
+            root = next((node for node in below if node in self._capable), root)
+            above.pop(root, None)
+        tree = {node: other for node, other in above.items() if node in self._capable}
+        for worker in problem.workers:
+            home = self.home[worker]
+            if home in self._capable:
+                tree[worker] = home
+            else:
+                tree[worker] = above.get(worker, root)
+        if root not in self._capable:
+            root = problem.paths.nearest(problem.workers[0], problem.capable)
+            tree = dict.fromkeys(problem.workers, root)
+        return TreeLayout(root, tree)
+
+    def _server(self) -> tuple[str, ...]:
+        return (self._problem.server,) if self._problem.server else ()
+
+    def _overlay_node(self, host: str) -> str:
+        access = self._problem.paths.access(host)
+        return access if access in self._capable else host
+
+
+def _way(tails: "npt.NDArray[np.int32]", last: "npt.NDArray[np.int32]", node: int, start: int) -> list[int]:
+    """Arcs of a way, backwards."""
+    arcs = []
+    while node != start:
+        arcs.append(int(last[node]))
+        node = int(tails[last[node]])
+    return arcs

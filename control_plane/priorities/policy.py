@@ -1,13 +1,351 @@
 """Priority policies: plug-ins that put the flows of jobs in order, or give jobs their pace or their time."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.priorities.answers import Answer
-from p4reduce.control_plane.priorities.facts import Situation
+from p4reduce.topologies.model import Hop
+
+# When a job's next flow begins and how many bytes it has, from what switches count, without asking the application.
+#
+# A training job computes for about as long in every iteration, while the time that its frames take depends on who
+# else sends. So the next start is the *end* of the last flow and the median of the last computing times; starts
+# alone tell less. The bytes of an iteration are those of the last one.
+
+
+MEMORY: Final = 5
+"""flows whose computing times count"""
+PATIENCE: Final = 2
+"""silence after which a flow that lacks bytes is over, in longest times from start to start"""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A flow that has ended: first and last moment at which its bytes were counted, picoseconds; its bytes."""
+
+    start_ps: int
+    end_ps: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A job's next flow, and its rhythm."""
+
+    start_ps: int
+    bytes: int
+    compute_ps: int
+    communication_ps: int
+    """the shortest of the last flows: what it takes alone, or nearly so"""
+
+    @property
+    def period_ps(self) -> int:
+        """An iteration alone."""
+        return self.compute_ps + self.communication_ps
+
+
+class Predictor:
+    """Forecasts of one job, from its flows; nothing before two of them have ended."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._computes: deque[int] = deque(maxlen=memory)
+        self._takes: deque[int] = deque(maxlen=memory)
+        self._last: Observed | None = None
+
+    def observe(self, flow: Observed) -> None:
+        """A flow has ended; one that begins as the last one did is that one, which went on."""
+        if self._last is not None and flow.start_ps == self._last.start_ps:
+            self._takes.pop()
+        elif self._last is not None:
+            self._computes.append(max(0, flow.start_ps - self._last.end_ps))
+        self._takes.append(flow.end_ps - flow.start_ps)
+        self._last = flow
+
+    @property
+    def last(self) -> Observed | None:
+        """The last flow that has ended."""
+        return self._last
+
+    def forecast(self) -> Forecast | None:
+        """The next flow; None while nothing can be said."""
+        if self._last is None or not self._computes:
+            return None
+        compute = round(statistics.median(self._computes))
+        return Forecast(self._last.end_ps + compute, self._last.bytes, compute, min(self._takes))
+
+
+class FlowDetector:
+    """Flows of one job out of readings of its counter, which only grows.
+
+    A flow begins with the first reading that is higher than the one before. It has ended when it has as many bytes as
+    the flow before (an iteration's first transmissions are always the same), or when nothing came for ``quiet_ps``; of
+    a flow that lacks bytes, for `PATIENCE` times as long as any two flows were apart: a job that others keep waiting in
+    the middle of an iteration is not taken for one that computes. Where more comes within ``quiet_ps`` of an end, that
+    was none, and the flow goes on.
+
+    Between two readings bytes are taken to have come at the fastest rate seen: of an interval in which fewer came,
+    only its beginning (at the end of a flow) or its end (at the start) belongs to the flow.
+    """
+
+    def __init__(self, quiet_ps: int) -> None:
+        self._quiet_ps = quiet_ps
+        self._time, self._total = 0, 0
+        self._known = False
+        self._rate = 0.0  # bytes a picosecond
+        self._began: tuple[int, int] | None = None  # of the flow under way: its start, and the reading before it
+        self._seen = 0  # last moment at which bytes came, as well as is known
+        self._ended: Observed | None = None
+        self._apart = 0  # the longest time from start to start
+        self._size: int | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether a flow is under way."""
+        return self._began is not None
+
+    @property
+    def attained(self) -> int:
+        """Bytes of the flow that is under way, 0 without one."""
+        return 0 if self._began is None else self._total - self._began[1]
+
+    def read(self, now_ps: int, total: int, *, waiting: bool = False) -> Observed | None:
+        """Take a reading; the flow that has ended by it, if one has.
+
+        ``waiting``: contributions have come that were not answered, so the job is in the middle of a flow, however long
+        nothing is counted.
+        """
+        if not self._known:
+            self._known, self._time, self._total = True, now_ps, total
+            return None
+        grew, interval, before = total - self._total, now_ps - self._time, self._total
+        self._time, self._total = now_ps, total
+        if grew > 0 and interval > 0:
+            self._grow(now_ps, before, grew, interval)
+            return self._end() if self.attained == self._size and not waiting else None
+        lacking = self._size is not None and self.attained < self._size
+        patience = max(self._quiet_ps, PATIENCE * self._apart) if lacking else self._quiet_ps
+        if self.active and not waiting and now_ps - self._seen >= patience:
+            return self._end()
+        return None
+
+    def _grow(self, now_ps: int, before: int, grew: int, interval: int) -> None:
+        self._rate = max(self._rate, grew / interval)
+        busy = min(interval, round(grew / self._rate))
+        if self._began is not None:
+            self._seen = now_ps - interval + busy
+            return
+        start = now_ps - busy
+        self._seen = now_ps
+        if self._ended is not None and start - self._ended.end_ps < self._quiet_ps:
+            self._began = (self._ended.start_ps, before - self._ended.bytes)
+            self._size = None
+        else:
+            self._apart = max(self._apart, 0 if self._ended is None else start - self._ended.start_ps)
+            self._began = (start, before)
+
+    def _end(self) -> Observed:
+        assert self._began is not None  # noqa: S101
+        flow = Observed(self._began[0], max(self._seen, self._began[0]), self.attained)
+        self._size, self._began, self._ended = flow.bytes, None, flow
+        return flow
+
+
+# What a priority policy is told: the jobs, and the flows of each that may have a class of their own.
+
+
+MOST_LAGS = 4
+"""lags 0..3 are told apart; 3 stands for all that are older (the program looks at so many bits)"""
+
+
+class Kind(Enum):
+    """Which way lanes go."""
+
+    PULL = "pull"
+    """from the server, or the root of a tree, to the workers"""
+    PUSH = "push"
+    """from the workers"""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Frames of one job, way and batch. ``lag``: iterations behind the newest batch of the job, at most 3."""
+
+    job: str
+    kind: Kind
+    lag: int = 0
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What is known, predicted, or told by an oracle, of one job now. None: nobody knows.
+
+    Attributes
+    ----------
+    name : str
+        Unique among the jobs; breaks ties, so that no result depends on the order in which jobs are given.
+    links : frozenset of Hop
+        Directed links that its frames use.
+    period_ps, compute_ps, communication_ps : int or None
+        An iteration alone, and its two parts, picoseconds.
+    bytes : int or None
+        That an iteration puts on its busiest link.
+    sent : float
+        Share of the running iteration's bytes that it has sent, 0..1; 0 while it computes.
+    attained : int
+        Bytes of the running iteration that it has sent: known without any prediction.
+    next_ps : int or None
+        Until its next flow begins, picoseconds from now; negative: it has begun.
+    deadline_ps : int or None
+        Until the running iteration is due, picoseconds from now.
+    newest, oldest : int
+        Iterations of its newest and its oldest batch in flight; the same for a synchronous job.
+    """
+
+    name: str
+    links: frozenset[Hop] = frozenset()
+    period_ps: int | None = None
+    compute_ps: int | None = None
+    communication_ps: int | None = None
+    bytes: int | None = None
+    sent: float = 0.0
+    attained: int = 0
+    next_ps: int | None = None
+    deadline_ps: int | None = None
+    newest: int = 0
+    oldest: int = 0
+
+    def __post_init__(self) -> None:
+        for member in ("period_ps", "compute_ps", "communication_ps", "bytes"):
+            value = getattr(self, member)
+            if value is not None and value < 0:
+                raise PlanError(f"job {self.name!r}: {member}: {value}, must be at least 0, or None if it is not known")
+        if not 0 <= self.sent <= 1:
+            raise PlanError(f"job {self.name!r}: sent: {self.sent}, must be a share, 0..1")
+        if not 0 <= self.oldest <= self.newest:
+            raise PlanError(
+                f"job {self.name!r}: oldest: {self.oldest}, newest: {self.newest}; needed: 0 <= oldest <= newest"
+            )
+
+    @property
+    def lags(self) -> range:
+        """Lags that its frames may have now."""
+        return range(min(self.newest - self.oldest, MOST_LAGS - 1) + 1)
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """All its flows, pull before push, older batches first."""
+        return tuple(Flow(self.name, kind, lag) for lag in reversed(self.lags) for kind in (Kind.PULL, Kind.PUSH))
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The jobs of a network at one moment; ``seed`` for policies that draw. Jobs are put in the order of their names.
+
+    Raises
+    ------
+    PlanError
+        When two jobs have one name.
+    """
+
+    jobs: tuple[JobFacts, ...]
+    seed: int = 0
+
+    def __init__(self, jobs: Iterable[JobFacts], seed: int = 0) -> None:
+        ordered = tuple(sorted(jobs, key=lambda job: job.name))
+        for before, after in pairwise(ordered):
+            if before.name == after.name:
+                raise PlanError(f"two jobs are called {after.name!r}; give each its own name")
+        object.__setattr__(self, "jobs", ordered)
+        object.__setattr__(self, "seed", seed)
+
+    @cached_property
+    def by_name(self) -> dict[str, JobFacts]:
+        """The jobs by name."""
+        return {job.name: job for job in self.jobs}
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """All flows of all jobs."""
+        return tuple(flow for job in self.jobs for flow in job.flows)
+
+
+# What a priority policy may answer.
+
+
+@dataclass(frozen=True)
+class Order:
+    """Groups of flows, the most urgent first; those of one group tie. Queues are cut from it (`queues.py`)."""
+
+    groups: tuple[tuple[Flow, ...], ...]
+
+    def rotated(self, turn: int) -> "Order":
+        """The same with so many groups moved from the front to the back: nobody is last for ever."""
+        place = turn % len(self.groups) if self.groups else 0
+        return Order(self.groups[place:] + self.groups[:place])
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The class of every flow, 1..6, when a policy does not leave the cutting to others."""
+
+    by_flow: Mapping[Flow, int]
+
+
+@dataclass(frozen=True)
+class Paces:
+    """Weights by which jobs share the links that they have in common: each sends at its share. All in one class."""
+
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """How long each job puts off its next flow, picoseconds, once. All in one class."""
+
+    by_job: Mapping[str, int]
+
+
+Answer: TypeAlias = Order | Classes | Paces | Shifts
+
+
+def tied(situation: Situation) -> Order:
+    """All flows alike."""
+    return Order((situation.flows,) if situation.flows else ())
+
+
+def by_flow(situation: Situation, key: Callable[[JobFacts, Flow], Any]) -> Order:
+    """Flows by a key, the smallest first; equal ones tie."""
+    groups: dict[Any, list[Flow]] = {}
+    for flow in situation.flows:
+        groups.setdefault(key(situation.by_name[flow.job], flow), []).append(flow)
+    return Order(tuple(tuple(groups[value]) for value in sorted(groups)))
+
+
+def one_by_one(situation: Situation, key: Callable[[JobFacts], Any]) -> Order:
+    """Jobs by a key, the smallest first, each with all its flows in a group of its own; equal ones by their names.
+
+    Jobs whose key is None, of which nothing is known, come last and tie.
+    """
+    keys = {job.name: key(job) for job in situation.jobs}
+    known = sorted((job for job in situation.jobs if keys[job.name] is not None), key=lambda job: keys[job.name])
+    unknown = [flow for job in situation.jobs if keys[job.name] is None for flow in job.flows]
+    return Order((*(job.flows for job in known), *_some(unknown)))
+
+
+def _some(flows: Iterable[Flow]) -> tuple[tuple[Flow, ...], ...]:
+    group = tuple(flows)
+    return (group,) if group else ()
 
 
 class PriorityPolicy(Protocol):
@@ -51,3 +389,214 @@ def priority_policy_named(name: str) -> PriorityPolicy:
 def asked_within(name: str) -> bool:
     """Whether a policy is to be asked while flows are under way, and not only when one has ended."""
     return _TRAITS.get(name, Traits(within=True)).within
+
+
+# From an order without limit to the few queues of a port.
+#
+# Queue 7 is for tiny frames (barriers, no lanes), queue 0 for plain IPv4 without a class, so jobs have 1..6. The
+# sorted order is cut where neighbours share fewest links: flows in one queue delay each other only where they meet
+# (Crux, SIGCOMM'24, section 4.3).
+
+
+TINY_CLASS: Final = 7
+PLAIN_CLASS: Final = 0
+JOB_CLASSES: Final = range(1, 7)
+
+
+def cut(order: Order, situation: Situation, queues: int = len(JOB_CLASSES)) -> dict[Flow, int]:
+    """The class of every flow: at most ``queues`` of them, from 6 downwards.
+
+    Of all ways to cut the order into so many runs, one in which the pairs of groups that have the same queue share
+    fewest links; among these, one whose runs are of most equal length. O(queues * groups**2).
+    """
+    count = min(len(order.groups), queues)
+    if count == 0:
+        return {}
+    inside = _inside(_shared(order, situation))
+    before = _best_cuts(inside, count)
+    starts, end = [], len(order.groups)
+    for number in range(count, 0, -1):
+        start = int(before[number, end])
+        starts.append(start)
+        end = start
+    bounds = [*reversed(starts), len(order.groups)]
+    top = JOB_CLASSES[-1]
+    return {
+        flow: top - place
+        for place in range(count)
+        for group in order.groups[bounds[place] : bounds[place + 1]]
+        for flow in group
+    }
+
+
+def _shared(order: Order, situation: Situation) -> NDArray[np.int64]:
+    """How many links each two groups share, over all pairs of their flows, int64 (groups, groups)."""
+    names = {hop: place for place, hop in enumerate(sorted({hop for job in situation.jobs for hop in job.links}))}
+    uses = np.zeros((len(order.groups), max(len(names), 1)), np.int64)
+    for place, group in enumerate(order.groups):
+        for flow in group:
+            for hop in situation.by_name[flow.job].links:
+                uses[place, names[hop]] += 1
+    return np.asarray(uses @ uses.T, np.int64)
+
+
+def _inside(shared: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Costs of a run of groups from i up to j, without it: first shared links of its pairs, then its length squared."""
+    n = len(shared)
+    weight = np.int64(n * n + 1)
+    cost = np.zeros((n + 1, n + 1), np.int64)
+    for i in range(n):
+        # What group j adds to the run that began at i.
+        added = np.array([int(shared[i:j, j].sum()) for j in range(i, n)], np.int64)
+        lengths = np.arange(1, n - i + 1, dtype=np.int64) ** 2
+        cost[i, i + 1 :] = np.cumsum(added) * weight + lengths
+    return cost
+
+
+def _best_cuts(inside: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Where the last of q runs of the first j groups begins when they cost least, int64 (count + 1, n + 1)."""
+    n = len(inside) - 1
+    never = np.iinfo(np.int64).max // 4
+    best, before = np.full((count + 1, n + 1), never, np.int64), np.zeros((count + 1, n + 1), np.int64)
+    best[0, 0] = 0
+    for number in range(1, count + 1):
+        for end in range(number, n + 1):
+            totals = best[number - 1, :end] + inside[:end, end]
+            before[number, end] = int(totals.argmin())
+            best[number, end] = totals.min()
+    return before
+
+
+# From a policy's answer to what is written: a class for every flow, paces, time shifts.
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What holds from now on, the same in all switches and hosts.
+
+    Attributes
+    ----------
+    classes : mapping of Flow to int
+        1..6 for every flow of every job, the highest first.
+    weights : mapping of str to float
+        Of jobs that send at their share of common links; empty: at the full rate.
+    shifts : mapping of str to int
+        By how many picoseconds jobs put off their next flow; those that do not are left out.
+    """
+
+    classes: Mapping[Flow, int]
+    weights: Mapping[str, float] = field(default_factory=dict)
+    shifts: Mapping[str, int] = field(default_factory=dict)
+
+    def of_job(self, name: str) -> int:
+        """The highest class of a job: that of its endpoints."""
+        return max(value for flow, value in self.classes.items() if flow.job == name)
+
+
+def decide(policy: str, situation: Situation, *, turn: int = 0, queues: int = len(JOB_CLASSES)) -> Decision:
+    """Ask a policy, and check what it says.
+
+    Parameters
+    ----------
+    policy : str
+        Name of a registered policy.
+    situation : Situation
+        The jobs as they are now.
+    turn : int
+        By how many places an order is rotated against starvation.
+    queues : int
+        1..6 queues for jobs.
+
+    Raises
+    ------
+    PlanError
+        Names the policy, the job and what is to be mended: a flow without a class or with one outside 1..6, a pace
+        that is no positive number, a shift below 0, an answer about jobs that there are not.
+    """
+    if not 1 <= queues <= len(JOB_CLASSES):
+        raise PlanError(f"queues: {queues}, must be 1..{len(JOB_CLASSES)}: 7 is for tiny frames, 0 for plain IPv4")
+    return _checked(policy, situation, priority_policy_named(policy)(situation), turn, queues)
+
+
+def _checked(name: str, situation: Situation, answer: Answer, turn: int, queues: int) -> Decision:
+    match answer:
+        case Order():
+            _check_flows(name, situation, [flow for group in answer.groups for flow in group])
+            if not all(answer.groups):
+                raise PlanError(f"priority policy {name!r}: a group of its order is empty; leave it out")
+            return Decision(cut(answer.rotated(turn), situation, queues))
+        case Classes():
+            _check_flows(name, situation, list(answer.by_flow))
+            for flow, value in answer.by_flow.items():
+                if isinstance(value, bool) or not isinstance(value, int) or value not in JOB_CLASSES:
+                    raise PlanError(
+                        f"priority policy {name!r}: class {value} for {flow.kind.value} of job {flow.job!r}, lag "
+                        f"{flow.lag}: jobs have 1..6 (7: tiny frames, 0: plain IPv4); return one of these, or an Order"
+                    )
+            return Decision(dict(answer.by_flow))
+        case Paces():
+            _check_jobs(name, situation, answer.weights)
+            for job, weight in answer.weights.items():
+                if not (math.isfinite(weight) and weight > 0):
+                    raise PlanError(f"priority policy {name!r}: weight {weight} of job {job!r}: must be above 0")
+            return Decision(cut(tied(situation), situation), weights=dict(answer.weights))
+        case Shifts():
+            _check_jobs(name, situation, answer.by_job)
+            for job, shift in answer.by_job.items():
+                if shift < 0:
+                    raise PlanError(
+                        f"priority policy {name!r}: shift {shift} ps of job {job!r}: a flow can only be put off; "
+                        "return at least 0"
+                    )
+            shifts = {job: shift for job, shift in answer.by_job.items() if shift}
+            return Decision(cut(tied(situation), situation), shifts=shifts)
+    raise PlanError(
+        f"priority policy {name!r} returned a {type(answer).__name__}; return an Order, Classes, Paces or Shifts"
+    )
+
+
+def _check_flows(name: str, situation: Situation, flows: list[Flow]) -> None:
+    wanted, found = set(situation.flows), set(flows)
+    for flow in situation.flows:
+        if flow not in found:
+            raise PlanError(
+                f"priority policy {name!r} says nothing of {flow.kind.value} of job {flow.job!r}, lag {flow.lag}; "
+                "answer for all flows of the situation"
+            )
+    for flow in flows:
+        if flow not in wanted:
+            raise PlanError(
+                f"priority policy {name!r} names {flow.kind.value} of job {flow.job!r}, lag {flow.lag}, which is not "
+                "in the situation"
+            )
+    if len(flows) != len(found):
+        twice = next(flow for flow in flows if flows.count(flow) > 1)
+        raise PlanError(
+            f"priority policy {name!r} puts {twice.kind.value} of job {twice.job!r}, lag {twice.lag}, in two places"
+        )
+
+
+def _check_jobs(name: str, situation: Situation, jobs: Mapping[str, object]) -> None:
+    for job in jobs:
+        if job not in situation.by_name:
+            raise PlanError(f"priority policy {name!r} names job {job!r}, which is not in the situation")
+
+
+# How evenly jobs fare.
+
+
+def slowdowns(took: Mapping[str, float], alone: Mapping[str, float]) -> dict[str, float]:
+    """Time of each job over its time alone, at least about 1. Raises `PlanError` for a job without a time alone."""
+    for name in took:
+        if alone.get(name, 0) <= 0:
+            raise PlanError(f"job {name!r}: its time alone is not known")
+    return {name: time / alone[name] for name, time in took.items()}
+
+
+def jain(values: Sequence[float]) -> float:
+    """Jain's index: (sum x)^2 / (n * sum x^2), 1/n .. 1; 1 without values (Jain, Chiu, Hawe 1984, DEC-TR-301)."""
+    largest = max(values, default=0.0)
+    if largest <= 0:
+        return 1.0
+    scaled = [value / largest for value in values]  # squares of very large or small ones stay numbers
+    return sum(scaled) ** 2 / (len(scaled) * sum(value * value for value in scaled))

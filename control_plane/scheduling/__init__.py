@@ -4,21 +4,18 @@ Importing this package registers the built-in policies.
 """
 
 from p4reduce.control_plane.scheduling import policies
-from p4reduce.control_plane.scheduling.consumption import consumed, copies
 from p4reduce.control_plane.scheduling.policy import (
     POLICIES,
     Decision,
+    NetworkState,
     Policy,
     Rejection,
     policy_named,
     register_policy,
 )
-from p4reduce.control_plane.scheduling.requests import plan_requests
-from p4reduce.control_plane.scheduling.selection import Selection
 from p4reduce.control_plane.scheduling.soar import choose_capable, choose_capable_for
-from p4reduce.control_plane.scheduling.state import NetworkState
-from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.weights import Weights
+from p4reduce.control_plane.scheduling.task import Selection, Task
+from p4reduce.control_plane.scheduling.view import Weights, consumed, copies, plan_requests
 from p4reduce.topologies.model import Hop
 
 __all__ = [

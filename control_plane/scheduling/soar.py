@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.plans.graph import Ints
 from p4reduce.control_plane.plans.problem import Problem
+from p4reduce.control_plane.plans.routes import Ints
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import Topology
 

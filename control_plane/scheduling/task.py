@@ -1,14 +1,230 @@
 """An AI task, as the poster's task manager takes it in."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, Final, Literal
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any, Final, Literal, Protocol, TypeVar
 
-from p4reduce.base.safe_yaml import short
-from p4reduce.base.units import PS_PER_S
+import numpy as np
+
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.scheduling.selection import Selection
-from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4switch.base.safe_yaml import short
+from p4switch.base.units import PS_PER_S
+
+# What a task says about the selection of its local models.
+
+
+How = Literal["all", "random", "cheapest", "useful"]
+"""a chooser of :data:`~p4reduce.control_plane.scheduling.task.CHOOSERS`"""
+HOWS: Final = ("all", "random", "cheapest", "useful")
+MAX_SEED: Final = (1 << 63) - 1
+MOST_COMPARED: Final = 64
+"""candidates of 'cheapest' and 'useful': they ask the policy for a tree n * (n + 1) / 2 times"""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which of a task's local models take part, under a bandwidth budget.
+
+    Attributes
+    ----------
+    how : str
+        'all'; 'random': in a random order, as long as they fit; 'cheapest': each time the one that costs the least
+        beside those chosen; 'useful': each time the one with the largest utility for what it costs more.
+    budget : float or None
+        Share of what a round of all of them puts on links in an empty network, 0 < budget <= 1; None for 'all' alone.
+    seed : int
+        Of the order of 'random'.
+    utilities : tuple of (host, float)
+        How useful the data of a worker are, for 'useful'; any unit. Those that are left out are the hosts' own
+        (:class:`~p4reduce.control_plane.orchestrator.HostProfile`).
+    """
+
+    how: How
+    budget: float | None = None
+    seed: int = 0
+    utilities: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.how not in HOWS:
+            raise PlanError(f"select.how: {short(self.how)} is none of {', '.join(HOWS)}")
+        if self.how == "all" and self.budget is not None:
+            raise PlanError("select.budget: 'all' has no budget; leave it out, or choose another way")
+        budget: Any = self.budget
+        if self.how != "all" and not (_is_real(budget) and 0 < budget <= 1):
+            raise PlanError(f"select.budget: {short(self.budget)} is no number above 0, up to 1; write for example 0.4")
+        seed: Any = self.seed
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) <= MAX_SEED:
+            raise PlanError(f"select.seed: {short(self.seed)} is no whole number in 0..{MAX_SEED}")
+        if self.utilities and self.how != "useful":
+            raise PlanError(f"select.utilities: {self.how!r} does not look at them; leave them out, or choose 'useful'")
+        host: Any
+        for host, utility in self.utilities:
+            if not isinstance(host, str) or not _is_real(utility) or utility < 0:
+                raise PlanError(f"select.utilities.{short(host)}: {short(utility)} is no number of at least 0")
+        if len(dict(self.utilities)) != len(self.utilities):
+            raise PlanError("select.utilities: a host is named twice")
+
+    def check_workers(self, workers: tuple[str, ...]) -> None:
+        """`PlanError` when it does not fit a task with these workers."""
+        if unknown := sorted(set(dict(self.utilities)) - set(workers)):
+            raise PlanError(f"select.utilities: {short(unknown[0])} is no worker of the task")
+        if self.how in ("cheapest", "useful") and len(workers) > MOST_COMPARED:
+            raise PlanError(
+                f"select.how: {self.how!r} compares at most {MOST_COMPARED} workers, not {len(workers)}; "
+                "'random' takes any number"
+            )
+
+
+def selection_from_data(data: Mapping[str, Any]) -> Selection:
+    """A selection from plain data, as ``dataclasses.asdict`` and JSON make it."""
+    return Selection(**{**data, "utilities": tuple((host, utility) for host, utility in data.get("utilities", ()))})
+
+
+def _is_real(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and isfinite(value)
+
+
+# Who takes part in a round, when the bytes of a round are limited.
+
+
+class Candidate(Protocol):
+    """A local model that may take part."""
+
+    @property
+    def host(self) -> str:
+        """Where it is."""
+
+    @property
+    def usefulness(self) -> float:
+        """Of its data to the global model; any unit, the same for all."""
+
+
+_C = TypeVar("_C", bound=Candidate)
+Cost = Callable[[Sequence[str]], int]
+"""copies of a frame on links, of the trees of these hosts' local models and the global one"""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a round may consume: copies of a frame on links (bytes are copies * chunks * frame length)."""
+
+    copies: int
+    cost: Cost
+
+    def allows(self, hosts: Sequence[str]) -> bool:
+        """Whether the trees of these local models fit."""
+        return self.cost(hosts) <= self.copies
+
+
+class Chooser(Protocol):
+    """Those of the candidates that take part."""
+
+    def __call__(self, models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
+        """Choose."""
+
+
+def everyone(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
+    """All of them, whatever it costs: the reference."""
+    del budget, random
+    return list(models)
+
+
+def at_random(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
+    """In a random order, as long as they fit."""
+    return _fill([models[place] for place in random.permutation(len(models))], budget)
+
+
+def cheapest(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
+    """As many as fit: each time the one that costs the least beside those chosen."""
+    del random
+    return _greedy(models, budget, lambda _model, extra: -float(extra))
+
+
+def useful(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
+    """Most useful for what they cost: each time the largest usefulness for each extra copy of a frame on links."""
+    del random
+    return _greedy(models, budget, lambda model, extra: model.usefulness / max(1, extra))
+
+
+CHOOSERS: dict[str, Chooser] = {"all": everyone, "random": at_random, "cheapest": cheapest, "useful": useful}
+
+
+def _fill(order: Sequence[_C], budget: Budget) -> list[_C]:
+    chosen: list[_C] = []
+    for model in order:
+        if budget.allows([*(one.host for one in chosen), model.host]):
+            chosen.append(model)
+    return chosen
+
+
+def _greedy(models: Sequence[_C], budget: Budget, score: Callable[[_C, int], float]) -> list[_C]:
+    chosen: list[_C] = []
+    left = list(models)
+    while left:
+        hosts = [one.host for one in chosen]
+        now = budget.cost(hosts) if hosts else 0
+        extra = {model.host: budget.cost([*hosts, model.host]) - now for model in left}
+        fitting = [model for model in left if now + extra[model.host] <= budget.copies]
+        if not fitting:
+            break
+        best = max(fitting, key=lambda model: (score(model, extra[model.host]), model.host))
+        chosen.append(best)
+        left.remove(best)
+    return chosen
+
+
+# What a task says that leaves the choice of its hosts to the orchestrator.
+
+
+MOST_WORKERS: Final = 65_535
+"""ranks are 16 bits on the wire"""
+MOST_SHARDS: Final = 1 << 16
+MOST_SHARD_BYTES: Final = 1 << 50
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Hosts that a task wants, instead of their names.
+
+    Attributes
+    ----------
+    count : int
+        Local models, each on a host of its own.
+    shards : tuple of str
+        Home host of every shard of the training data; a worker reads one that lies elsewhere over the network once,
+        before its first round. Shards are dealt to ranks in turn. Empty: the data are everywhere.
+    shard_bytes : int
+        Of each shard.
+    """
+
+    count: int
+    shards: tuple[str, ...] = ()
+    shard_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        limits: tuple[tuple[str, Any, int, int], ...] = (
+            ("workers", self.count, 1, MOST_WORKERS),
+            ("shard_bytes", self.shard_bytes, 0, MOST_SHARD_BYTES),
+        )
+        for field, value, least, most in limits:
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not whole:  # NaN is neither below nor above
+                raise PlanError(f"{field}: {short(value)} is no whole number")
+            if not least <= value <= most:
+                raise PlanError(f"{field}: {short(value)} is not within {least}..{most}")
+        names: Any = self.shards
+        if not isinstance(names, tuple) or any(not isinstance(home, str) or not home for home in names):
+            raise PlanError(f"shards: {short(self.shards)} is no list of hosts")
+        if len(names) > MOST_SHARDS:
+            raise PlanError(f"shards: {len(names)} are more than {MOST_SHARDS}")
+
+
+def wanted_from_data(data: Mapping[str, Any]) -> Wanted:
+    """From plain data, as ``dataclasses.asdict`` and JSON make it."""
+    return Wanted(**{**data, "shards": tuple(data.get("shards", ()))})
+
 
 MAX_ELEMENTS: Final = 1 << 40
 MAX_ROUNDS: Final = (1 << 31) - 1

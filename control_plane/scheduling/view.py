@@ -1,22 +1,102 @@
 """A task in a network as a planner sees it: weights by direction, links with too little left closed."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.plans.graph import Ints, SwitchGraph, switch_graph
-from p4reduce.control_plane.plans.problem import Problem
-from p4reduce.control_plane.plans.routes import Routes
-from p4reduce.control_plane.scheduling.policy import Rejection
-from p4reduce.control_plane.scheduling.state import NetworkState, range_within
+from p4reduce.control_plane.frames import HEADER_BYTES, frame_bytes
+from p4reduce.control_plane.plans.make import PlanRequest
+from p4reduce.control_plane.plans.problem import (
+    Layout,
+    Problem,
+    RingLayout,
+    TreeLayout,
+    all_paths,
+    power_of_two,
+    timing,
+)
+from p4reduce.control_plane.plans.ring import streams
+from p4reduce.control_plane.plans.routes import Ints, Routes, SwitchGraph, hops, switch_graph, unique_words
+from p4reduce.control_plane.scheduling.policy import Decision, NetworkState, Rejection, range_within
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.weights import Weights
-from p4reduce.topologies import format_rate
+from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
+from p4switch.base.units import PS_PER_S
+
+# The poster's weights of links: bandwidth and latency.
+
+
+Floats = npt.NDArray[np.float64]
+SCALE: Final = 1_000_000
+"""weight 1.0 as an integer"""
+_FULL: Final = 1000.0
+"""the bandwidth term of a link that is full, for a task that reserves nothing: the most that it can be"""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """w = lambda * b / residual + (1 - lambda) * delay / reference, for every directed link; integers of 1 / `SCALE`.
+
+    Attributes
+    ----------
+    bandwidth : float
+        lambda, 0 to 1: how much bandwidth counts against latency.
+    reference_ps : int or None
+        The delay that weighs as much as a whole free link; None: the mean delay of the links between switches.
+
+    Raises
+    ------
+    PlanError
+        When a value is out of range.
+    """
+
+    bandwidth: float = 0.9
+    reference_ps: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bandwidth <= 1:
+            raise PlanError(f"weights: bandwidth (lambda): {self.bandwidth} is outside 0..1")
+        if self.reference_ps is not None and self.reference_ps < 1:
+            raise PlanError(f"weights: reference_ps: {self.reference_ps} is below 1")
+
+    def words(self, graph: SwitchGraph, residual_bps: Ints, rate_bps: int, demand_bps: int) -> Ints:
+        """Weights of all arcs with unique sums (:func:`~p4reduce.control_plane.plans.routes.unique_words`).
+
+        Parameters
+        ----------
+        graph : SwitchGraph
+            m arcs.
+        residual_bps : int64 (m,)
+            What every arc has left.
+        rate_bps : int
+            b: what the task sends with.
+        demand_bps : int
+            What it reserves: arcs with less are closed (weight -1), full ones always.
+        """
+        bandwidth = np.minimum(_FULL, rate_bps / np.maximum(residual_bps, 1))
+        cost = SCALE * (self.bandwidth * bandwidth + self.latency(graph, graph.delay_ps))
+        main = np.maximum(1, np.rint(cost)).astype(np.int64)
+        main[residual_bps < max(1, demand_bps)] = -1
+        return unique_words(graph, main, graph.rate_bps - residual_bps)
+
+    def latency(self, graph: SwitchGraph, delay_ps: Ints) -> Floats:
+        """The second term of w for links of these delays."""
+        reference = self.reference_ps or (float(graph.delay_ps.mean()) if len(graph.delay_ps) else 1.0)
+        return np.asarray((1 - self.bandwidth) * delay_ps / max(reference, 1.0), np.float64)
+
+
+def hop_words(graph: SwitchGraph, residual_bps: Ints, demand_bps: int) -> Ints:
+    """Weights of shortest-path routing: links crossed, then delay, then the order of links."""
+    main = np.ones(len(graph.heads), np.int64)
+    main[residual_bps < max(1, demand_bps)] = -1
+    return unique_words(graph, main, np.zeros(len(graph.heads), np.int64))
+
 
 Direction = Literal["upload", "broadcast"]
 LEAST_SLOTS = 2
@@ -196,3 +276,210 @@ def problem_of(view: View, words: Ints, direction: Direction, twin: Routes | Non
     return TaskProblem(
         base.topology, base.workers, base.server, base.lanes, view=view, words=own, turned=turned, twin=twin
     )
+
+
+# Whether all workers of a task have a way to its server.
+
+
+def check_reach(problem: TaskProblem) -> None:
+    """Raise `Rejection` when a worker has no way to the server: names a link in the way on the shortest path."""
+    routes, graph, view = problem.paths, problem.view.graph, problem.view
+    server = graph.index[routes.access(view.task.server)]
+    arcs = routes.towards(server).arcs
+    for worker in view.task.workers:
+        access = graph.index[routes.access(worker)]
+        if access != server and arcs[access] < 0:
+            free = Routes(view.state.topology, graph, _open(problem.words))
+            for hop in hops(problem.topology, free.path(worker, view.task.server))[1:-1]:
+                ends = hop[0], problem.topology.neighbour(*hop)
+                a, b = ends[::-1] if problem.turned else ends
+                taken = problem.taken.get((a, problem.topology.port(a, b)), 0)
+                view.check_link(a, b, max(1, (1 + taken) * view.task.reserved_bps))
+            raise Rejection(f"task {view.task.name}: no way from {worker} to {view.task.server} is left")
+
+
+def _open(words: Ints) -> Ints:
+    free = words.copy()
+    free[:, 0] = np.where(words[:, 0] < 0, 10**9, 1)
+    return free
+
+
+# Slots that a tree needs of every switch of it: rate <= (slots / 2) * payload / round trip.
+
+
+def needed_slots(view: View, round_trip_ps: int) -> int:
+    """Slots with which a tree of this round trip carries the task's demand."""
+    chunks = -(-view.task.demand_bps * round_trip_ps // (PS_PER_S * view.lanes * 32))
+    return max(LEAST_SLOTS, power_of_two(2 * chunks))
+
+
+def round_trip_ps(view: View, layout: TreeLayout) -> int:
+    """Of a tree with explicit paths."""
+    return timing(view.problem, layout, all_paths(view.problem, layout)).rtt_ps
+
+
+def slots_of(view: View, layout: Layout) -> dict[str, int]:
+    """What a layout needs of the switches of which it is known how many slots they have."""
+    names = layout.aggregators if isinstance(layout, TreeLayout) else ()
+    known = [name for name in names if name in view.state.slots]
+    if not known or not isinstance(layout, TreeLayout):
+        return {}
+    return dict.fromkeys(known, needed_slots(view, round_trip_ps(view, layout)))
+
+
+def most_slots(view: View, upload: Layout, broadcast: Layout) -> int | None:
+    """What the upload's job may take at most, so that the broadcast's job finds what it needs; None: any number."""
+    second = {} if upload == broadcast else slots_of(view, broadcast)
+    shared = [
+        range_within((view.state.slots_left(name) or 0) - slots)
+        for name, slots in second.items()
+        if isinstance(upload, TreeLayout) and name in upload.children
+    ]
+    return min(shared, default=None)
+
+
+def short_of_slots(problem: TaskProblem, layout: TreeLayout) -> tuple[int, str] | None:
+    """Slots of the poorest switch of a tree, and why they are too few; None when all have enough."""
+    left = {name: slots for name in layout.aggregators if (slots := problem.slots_left(name)) is not None}
+    if not left:
+        return None
+    round_trip = round_trip_ps(problem.view, layout)
+    needed = needed_slots(problem.view, round_trip)
+    poorest = min(left, key=lambda name: left[name])
+    if left[poorest] >= needed:
+        return None
+    return left[poorest], (
+        f"task {problem.view.task.name}: switch {poorest} has {left[poorest]} slots left in one range, "
+        f"{needed} are needed for its demand over a round trip of {round_trip} ps"
+    )
+
+
+def least_slots(problem: TaskProblem) -> int:
+    """No tree of the task needs fewer: its round trip is that of the farthest worker's fastest way at least."""
+    view, graph, length = problem.view, problem.view.graph, problem.frame_bytes
+    words = np.zeros((len(graph.heads), 3), np.int64)
+    words[:, 0] = graph.frame_times(length) + graph.delay_ps
+    fastest = Routes(view.state.topology, graph, words)
+    ways = (fastest.latency_ps(worker, view.task.server, length) for worker in view.task.workers)
+    return needed_slots(view, 2 * max(ways))
+
+
+# What the trees of a task take of the network: copies of a frame on directed links, and what to reserve.
+
+
+def copies(task: Task, topology: Topology, layout: Layout, direction: Direction) -> Mapping[Hop, int]:
+    """How often a full frame of one direction crosses each directed link: the bandwidth that a layout consumes.
+
+    Of a ring every stream counts once for each direction: what is reduced and scattered, and what is gathered.
+
+    Raises
+    ------
+    PlanError
+        When the layout is a tree without explicit paths.
+    """
+    if layout.paths is None:
+        raise PlanError(f"task {task.name}: the layout is no tree or star with explicit paths")
+    if isinstance(layout, TreeLayout):
+        return layout.crossed(topology)[direction == "broadcast"]
+    found: Counter[Hop] = Counter()
+    if isinstance(layout, RingLayout):
+        for pair in streams(layout.order):
+            found.update(hops(topology, layout.paths[pair]))
+        return dict(found)
+    for (_, destination), path in layout.paths.items():
+        if (destination == task.server) == (direction == "upload"):
+            found.update(hops(topology, path))
+    return dict(found)
+
+
+def consumed(decision: Decision, topology: Topology) -> int:
+    """Copies of a frame on links in both directions, hosts' links included: the poster's consumed bandwidth over b."""
+    up = copies(decision.task, topology, decision.upload, "upload")
+    down = copies(decision.task, topology, decision.broadcast, "broadcast")
+    return sum(up.values()) + sum(down.values())
+
+
+def chunk_bytes(decision: Decision, topology: Topology, lanes: int) -> int:
+    """What one chunk puts on all links at a fixed scale of numbers, empty frames included, without FCS.
+
+    One job answers a gradient with the sum. Two jobs answer each frame of one direction with an empty one in the other:
+    an acknowledgement of what is pushed, a request for what is pulled.
+    """
+    task = decision.task
+    total = consumed(decision, topology) * frame_bytes(lanes)
+    if not decision.together:
+        acknowledged = copies(task, topology, decision.upload, "broadcast")
+        asked = copies(task, topology, decision.broadcast, "upload")
+        total += (sum(acknowledged.values()) + sum(asked.values())) * HEADER_BYTES
+    return total
+
+
+def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> Decision:
+    """The decision for these layouts, with what it reserves: no bandwidth for a task without a demand."""
+    task, topology = view.task, view.state.topology
+    demand: Counter[Hop] = Counter()
+    if task.reserved_bps:
+        demand.update(copies(task, topology, upload, "upload"))
+        demand.update(copies(task, topology, broadcast, "broadcast"))
+    slots = Counter(slots_of(view, upload))
+    if broadcast != upload:
+        slots.update(slots_of(view, broadcast))
+    return Decision(
+        policy,
+        task,
+        upload,
+        broadcast,
+        {hop: times * task.reserved_bps for hop, times in demand.items()},
+        dict(slots),
+        most_slots(view, upload, broadcast),
+    )
+
+
+# From a decision to what the controller installs.
+
+
+def ring_members(task: Task) -> tuple[str, ...]:
+    """The hosts of a task's ring in rank order: the local models', then G's."""
+    return (*task.workers, task.server)
+
+
+def plan_requests(
+    decision: Decision, *, job: int, lanes: int | None = None, priority: int | None = None, epoch: int = 0
+) -> list[PlanRequest]:
+    """One job that does push_pull when both trees are the same; else a job that pushes, then one that pulls.
+
+    A ring is one job that does all_reduce, of which G's host is the last worker (:func:`ring_members`).
+
+    Parameters
+    ----------
+    decision : Decision
+        The trees of a task.
+    job : int
+        Number of the job; a second one takes ``job + 1``.
+    lanes : int or None
+        Numbers in a frame; None: those of the switches' program.
+    priority : int or None
+        Queue; None: the task's own.
+    epoch : int
+        Of both jobs.
+
+    Returns
+    -------
+    list of PlanRequest
+        One, or two: upload (push), broadcast (pull).
+    """
+    layouts = [decision.upload] if decision.together else [decision.upload, decision.broadcast]
+    return [
+        PlanRequest(
+            plan=decision.policy,
+            job=job + offset,
+            epoch=epoch,
+            workers=ring_members(decision.task) if isinstance(layout, RingLayout) else decision.task.workers,
+            server=None if isinstance(layout, RingLayout) else decision.task.server,
+            lanes=lanes,
+            priority=decision.task.priority if priority is None else priority,
+            layout=layout,
+            max_slots=decision.max_slots if offset == 0 else None,
+        )
+        for offset, layout in enumerate(layouts)
+    ]

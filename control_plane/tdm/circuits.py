@@ -5,13 +5,109 @@ feasible if every ToR has the ports, sum_j ceil(D_ij / (T B)) <= R, and the leas
 l <= R, found by binary search among those.
 """
 
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations, islice
+from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
 
-from p4reduce.control_plane.tdm.demand import Floats, both_ways
-from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.control_plane.tdm.schedule import Matrix
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
+from p4reduce.control_plane.tdm.schedule import Matrix, Route
+
+# Bytes between pods and inside them: equations (4) and (5).
+#
+# The corrected reading is the default, ``literal=True`` the printed one:
+#
+# - (4) has a factor of 2 for RAR and A2A, and (1) sums over both sub-phases: each would count twice. Corrected: 1.
+# - (4) counts GPUs (G), (5) units (AN): equal only if a unit is one GPU, as it is here. A_i = AN_i (U - 1) F.
+# - (5) prints F_i for F_p, F_r and F_a, and A for R in its second line. A ring's link carries F (m - 1) / m in a
+#   sub-phase, not F. PN of the pod that has the PS is 0: it sends itself nothing over the OXC.
+
+
+Phase = Literal[1, 2]
+Floats = npt.NDArray[np.float64]
+
+
+def pod_bytes(job: TdmJob, units: Sequence[int], *, literal: bool = False) -> Floats:
+    """(4): bytes between each pod's ToR and its servers in one sub-phase, equal both ways.
+
+    Parameters
+    ----------
+    job : TdmJob
+        Its kind and bytes.
+    units : sequence of int, (pods,)
+        G_i, units in each pod.
+    literal : bool
+        As printed.
+
+    Returns
+    -------
+    float64 (pods,)
+    """
+    here = np.asarray(units, np.float64)
+    factor = 2.0 if literal and job.kind != "ps" else 1.0
+    others = float(here.sum()) - 1.0 if job.kind == "a2a" else 1.0
+    return factor * here * others * job.bytes
+
+
+def pair_bytes(
+    job: TdmJob,
+    units: Sequence[int],
+    phase: Phase,
+    *,
+    ps_pod: int | None = None,
+    ring: Sequence[int] = (),
+    literal: bool = False,
+) -> Floats:
+    """(5): bytes from pod to pod over the OXC in one sub-phase.
+
+    ToRs add up what their pod sends before it leaves (INC): PS and RAR send one copy for each pod.
+
+    Parameters
+    ----------
+    job, units, literal
+        As in :func:`pod_bytes`.
+    phase : 1 or 2
+        PS: push, pull. The others send the same in both.
+    ps_pod : int
+        n_p, of a PS.
+    ring : sequence of int
+        Pods of a RAR in the order of its ring; each sends to the next.
+
+    Returns
+    -------
+    float64 (pods, pods)
+        [i, j]: from i to j.
+    """
+    here = np.asarray(units, np.float64)
+    found: Floats = np.zeros((len(here), len(here)))
+    if job.kind == "ps":
+        if ps_pod is None:
+            raise ValueError("ps_pod: a PS job has its PS in a pod")
+        for pod, units_here in enumerate(here):
+            if units_here and pod != ps_pod:
+                found[(pod, ps_pod) if phase == 1 else (ps_pod, pod)] = job.bytes
+    elif job.kind == "rar":
+        size = len(ring)
+        share = 1.0 if literal else (size - 1) / max(size, 1)
+        for place, pod in enumerate(ring if size > 1 else ()):
+            found[pod, ring[(place + 1) % size]] += job.bytes * share
+    else:
+        found += np.outer(here, here) * job.bytes
+        np.fill_diagonal(found, 0.0)
+    return found
+
+
+def both_ways(demand: Any) -> Floats:
+    """What a full-duplex circuit must carry: the larger of both directions (max, not sum)."""
+    largest: Floats = np.maximum(demand, np.transpose(demand))
+    return largest
+
 
 _SLACK = 1.0 - 1e-12
 """D / T may come out a hair above the whole number that it is"""
@@ -105,3 +201,476 @@ def _needed(wanted: Floats, time: float) -> "np.typing.NDArray[np.int64]":
 
 def _matrix(values: "np.typing.NDArray[np.int64]") -> Matrix:
     return tuple(tuple(int(value) for value in row) for row in values)
+
+
+# Algorithm 3: a ring over the pods of a job that uses circuits which others have already.
+
+
+def form_ring(root: Sequence[int], traffic: Floats) -> tuple[int, ...]:
+    """The pods of a job in the order of a ring that runs along as many existing links as it can.
+
+    Links between pods of the job begin as they are. While a pod has more than two, the one to its neighbour of highest
+    degree is cut (among equals the one with least traffic, then the first pod: the paper leaves it open). Then every
+    ring that has closed is broken at its least loaded link (open, too), and the paths that are left are chained in
+    the order of their smallest pods (the paper: "sequentially"). One pod needs no ring, two have one link: the text
+    does not say so. Degrees are a list of |P| numbers (printed: a 1 x |P| matrix of 0 x |P|). O(m^2).
+
+    Parameters
+    ----------
+    root : sequence of int
+        root_node: pods of the job, each once.
+    traffic : float64 (pods, pods)
+        Bytes between pods so far, either way; a link is where there are any. (The paper calls demand and rate both B.)
+
+    Returns
+    -------
+    tuple of int
+        The pods, each sending to the next and the last to the first.
+    """
+    pods = sorted(root)
+    if len(pods) <= 2:
+        return tuple(pods)
+    weight = traffic + traffic.T
+    links = {pod: {other for other in pods if other != pod and weight[pod, other] > 0} for pod in pods}
+    for pod in pods:
+        while len(links[pod]) > 2:
+            other = min(links[pod], key=lambda one: (-len(links[one]), weight[pod, one], one))
+            _cut(links, pod, other)
+    for part in _parts(links):
+        if len(part) > 2 and all(len(links[pod]) == 2 for pod in part):
+            pairs = [(pod, other) for pod in part for other in links[pod] if pod < other]
+            _cut(links, *min(pairs, key=lambda pair: (weight[pair], pair)))
+    return tuple(pod for part in _parts(links) for pod in _along(part, links))
+
+
+def _cut(links: dict[int, set[int]], a: int, b: int) -> None:
+    links[a].discard(b)
+    links[b].discard(a)
+
+
+def _parts(links: dict[int, set[int]]) -> list[list[int]]:
+    """Connected parts, in the order of their smallest pods."""
+    seen: set[int] = set()
+    found = []
+    for pod in links:
+        if pod not in seen:
+            part = _reach(pod, links)
+            seen.update(part)
+            found.append(sorted(part))
+    return found
+
+
+def _reach(pod: int, links: dict[int, set[int]]) -> list[int]:
+    """Pods that can be reached, each after one that it is joined to."""
+    found = [pod]
+    for one in found:
+        found += sorted(links[one] - set(found))
+    return found
+
+
+def _along(part: list[int], links: dict[int, set[int]]) -> list[int]:
+    """A path from one of its ends."""
+    end: Callable[[int], bool] = lambda pod: len(links[pod]) < 2  # noqa: E731
+    here = next(filter(end, part))
+    way = [here]
+    while following := [other for other in links[here] if other not in way]:
+        here = following[0]
+        way.append(here)
+    return way
+
+
+# How long a round takes: equations (1), (2) and (3).
+
+
+Reading = Literal["overlap", "serial", "literal"]
+READINGS: Final = ("overlap", "serial", "literal")
+
+
+def communication_s(demand: Floats, circuits: Floats, circuit: float, nic_s: float) -> float:
+    """(2): seconds of a sub-phase, a lower bound: max over pairs of D_ij / (B L_ij), or the busiest NIC.
+
+    D is in bytes and B in bits a second as printed; here both are bytes. D_i / B_tor of (2) shares the pod's NICs
+    among all jobs, but a job has only those of its own servers: ``nic_s`` is max over servers of D_server / b.
+
+    Parameters
+    ----------
+    demand : float64 (pods, pods)
+        Bytes from pod to pod.
+    circuits : (pods, pods)
+        L.
+    circuit : float
+        B, bytes a second.
+    nic_s : float
+        Seconds of the busiest NIC.
+
+    Returns
+    -------
+    float
+        Infinite where L_ij = 0 and D_ij > 0, which (2) leaves open.
+    """
+    wanted = demand > 0
+    if not wanted.any():
+        return nic_s
+    if (np.asarray(circuits)[wanted] == 0).any():
+        return float("inf")
+    return max(nic_s, float((demand[wanted] / (circuit * np.asarray(circuits)[wanted])).max()))
+
+
+def process_s(phases: Sequence[float], training_s: float, delta_s: float, reading: Reading = "overlap") -> float:
+    """(3): seconds of a process in which one group communicates and the other trains.
+
+    Parameters
+    ----------
+    phases : sequence of float
+        C_kt, seconds of each sub-phase; one where chunks are pipelined; none, or zeros, where nobody communicates.
+    training_s : float
+        W, the longest training of the other group.
+    delta_s : float
+        The OXC's reconfiguration; in none of the paper's equations.
+    reading : 'overlap', 'serial' or 'literal'
+        overlap: max(delta + C, W), since darkness hides behind training. serial: delta + max(C, W).
+        literal: as printed, sum over sub-phases of max(C_t, W), which counts training in each of them: up to twice too
+        long; without delta.
+    """
+    total = float(sum(phases))
+    if reading == "literal":
+        return float(sum(max(phase, training_s) for phase in phases)) if phases else training_s
+    dark = delta_s if total > 0 else 0.0
+    if reading == "serial":
+        return dark + max(total, training_s)
+    return max(dark + total, training_s)
+
+
+def round_s(
+    phases: Sequence[Sequence[float]],
+    training_s: Sequence[float],
+    delta_s: float,
+    reading: Reading = "overlap",
+) -> float:
+    """(1): t_round of two processes. ``training_s[k]`` is of group k, which trains in the other process."""
+    return process_s(phases[0], training_s[1], delta_s, reading) + process_s(phases[1], training_s[0], delta_s, reading)
+
+
+# All-to-all over several hops: pods forward for each other, on circuits that stay.
+#
+# The other way for a job over more pods than a ToR has ports; `several` lights one configuration after the other.
+# Each byte crosses more than one circuit, nothing goes dark. Circuits are those of a circulant graph over the pods
+# (pod i is joined to i +- d for each offset d), which looks the same from everywhere. What goes to one unit travels
+# along one tree, as switches forward by destination; trees are laid one after the other along the least loaded
+# circuits, and again.
+
+
+MOST_TREES: Final = 8
+"""towards each pod; its units take them in turns"""
+PASSES: Final = 4
+"""in which every tree is laid anew"""
+GRAPHS: Final = 4
+"""that are tried, those with the shortest ways"""
+_MOST_SETS: Final = 512
+"""of offsets that are looked at"""
+
+
+@dataclass(frozen=True)
+class Hops:
+    """All-to-alls of a group on circuits that stay."""
+
+    matrix: Matrix
+    """of these circuits alone"""
+    bytes: float
+    """over the busiest circuit"""
+    routes: tuple[tuple[Route, ...], ...]
+    """of each job"""
+
+
+@dataclass(frozen=True)
+class _Job:
+    units: tuple[int, ...]
+    load: float
+
+
+def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Sequence[int]) -> Hops | None:
+    """Circuits and routes for all-to-alls that communicate at the same time; jobs with common pods share circuits.
+
+    Parameters
+    ----------
+    units : sequence of sequences of int, (jobs, pods)
+        Of each job in each pod.
+    loads : sequence of int
+        Bytes between two units, each way, in both phases together.
+    free : sequence of int
+        Ports of each pod that no tree has.
+
+    Returns
+    -------
+    Hops or None
+        None where a pod has fewer than two ports for it: a ring is the least.
+    """
+    pods = len(free)
+    lit = np.zeros((pods, pods), np.int64)
+    most = 0.0
+    routes: list[tuple[Route, ...]] = [()] * len(units)
+    for own in _components(units):
+        members = sorted({pod for j in own for pod, count in enumerate(units[j]) if count})
+        if len(members) < 2:
+            continue
+        ports = min(free[pod] for pod in members)
+        jobs = [_Job(tuple(units[j][pod] for pod in members), float(loads[j])) for j in own]
+        found = _best(jobs, len(members), ports)
+        if found is None:
+            return None
+        joined, load, ways = found
+        most = max(most, load)
+        for a, b in joined:
+            lit[members[a], members[b]] = lit[members[b], members[a]] = 1
+        for j, way in zip(own, ways, strict=True):
+            routes[j] = tuple(Route(tuple(members[pod] for pod in path), share) for path, share in way)
+    return Hops(tuple(tuple(int(value) for value in row) for row in lit), most, tuple(routes))
+
+
+Paths = list[tuple[tuple[int, ...], float]]
+"""(pods, share of what the first has for the last)"""
+
+
+def _components(units: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Jobs by common pods."""
+    found: list[tuple[set[int], list[int]]] = []
+    for j, row in enumerate(units):
+        pods = {pod for pod, count in enumerate(row) if count}
+        touching = [one for one in found if one[0] & pods]
+        found = [one for one in found if not one[0] & pods]
+        found.append((pods.union(*(one[0] for one in touching)), sorted([j, *(x for one in touching for x in one[1])])))
+    return [own for _, own in found]
+
+
+def _best(jobs: Sequence[_Job], size: int, ports: int) -> tuple[set[tuple[int, int]], float, list[Paths]] | None:
+    best: tuple[set[tuple[int, int]], float, list[Paths]] | None = None
+    for offsets in _offsets(size, ports):
+        joined = {(pod, (pod + d) % size) for pod in range(size) for d in offsets}
+        load, ways = _route(jobs, size, joined)
+        if best is None or load < best[1]:
+            best = (joined, load, ways)
+    return best
+
+
+def _offsets(size: int, ports: int) -> list[tuple[int, ...]]:
+    """Offsets of circulant graphs within the ports, those with the shortest ways first."""
+    if size == 2 and ports >= 1:
+        return [(1,)]
+    if ports < 2:
+        return []
+    pairs = list(range(2, (size - 1) // 2 + 1))  # 1 is always there: it joins all
+    count = min(len(pairs), ports // 2 - 1)
+    half = (size // 2,) if size % 2 == 0 and ports >= 2 * (count + 1) + 1 else ()
+    sets = [(1, *chosen, *half) for chosen in islice(combinations(pairs, count), _MOST_SETS)]
+    return sorted(sets, key=lambda one: (_ways(size, one), one))[:GRAPHS]
+
+
+def _ways(size: int, offsets: Sequence[int]) -> int:
+    """Hops from one pod to all others together."""
+    distance, ring = {0: 0}, deque([0])
+    while ring:
+        here = ring.popleft()
+        for d in offsets:
+            for there in ((here + d) % size, (here - d) % size):
+                if there not in distance:
+                    distance[there] = distance[here] + 1
+                    ring.append(there)
+    return sum(distance.values())
+
+
+def _route(jobs: Sequence[_Job], size: int, joined: set[tuple[int, int]]) -> tuple[float, list[Paths]]:
+    """Bytes over the busiest circuit, one way, and paths of every job."""
+    near: list[list[int]] = [sorted({b if a == pod else a for a, b in joined if pod in (a, b)}) for pod in range(size)]
+    load: Floats = np.zeros((size, size))
+    trees: dict[tuple[int, int, int], list[int]] = {}
+    keys = [
+        (j, target, tree)
+        for j, job in enumerate(jobs)
+        for target in range(size)
+        for tree in range(min(MOST_TREES, job.units[target]))
+    ]
+    scale = sum(job.load * sum(job.units) ** 2 for job in jobs) / (2 * len(joined))
+    for _ in range(PASSES):
+        for key in keys:
+            job, target = jobs[key[0]], key[1]
+            weight = job.load * job.units[target] / min(MOST_TREES, job.units[target])
+            if key in trees:
+                _carry(load, trees[key], job, target, -weight)
+            trees[key] = _tree(near, load / scale, target)
+            _carry(load, trees[key], job, target, weight)
+    found = []
+    for j, job in enumerate(jobs):
+        paths: Paths = []
+        for target in range(size):
+            count = min(MOST_TREES, job.units[target])
+            for source in range(size):
+                if source != target and job.units[source]:
+                    paths += [(_path(trees[j, target, tree], source), 1.0 / count) for tree in range(count)]
+        found.append(paths)
+    return float(load.max(initial=0.0)), found
+
+
+def _tree(near: Sequence[Sequence[int]], load: Floats, target: int) -> list[int]:
+    """The next pod of each on its way to ``target``: few hops, and circuits that carry little (Dijkstra)."""
+    size = len(near)
+    cost = [float("inf")] * size
+    onward = [target] * size
+    cost[target] = 0.0
+    left = set(range(size))
+    while left:
+        here = min(left, key=lambda pod: (cost[pod], pod))
+        left.remove(here)
+        for pod in near[here]:
+            value = cost[here] + 1.0 + 8.0 * float(load[pod, here]) ** 2
+            if value < cost[pod] - 1e-12:
+                cost[pod], onward[pod] = value, here
+    return onward
+
+
+def _carry(load: Floats, onward: Sequence[int], job: _Job, target: int, weight: float) -> None:
+    for source, count in enumerate(job.units):
+        here = source
+        while here != target and count:
+            load[here, onward[here]] += weight * count
+            here = onward[here]
+
+
+def _path(onward: Sequence[int], source: int) -> tuple[int, ...]:
+    path = [source]
+    while onward[path[-1]] != path[-1]:
+        path.append(onward[path[-1]])
+    return tuple(path)
+
+
+# Several configurations in one process, and multi-hop routes: what all-to-all over more pods than ports needs.
+#
+# (2) divides by L_ij, which is 0 for pods without a circuit; the paper says nothing of m - 1 > R.
+
+
+@dataclass(frozen=True)
+class Part:
+    """One configuration, and what is sent while it is lit."""
+
+    matrix: Matrix
+    demand: Floats
+    bytes: float
+    """over a circuit of the busiest pair"""
+
+
+def split(demand: Floats, ports: int, first: frozenset[tuple[int, int]] = frozenset()) -> list[Part]:
+    """Cut a demand into configurations, each within the ports; ``bytes`` add up to what it takes.
+
+    Pairs go round by round as in a tournament (P pods need P - 1 rounds, each a matching), each to the first
+    configuration with ports left: ``ports`` rounds fill one. For K_m with equal demand these are the fewest there are.
+    O(P^2 configurations). Pairs in ``first``, (smaller, larger), are all in the first one: trees are not cut.
+
+    Raises
+    ------
+    TdmError
+        When ToRs have no port, or too few for ``first``.
+    """
+    wanted = both_ways(demand)
+    pods = len(wanted)
+    if not wanted.any():
+        return []
+    if ports < 1:
+        raise TdmError("ports: a pod without a port to the OXC cannot reach other pods; write ports=1 or more")
+    alive = np.flatnonzero(wanted.any(axis=1))
+    parts: list[Floats] = [np.zeros((pods, pods))] if first else []
+    for a, b in first:
+        parts[0][a, b], parts[0][b, a] = demand[a, b], demand[b, a]
+    if first and any(_neighbours(parts[0], pod) > ports for pod in range(pods)):
+        raise TdmError("ports: trees join a pod to more pods than it has ports; place jobs in fewer pods")
+    for round_ in tournament(len(alive)):
+        pairs = [(int(alive[a]), int(alive[b])) for a, b in round_ if wanted[alive[a], alive[b]] > 0]
+        pairs = [(min(pair), max(pair)) for pair in pairs if (min(pair), max(pair)) not in first]
+        for a, b in sorted(pairs, key=lambda pair: -wanted[pair]):
+            fitting = (x for x in parts if _neighbours(x, a) < ports and _neighbours(x, b) < ports)
+            part = next(fitting, None)
+            if part is None:
+                part = np.zeros((pods, pods))
+                parts.append(part)
+            part[a, b], part[b, a] = demand[a, b], demand[b, a]
+    found = []
+    for part in parts:
+        circuits = least_time(part, ports)
+        found.append(Part(circuits.matrix, part, circuits.bytes))
+    return found
+
+
+def _neighbours(demand: Floats, pod: int) -> int:
+    return int(((demand[pod] > 0) | (demand[:, pod] > 0)).sum())
+
+
+def tournament(players: int) -> list[list[tuple[int, int]]]:
+    """Rounds in which everybody meets everybody once: the circle method."""
+    size = players + players % 2
+    ring = list(range(size))
+    rounds = []
+    for _ in range(size - 1):
+        rounds.append(
+            [(a, b) for a, b in zip(ring[: size // 2], ring[: size // 2 - 1 : -1], strict=True) if max(a, b) < players]
+        )
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return rounds
+
+
+@dataclass(frozen=True)
+class Flows:
+    """A demand on circuits over several hops."""
+
+    bytes: float
+    """over one circuit, T * B"""
+    sent: Floats
+    """(pods, pods, pods): [source, i, j] bytes that began at a pod, from i to j"""
+
+
+def multi_hop(demand: Floats, circuits: Any) -> Flows:
+    """The least time on given circuits where pods forward: the maximum concurrent flow.
+
+    Linear in u = 1 / T: flows of u D, sum over sources of f_ij <= L_ij. Here times T: flows of D, sum f_ij <= T L_ij,
+    least T; one commodity for each source. HiGHS.
+
+    Raises
+    ------
+    TdmError
+        When some pod cannot be reached.
+    """
+    capacity = np.asarray(circuits, np.float64)
+    pods = len(capacity)
+    arcs = [(i, j) for i in range(pods) for j in range(pods) if capacity[i, j] > 0]
+    sources = [s for s in range(pods) if demand[s].any()]
+    if not sources:
+        return Flows(0.0, np.zeros((pods, pods, pods)))
+    scale = float(demand.max())
+    width = len(arcs) * len(sources) + 1
+    rows: list[int] = []
+    columns: list[int] = []
+    values: list[float] = []
+    right: list[float] = []
+    for place, s in enumerate(sources):
+        for v in (pod for pod in range(pods) if pod != s):
+            for x, (i, j) in enumerate(arcs):
+                if v in (i, j):
+                    rows.append(len(right))
+                    columns.append(place * len(arcs) + x)
+                    values.append(1.0 if j == v else -1.0)
+            right.append(demand[s, v] / scale)
+    equal = csr_matrix((values, (rows, columns)), shape=(len(right), width))
+    rows, columns, values = [], [], []
+    for x, (i, j) in enumerate(arcs):
+        rows += [x] * (len(sources) + 1)
+        columns += [place * len(arcs) + x for place in range(len(sources))] + [width - 1]
+        values += [1.0] * len(sources) + [-capacity[i, j]]
+    upper = csr_matrix((values, (rows, columns)), shape=(len(arcs), width))
+    cost = np.zeros(width)
+    cost[-1] = 1.0
+    solver: Any = linprog
+    solved = solver(cost, A_ub=upper, b_ub=np.zeros(len(arcs)), A_eq=equal, b_eq=right, method="highs")
+    if solved.x is None:
+        raise TdmError("circuits: some pods that exchange data cannot reach each other; add ports, or circuits")
+    sent = np.zeros((pods, pods, pods))
+    for place, s in enumerate(sources):
+        for x, (i, j) in enumerate(arcs):
+            sent[s, i, j] = solved.x[place * len(arcs) + x] * scale
+    return Flows(float(solved.x[-1]) * scale, sent)

@@ -4,20 +4,238 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import networkx as nx
 import numpy as np
 
-from p4reduce.control_plane.tdm.crossing import cross
-from p4reduce.control_plane.tdm.demand import Floats
-from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.control_plane.tdm.gpus import LEAST, share_gpus
-from p4reduce.control_plane.tdm.hosts import busiest_nic_s, on_hosts
-from p4reduce.control_plane.tdm.jobs import TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
-from p4reduce.control_plane.tdm.packing import MOVES, Packed, Part, search
-from p4reduce.control_plane.tdm.parts import parts_of
-from p4reduce.control_plane.tdm.rounds import communication_s
-from p4reduce.control_plane.tdm.seed_placement import SeedGroup, place_seed
-from p4reduce.control_plane.tdm.several import split
+from p4reduce.control_plane.tdm.circuits import (
+    Floats,
+    both_ways,
+    communication_s,
+    form_ring,
+    least_time,
+    pair_bytes,
+    pod_bytes,
+    several_hops,
+    split,
+)
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
+from p4reduce.control_plane.tdm.network import LEAST, OpticalNetwork, Placement, busiest_nic_s, on_hosts, share_gpus
+from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, Part, demand, parts_of, search
+from p4reduce.control_plane.tdm.schedule import Configuration, Matrix, Ring, Route, Tree
+
+# Algorithm 2: the source's placement of a group of jobs, and the circuits for it.
+
+
+@dataclass(frozen=True)
+class SeedJob:
+    """Where Algorithm 2 puts a job."""
+
+    units: tuple[int, ...]
+    """in each pod"""
+    ps_pod: int | None = None
+    ring: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """A group, placed."""
+
+    jobs: tuple[SeedJob, ...]
+    """in the order of the jobs given"""
+    demand: tuple[Floats, Floats]
+    """D^t of the sub-phases, bytes from pod to pod"""
+    circuits: Matrix | None
+    """L; None where a pod would need more neighbours than it has ports: nothing is said for that"""
+
+
+def place_seed(jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNetwork) -> SeedGroup:
+    """Place jobs one after the other, those with much traffic first. O(J log J + units P + J P^2).
+
+    As we read it: the PS of a job is in the pod with the least OXC traffic; each unit goes to the pod, among those with
+    a free GPU, where max(oxc, tor * B_oxc / B_tor) is least before the job, so units fill that pod, then spill to the
+    next. (``exc_rate`` is described as B_oxc / B_tor; a division by that is upside down: both planes are compared in
+    seconds only with B_tor / B_oxc.) A PS job's own traffic counts once its pods are known, not before. Capacity is
+    checked, traffic is updated after every job, pods that units spill to are in ``root_node``: the printed text misses
+    all three.
+
+    Parameters
+    ----------
+    jobs : sequence of TdmJob
+        Of a group.
+    given : sequence of int
+        g_j, units of each: its own ('gang'), or what :func:`p4reduce.control_plane.tdm.network.share_gpus` gave
+        ('elastic').
+    network : OpticalNetwork
+        Its rates and GPUs.
+
+    Raises
+    ------
+    TdmError
+        When there are more units than GPUs.
+    """
+    pods = network.pods
+    if sum(given) > network.all_gpus:
+        raise TdmError(f"{sum(given)} units for {network.all_gpus} GPUs; use fewer workers, or more hosts")
+    free = [network.pod_gpus] * pods
+    named: dict[str, int] = {}
+    for host in (host for job in jobs for host in job.hosts):
+        free[network.pod_of(host)] -= 1
+        named[host] = named.get(host, 0) + 1
+        if named[host] > network.gpus:
+            raise TdmError(f"workers: {host} is named more often than it has GPUs; name another host")
+    oxc, tor = np.zeros(pods), np.zeros(pods)
+    ratio = (network.ports * network.circuit) / (network.servers * network.nic) if network.ports else 0.0
+    total = (np.zeros((pods, pods)), np.zeros((pods, pods)))
+    placed: dict[int, SeedJob] = {}
+    order = sorted(range(len(jobs)), key=lambda j: (-_traffic(jobs[j], given[j]), j))
+    for j in order:
+        job = jobs[j]
+        ps_pod = int(oxc.argmin()) if job.kind == "ps" else None
+        units = [0] * pods
+        for host in job.hosts:
+            units[network.pod_of(host)] += 1
+        for _ in range(0 if job.hosts else given[j]):
+            pod = min((p for p in range(pods) if free[p]), key=lambda p: (max(oxc[p], tor[p] * ratio), p))
+            units[pod] += 1
+            free[pod] -= 1
+        ring = form_ring([p for p in range(pods) if units[p]], total[0] + total[1]) if job.kind == "rar" else ()
+        placed[j] = SeedJob(tuple(units), ps_pod, ring)
+        tor += pod_bytes(job, units)
+        total[0][...] += pair_bytes(job, units, 1, ps_pod=ps_pod, ring=ring)
+        total[1][...] += pair_bytes(job, units, 2, ps_pod=ps_pod, ring=ring)
+        oxc = both_ways(np.maximum(*total)).sum(axis=1)
+    try:
+        circuits: Matrix | None = least_time(np.maximum(*total), network.ports).matrix
+    except TdmError:
+        circuits = None
+    return SeedGroup(tuple(placed[j] for j in range(len(jobs))), total, circuits)
+
+
+def _traffic(job: TdmJob, units: int) -> float:
+    """Predicted bytes of a job, for the order."""
+    return float(job.bytes) * units * (units - 1 if job.kind == "a2a" else 1)
+
+
+# How what a group sends crosses pods: direct circuits, several configurations, or over several hops.
+#
+# What is quickest is taken. With B = 25 Gb/s an all-to-all over 8 pods that direct circuits would carry in 72 ms
+# takes two configurations and a darkness, or several hops on four ports: which is better is a question of delta.
+
+
+Ints = np.typing.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Circuits of one process, and who takes which."""
+
+    seconds: float
+    """with the darkness between configurations"""
+    matrices: tuple[Matrix, ...]
+    bytes: tuple[float, ...]
+    """over a circuit of the busiest pair, of each configuration"""
+    routes: tuple[tuple[Route, ...], ...]
+    """of each job; none for trees"""
+
+
+def cross(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, *, returns: bool = False) -> Crossing:
+    """The quickest of the three ways; direct circuits wherever there are ports for them.
+
+    Parameters
+    ----------
+    parts, packed
+        The jobs of a process, and where they are.
+    network : OpticalNetwork
+        Its ports, rates and darkness.
+    returns : bool
+        The process is the only one: it ends with going back to its first configuration.
+
+    Raises
+    ------
+    TdmError
+        When none of them has enough ports.
+    """
+    whole = demand(packed, parts, network.pods).astype(np.float64)
+    if ((whole > 0).sum(axis=1) <= network.ports).all():
+        found = least_time(whole, network.ports)
+        at = np.zeros(whole.shape, np.int64)
+        return Crossing(
+            found.bytes / network.circuit, (found.matrix,), (found.bytes,), direct_routes(packed, parts, at)
+        )
+    first = frozenset((min(edge), max(edge)) for edges in packed.edges for edge in edges)
+    ways = [_by_hops(parts, packed, network)]
+    try:
+        ways.append(_several(parts, packed, network, whole, first, returns=returns))
+    except TdmError:
+        if ways == [None]:
+            raise
+    return min((way for way in ways if way is not None), key=lambda one: one.seconds)
+
+
+def direct_routes(
+    packed: Packed, parts: Sequence[Part], at: "np.typing.NDArray[np.int64]"
+) -> tuple[tuple[Route, ...], ...]:
+    """Of every all-to-all straight from pod to pod, in the configuration of each pair."""
+    return tuple(
+        tuple(
+            Route((a, b), 1.0, int(at[a, b]))
+            for a, here in enumerate(units)
+            for b, there in enumerate(units)
+            if a != b and here and there
+        )
+        if part.alltoall
+        else ()
+        for units, part in zip(packed.units, parts, strict=True)
+    )
+
+
+def _several(
+    parts: Sequence[Part],
+    packed: Packed,
+    network: OpticalNetwork,
+    whole: Floats,
+    first: frozenset[tuple[int, int]],
+    *,
+    returns: bool,
+) -> Crossing:
+    cut = split(whole, network.ports, first=first)
+    at = np.zeros(whole.shape, np.int64)
+    for number, part in enumerate(cut):
+        at[part.demand > 0] = number
+    changes = len(cut) if returns else len(cut) - 1
+    seconds = sum(part.bytes for part in cut) / network.circuit + changes * network.delta_s
+    matrices, sizes = tuple(part.matrix for part in cut), tuple(part.bytes for part in cut)
+    return Crossing(seconds, matrices, sizes, direct_routes(packed, parts, at))
+
+
+def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> Crossing | None:
+    """Trees have circuits of their own, the rest of the ports is for all-to-alls; None: too few."""
+    places = [place for place, part in enumerate(parts) if part.alltoall]
+    trees: Floats = np.zeros((network.pods, network.pods))
+    for edges, part in zip(packed.edges, parts, strict=True):
+        for a, b in edges:
+            trees[a, b] += part.load
+            trees[b, a] += part.load
+    try:
+        own = least_time(trees, network.ports) if trees.any() else None
+    except TdmError:
+        return None
+    # A circuit for each pair that trees join: their others are for all-to-alls.
+    lit = (trees > 0).astype(np.int64)
+    free = (network.ports - lit.sum(axis=1)).tolist()
+    found = several_hops([packed.units[x] for x in places], [parts[x].load for x in places], free)
+    if found is None:
+        return None
+    both = np.array(found.matrix, np.int64) + lit
+    # Where a tree and an all-to-all join the same pods they share what is there.
+    carried = np.maximum(np.where(np.array(found.matrix) > 0, found.bytes, 0.0), 0.0) + trees
+    most = float((carried[both > 0] / both[both > 0]).max(initial=0.0)) if own is not None else found.bytes
+    routes: list[tuple[Route, ...]] = [()] * len(parts)
+    for place, way in zip(places, found.routes, strict=True):
+        routes[place] = way
+    matrix = tuple(tuple(int(value) for value in row) for row in both)
+    return Crossing(most / network.circuit, (matrix,), (most,), tuple(routes))
+
 
 Group = tuple[int, ...]
 """indices of jobs, ascending"""
@@ -255,3 +473,107 @@ class SeedGroups:
         cut = split(sent, self.network.ports)
         dark = max(0, len(cut) - 1) * self.network.delta_s
         return max(nic_s, sum(part.bytes for part in cut) / self.network.circuit + dark)
+
+
+# From plans of groups to a `Schedule`: hosts, trees with roots, rings, routes, windows, configurations.
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How the jobs of one process cross pods."""
+
+    trees: dict[int, tuple[Tree, ...]]
+    """by job"""
+    rings: dict[int, Ring]
+    routes: dict[int, tuple[Route, ...]]
+    matrices: tuple[Matrix, ...]
+    bytes: tuple[float, ...]
+    """over a circuit of the busiest pair, of each configuration"""
+
+
+def rooted(edges: Sequence[Edge], units: Sequence[int]) -> tuple[int, tuple[Edge, ...]]:
+    """The root that makes a tree flattest (of two the one with more units), and (child, parent) of every edge."""
+    if not edges:
+        return next((pod for pod, count in enumerate(units) if count), 0), ()
+    graph: nx.Graph[int] = nx.Graph(list(edges))
+    root = min(nx.center(graph), key=lambda pod: (-units[pod], pod))
+    return root, tuple((child, parent) for parent, child in nx.bfs_edges(graph, root))
+
+
+def carry_trees(
+    jobs: Sequence[TdmJob], numbers: Sequence[int], plan: Packed, network: OpticalNetwork, *, returns: bool = False
+) -> Carried:
+    """A packing of ours: a tree for each PS and RAR, routes for a2a; ``returns`` as of :func:`cross`."""
+    parts = parts_of([jobs[j] for j in numbers], [sum(units) for units in plan.units], network)
+    trees: dict[int, tuple[Tree, ...]] = {}
+    for place, j in enumerate(numbers):
+        if not parts[place].alltoall:
+            root, edges = rooted(plan.edges[place], plan.units[place])
+            trees[j] = (Tree(root, edges, 1.0),)
+    crossing = cross(parts, plan, network, returns=returns)
+    routes = {j: crossing.routes[place] for place, j in enumerate(numbers) if parts[place].alltoall}
+    return Carried(trees, {}, routes, crossing.matrices, crossing.bytes)
+
+
+def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
+    """The source's: stars for PS, rings for RAR, push and pull one after the other."""
+    assert plan.seed is not None  # noqa: S101  (whoever calls this planned it so)
+    trees: dict[int, tuple[Tree, ...]] = {}
+    rings: dict[int, Ring] = {}
+    whole: Floats = np.maximum(*plan.seed.demand)
+    fits = plan.seed.circuits is not None
+    cut = [] if fits else split(whole, network.ports)
+    at = np.zeros(whole.shape, np.int64)
+    for number, part in enumerate(cut):
+        at[(part.demand > 0) | (part.demand.T > 0)] = number
+    routes: dict[int, tuple[Route, ...]] = {}
+    for j, one in zip(plan.jobs, plan.seed.jobs, strict=True):
+        used = [pod for pod, count in enumerate(one.units) if count]
+        if one.ps_pod is not None:
+            edges = tuple((pod, one.ps_pod) for pod in used if pod != one.ps_pod)
+            last = max((int(at[edge]) for edge in edges), default=0)
+            trees[j] = (Tree(one.ps_pod, edges, 1.0, last, pipelined=False),)
+        elif one.ring:
+            size = len(one.ring)
+            rings[j] = Ring(one.ring, round(jobs[j].bytes * (size - 1) / size))
+        else:
+            routes[j] = tuple(Route((a, b), 1.0, int(at[a, b])) for a in used for b in used if a != b)
+    if plan.seed.circuits is not None:
+        found = least_time(whole, network.ports)
+        return Carried(trees, rings, routes, (found.matrix,), (found.bytes,))
+    return Carried(trees, rings, routes, tuple(part.matrix for part in cut), tuple(part.bytes for part in cut))
+
+
+def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
+    """How the jobs of a group cross pods; nobody: no circuits."""
+    if plan.seed is not None:
+        return carry_seed(jobs, plan, network)
+    if plan.packed is None:
+        return Carried({}, {}, {}, (dark_matrix(network.pods),), (0.0,))
+    return carry_trees(jobs, plan.jobs, plan.packed, network)
+
+
+def dark_matrix(pods: int) -> Matrix:
+    """No circuit at all."""
+    return tuple((0,) * pods for _ in range(pods))
+
+
+def configurations(
+    carried: Carried, start_s: float, duration_s: float, network: OpticalNetwork
+) -> tuple[Configuration, ...]:
+    """Of a process: each lit as long as its busiest pair needs, the last one until the end."""
+    found, at = [], start_s
+    for matrix, size in zip(carried.matrices[:-1], carried.bytes, strict=False):
+        lasts = network.delta_s + size / network.circuit
+        found.append(Configuration(matrix, at, lasts))
+        at += lasts
+    found.append(Configuration(carried.matrices[-1], at, max(0.0, start_s + duration_s - at)))
+    return tuple(found)
+
+
+def placements(
+    jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork, *, other_way: bool = False
+) -> dict[int, Placement]:
+    """(host, units) of each job of a group, by job."""
+    own = [jobs[j] for j in plan.jobs]
+    return dict(zip(plan.jobs, on_hosts(own, plan.units, network, longest_last=other_way), strict=True))

@@ -1,10 +1,68 @@
 """Training jobs: train, communicate, and again."""
 
+import csv
+import io
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
-from p4reduce.control_plane.tdm.errors import TdmError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.topologies import parse_delay
+from p4switch.base.safe_yaml import YamlError, read_yaml, short
+from p4switch.base.units import PS_PER_S
+
+# What can be wrong with jobs, networks and schedules.
+
+
+class TdmError(PlanError):
+    """Jobs that do not fit a network, or a network that cannot be; the text names the field and the fix."""
+
+
+# How long a training step computes: equation (7).
+
+
+PASSES: Final = 6
+"""K: 2 for the forward and 4 for the backward pass of each parameter and token"""
+PASSES_RECOMPUTING: Final = 8
+"""K with activations computed again"""
+
+
+def training_seconds(
+    parameters: float, tokens: float, flops: float, efficiency: float, *, recompute: bool = False
+) -> float:
+    """t_train of (7), K * tokens * Phi / (F_GPU * efficiency).
+
+    Algorithm 1 says that it calculates training times "by formula (1)"; it is (7) that has them.
+
+    Parameters
+    ----------
+    parameters : float
+        Phi.
+    tokens : float
+        That one GPU sees in a step.
+    flops : float
+        F_GPU, floating-point operations a second.
+    efficiency : float
+        Share of them that is reached, between 0 and 1.
+    recompute : bool
+        K is 8 with recomputation, else 6.
+
+    Raises
+    ------
+    ValueError
+        When something is not positive, or the efficiency above 1.
+    """
+    for name, value in (("parameters", parameters), ("tokens", tokens), ("flops", flops), ("efficiency", efficiency)):
+        if not 0 < value < float("inf"):
+            raise ValueError(f"{name}: must be positive and finite")
+    if efficiency > 1:
+        raise ValueError("efficiency: must be at most 1")
+    return (PASSES_RECOMPUTING if recompute else PASSES) * tokens * parameters / (flops * efficiency)
+
 
 Kind = Literal["ps", "rar", "a2a"]
 KINDS: Final = ("ps", "rar", "a2a")
@@ -37,7 +95,7 @@ class TdmJob:
     elastic: bool = False
     """The scheduler may give it another number of units (at least 2); training then takes compute_s * units / given"""
     model: str | None = None
-    """name in `p4reduce.control_plane.tdm.models.MODELS`, for people"""
+    """name in `p4reduce.control_plane.tdm.jobs.MODELS`, for people"""
     arrival_s: float = 0.0
     """seconds after the beginning at which an online scheduler hears of it"""
     iterations: int | None = None
@@ -73,3 +131,213 @@ class TdmJob:
     def compute_on(self, units: int) -> float:
         """Seconds that an iteration trains on so many GPUs of its own."""
         return self.work / units if self.elastic else self.compute_s
+
+
+# Models by name: what an iteration sends, and how long it trains.
+
+
+A100_FLOPS: Final = 312e12
+"""dense bfloat16"""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model; ``unit_bytes`` is what one unit sends: its gradients, or (a2a) to all others in one phase."""
+
+    kind: Kind
+    unit_bytes: int
+    compute_s: float
+    source: str
+
+
+MODELS: Final[Mapping[str, Model]] = {
+    "resnet50": Model("rar", 102_000_000, 0.104, "256 images at 2,470/s on an A100: NVIDIA DeepLearningExamples"),
+    "vgg16": Model("rar", 554_000_000, 0.070, "batch 16: profiles of Muri (SIGCOMM 2022)"),
+    "bert-large": Model("rar", 1_340_000_000, 0.152, "32 x 512 tokens at 210/s: NVIDIA DeepLearningExamples"),
+    "gpt2-1.5b": Model("rar", 6_000_000_000, training_seconds(1.5e9, 8192, A100_FLOPS, 0.5), "(7), 8,192 tokens"),
+    "dlrm": Model("a2a", 54_500_000, 0.004, "64k samples at 16.5 M/s on 8 GPUs: NVIDIA"),
+    "moe": Model("a2a", 800_000_000, 0.300, "12 layers, top-2, h = 1,024, 0.95 G active parameters, (7)"),
+}
+"""All gradients in float32. MoE's 1.6 GB a GPU are dispatch and combine together."""
+
+
+def model_job(
+    name: str,
+    model: str,
+    units: int,
+    *,
+    scale: float = 1.0,
+    kind: Kind | None = None,
+    compute_s: float | None = None,
+    hosts: tuple[str, ...] = (),
+    elastic: bool = False,
+    arrival_s: float = 0.0,
+    iterations: int | None = None,
+) -> TdmJob:
+    """A job of a known model.
+
+    Parameters
+    ----------
+    name, model, units
+        Of the job; of :data:`MODELS`; how many.
+    scale : float
+        Bytes and times are divided by it: packets of a 64th show the same as the whole.
+    kind, compute_s, hosts, elastic, arrival_s, iterations
+        As the job has them; None: the model's.
+
+    Raises
+    ------
+    TdmError
+        For a model that is not known, or a job that cannot be.
+    """
+    if model not in MODELS:
+        raise TdmError(f"job {name[:40]!r}: model: {model[:40]!r} is none of {', '.join(MODELS)}")
+    known = MODELS[model]
+    chosen = kind or known.kind
+    if (chosen == "a2a") != (known.kind == "a2a"):
+        raise TdmError(f"job {name[:40]!r}: kind: {model} communicates as {known.kind}, not as {chosen}")
+    sent = known.unit_bytes / scale
+    size = sent / max(units - 1, 1) if chosen == "a2a" else sent
+    trained = known.compute_s / scale if compute_s is None else compute_s
+    whole = max(4, round(size / 4) * 4)
+    return TdmJob(name, chosen, whole, trained, units, hosts, elastic, model, arrival_s, iterations)
+
+
+# Files of training jobs: YAML or CSV.
+
+
+_LIMIT: Final = 4 << 20
+_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def _bytes(value: Any) -> Any:
+    """4194304, or '102M' (decimal) or '4MiB'."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().removesuffix("B") if not value.strip().endswith("iB") else value.strip()
+    for unit in sorted(_UNITS, key=len, reverse=True):
+        number = text.removesuffix(unit) if unit else text
+        if unit and number == text:
+            continue
+        try:
+            return round(float(number) * _UNITS[unit])
+        except (ValueError, OverflowError):
+            continue
+    raise ValueError("is no number of bytes; write for example 102M or 4MiB")
+
+
+def _seconds(value: Any) -> Any:
+    """'104ms' as seconds; a number is seconds."""
+    return parse_delay(value) / PS_PER_S if isinstance(value, str) else value
+
+
+def _workers(value: Any) -> Any:
+    """A number, or names; in CSV as text."""
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() and len(value) < 10 else tuple(value.split())
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Formula(BaseModel):
+    """Equation (7) in the place of a time."""
+
+    model_config = ConfigDict(extra="forbid")
+    parameters: float
+    tokens: float
+    flops: float
+    efficiency: float
+    recompute: bool = False
+
+
+class JobLine(BaseModel):
+    """One job of a file."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    kind: Kind | None = None
+    model: str | None = None
+    bytes: Annotated[int | None, BeforeValidator(_bytes)] = None
+    compute: Annotated[float | Formula | None, BeforeValidator(_seconds)] = None
+    workers: Annotated[int | tuple[str, ...], BeforeValidator(_workers)]
+    elastic: bool = False
+    arrival: Annotated[float, BeforeValidator(_seconds)] = 0.0
+    iterations: int | None = None
+
+    def job(self, scale: float) -> TdmJob:
+        """As schedulers see it, bytes and times divided by ``scale``; `TdmError` when its fields do not fit."""
+        where = f"job {self.name[:40]!r}"
+        hosts = self.workers if isinstance(self.workers, tuple) else ()
+        units = len(hosts) if hosts else self.workers
+        assert isinstance(units, int)  # noqa: S101
+        compute = self.compute
+        if isinstance(compute, Formula):
+            try:
+                compute = training_seconds(**compute.model_dump())
+            except ValueError as error:
+                raise TdmError(f"{where}: compute: {error}") from None
+        compute = None if compute is None else compute / scale
+        if self.model is not None:
+            if self.bytes is not None:
+                raise TdmError(f"{where}: bytes: model {self.model[:40]!r} has its own; leave one of them out")
+            return model_job(
+                self.name, self.model, units, scale=scale, kind=self.kind, compute_s=compute, hosts=hosts,
+                elastic=self.elastic, arrival_s=self.arrival / scale, iterations=self.iterations,
+            )  # fmt: skip
+        if self.kind is None or self.bytes is None or compute is None:
+            missing = next(name for name in ("kind", "bytes", "compute") if getattr(self, name) is None)
+            raise TdmError(f"{where}: {missing}: is missing; give it, or a model that has it")
+        size = max(4, round(self.bytes / scale / 4) * 4)
+        arrival = self.arrival / scale
+        return TdmJob(self.name, self.kind, size, compute, units, hosts, self.elastic, None, arrival, self.iterations)
+
+
+def read_jobs(path: Path, scale: float = 1.0) -> list[TdmJob]:
+    """The jobs of a file: CSV when its name ends so, else YAML with a list 'jobs'.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+    scale : float
+        Bytes and times are divided by it.
+
+    Raises
+    ------
+    TdmError
+        Names the file, the job, the field and the fix.
+    """
+    if scale <= 0:
+        raise TdmError(f"scale: {scale:g} must be positive")
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise TdmError(f"{path}: is not UTF-8 text") from None
+    if len(text) > _LIMIT:
+        raise TdmError(f"{path}: larger than {_LIMIT} bytes")
+    found = []
+    for number, line in enumerate(_csv(text) if path.suffix == ".csv" else _yaml(text, path)):
+        try:
+            found.append(JobLine.model_validate(line).job(scale))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            field = ".".join(str(part) for part in problem["loc"][:1])
+            said = problem["msg"].removeprefix("Value error, ")
+            raise TdmError(f"{path}: jobs[{number}].{field}: {said} (it says {short(problem['input'])})") from None
+        except TdmError as error:
+            raise TdmError(f"{path}: {error}") from None
+    return found
+
+
+def _yaml(text: str, path: Path) -> list[Any]:
+    try:
+        data = read_yaml(text, limit=_LIMIT)
+    except YamlError as error:
+        raise TdmError(f"{path}: {error}") from None
+    if not isinstance(data, dict) or set(data) != {"jobs"} or not isinstance(data["jobs"], list):
+        raise TdmError(f"{path}: a file of jobs is a mapping with one list, 'jobs'")
+    return data["jobs"]
+
+
+def _csv(text: str) -> list[dict[str, Any]]:
+    rows = csv.DictReader(io.StringIO(text))
+    return [{key: value for key, value in row.items() if value not in ("", None)} for row in rows]

@@ -1,17 +1,38 @@
 """Schedulers: plug-ins that give all jobs their schedule."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from p4reduce.base.registry import Registry
-from p4reduce.control_plane.tdm.errors import TdmError
+from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.tdm.circuits import READINGS, Reading
 from p4reduce.control_plane.tdm.grouping import RESTARTS
-from p4reduce.control_plane.tdm.jobs import TdmJob
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork
 from p4reduce.control_plane.tdm.packing import MOVES
-from p4reduce.control_plane.tdm.rounds import READINGS, Reading
 from p4reduce.control_plane.tdm.schedule import Clock, Schedule
+from p4reduce.topologies.model import Hop
+
+# How long circuits must stay after the last chunk was begun: what is under way then arrives meanwhile.
+
+
+def least_guard_ps(plans: Iterable[Plan]) -> int:
+    """Picoseconds: the longest round trip, and the time in which the busiest link drains all that may be in its queue.
+
+    Of a job a window of chunks may be under way on every hop (an all-to-all is paced, so that its streams do not all
+    stand there); windows of jobs that share a link stand one behind the other. plans: of those who communicate at the
+    same time.
+    """
+    known = list(plans)
+    queued: Counter[Hop] = Counter()
+    for plan in known:
+        for hop in {hop for pair in plan.paths for hop in plan.path_hops(*pair)}:
+            rate = plan.topology.link_at(*hop).rate_bps
+            queued[hop] += plan.window * frame_time_ps(plan.frame_bytes, rate)
+    return max((plan.rtt_ps for plan in known), default=0) + max(queued.values(), default=0)
 
 
 @dataclass(frozen=True)
@@ -56,7 +77,7 @@ class Scheduler(Protocol):
 
 
 SCHEDULERS: Registry[Scheduler] = Registry("scheduler", TdmError)
-"""Every known one by name; :func:`register_scheduler` and entry points of ``p4reduce.schedulers`` add to it."""
+"""Every known one by name; :func:`register_scheduler` and entry points of ``p4reduce.adapters`` add to it."""
 
 _S = TypeVar("_S", bound=Callable[..., Schedule])
 

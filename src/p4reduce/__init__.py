@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from p4reduce.comm.checkpoint import Checkpoint
-    from p4reduce.comm.communicator import Communicator
-    from p4reduce.comm.errors import GroupChanged, RefusedError, SaturatedError
+    from p4reduce.group.checkpoint import Checkpoint
+    from p4reduce.group.communicator import Communicator
+    from p4reduce.group.errors import GroupChanged, RefusedError, SaturatedError
     from p4reduce.runs.experiment import Experiment
     from p4reduce.runs.runner import run_experiment
     from p4reduce.runs.virtual.cluster import Cluster
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 _HOME: Final = {
-    "Checkpoint": "comm.checkpoint",
+    "Checkpoint": "group.checkpoint",
     "Cluster": "runs.virtual.cluster",
-    "Communicator": "comm.communicator",
+    "Communicator": "group.communicator",
     "Experiment": "runs.experiment",
-    "GroupChanged": "comm.errors",
-    "RefusedError": "comm.errors",
-    "SaturatedError": "comm.errors",
-    "load": "cli.frames",
+    "GroupChanged": "group.errors",
+    "RefusedError": "group.errors",
+    "SaturatedError": "group.errors",
+    "load": "runs.files",
     "run_experiment": "runs.runner",
 }
 
@@ -57,12 +57,12 @@ def connect(*, patience_s: float | None = None) -> "Communicator":
 
     patience_s: wall-clock seconds that it waits for the others in a collective; None: as long as the group does.
     """
-    from p4reduce.comm.communicator import Communicator  # noqa: PLC0415  (keeps `import p4reduce` light)
-    from p4reduce.comm.remote import SPEC  # noqa: PLC0415
-    from p4reduce.comm.remote import connect as connect_remote  # noqa: PLC0415
+    from p4reduce.group.communicator import Communicator  # noqa: PLC0415  (keeps `import p4reduce` light)
+    from p4reduce.group.remote import SPEC  # noqa: PLC0415
+    from p4reduce.group.remote import connect as connect_remote  # noqa: PLC0415
 
     if SPEC in os.environ:
-        from p4reduce.runs.real.script_backend import join  # noqa: PLC0415
+        from p4reduce.runs.real.member import join  # noqa: PLC0415
 
         backend = join(os.environ[SPEC])
         return Communicator(backend, patience_s=patience_s, members=backend.members, view=backend.view)

@@ -6,9 +6,9 @@ A script that only calls ``torch.distributed.init_process_group("p4reduce")`` ne
 from collections.abc import Iterable
 from typing import Any
 
-from p4reduce.torch_backend.create import the_world
-from p4reduce.torch_backend.hooks import Int8, TopK, hook, int8_hook, topk_hook
-from p4reduce.torch_backend.timing import time_backward as _time_backward
+from p4reduce.adapters.torch.create import the_world
+from p4reduce.adapters.torch.hooks import Int8, TopK, hook, int8_hook, topk_hook
+from p4reduce.adapters.torch.process_group import time_backward as _time_backward
 
 __all__ = ["Int8", "TopK", "compute", "hook", "int8_hook", "now", "time_backward", "topk_hook"]
 

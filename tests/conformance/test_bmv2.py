@@ -9,15 +9,15 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.support.real import leftovers, same
 
-from p4reduce.comm.errors import ClusterError
-from p4reduce.fabric.real.bmv2 import find_bmv2
-from p4reduce.fabric.real.errors import RealError
-from p4reduce.fabric.real.net import why_not
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.real.bmv2 import find_bmv2
+from p4reduce.network.real.errors import RealError
+from p4reduce.network.real.net import why_not
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.run import run_real
 from p4reduce.runs.runner import run_experiment
+from tests.support.real import leftovers, same
 
 ONE_LEVEL = "star:hosts=3,servers=1"
 TWO_LEVELS = "leaf-spine:leaves=2,spines=1,hosts=2,servers=1"

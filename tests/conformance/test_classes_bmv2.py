@@ -3,14 +3,14 @@ a packet to leave says its class. Run by ``make bmv2-test`` (needs no root).
 """
 
 import pytest
+
+from p4switch.device import Device
+from p4switch.program.loader import load_program
 from tests.support import classes
 from tests.support.classes import Newest, inc_frame, plain_frame, queue_of
 from tests.support.conformance.targets.bmv2_p4runtime import Bmv2OverP4Runtime
 from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, find_switch, running
 from tests.support.paths import ROOT
-
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.model.loader import load_program
 
 SWITCH = find_switch()
 pytestmark = [

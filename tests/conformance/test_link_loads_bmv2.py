@@ -8,13 +8,13 @@ from itertools import pairwise
 import finsy as fy
 import pytest
 from finsy.proto import p4r
+
+from p4reduce.control_plane.connection import LinkLoad, digest_entry
+from p4reduce.network.jobs.switches import watching
 from tests.support.classes import OUT, PORT, plain_frame
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Binaries, find_switch, running
 from tests.support.conformance.targets.packet_stream import PacketStream
 from tests.support.p4runtime.client import RawClient
-
-from p4reduce.control_plane.link_loads import LinkLoad, digest_entry
-from p4reduce.jobs.programs import watching
 
 SWITCH = find_switch()
 pytestmark = [

@@ -10,6 +10,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from p4switch.p4.compile import json_text
+from p4switch.p4.diagnostics import Diagnostics, Sources
+from p4switch.p4.syntax.parser import parse
+from p4switch.p4.syntax.preprocessor import Preprocessor
+from p4switch.program import load_program
 from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player
@@ -24,13 +30,6 @@ from tests.support.frontend.corpus import (
     v1model,
 )
 from tests.support.frontend.differential.pair import Pair
-
-from p4reduce.dataplane.model import load_program
-from p4reduce.frontend.diagnostics import Diagnostics
-from p4reduce.frontend.output import json_text
-from p4reduce.frontend.source import Sources
-from p4reduce.frontend.syntax.parser import parse
-from p4reduce.frontend.syntax.preprocessor import Preprocessor
 
 P4C = shutil.which(os.environ.get("P4C") or "/nonexistent")
 LEAST_STF = 195

@@ -8,6 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from p4switch.p4.compile import json_text
+from p4switch.program import load_program
 from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player
@@ -15,9 +18,6 @@ from tests.support.conformance.targets.bmv2_p4runtime import Bmv2OverP4Runtime
 from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, find_switch, running
 from tests.support.frontend.corpus import THERE, compiled, programs, stf_samples, v1model
 from tests.support.frontend.programs import SUITES
-
-from p4reduce.dataplane.model import load_program
-from p4reduce.frontend.output import json_text
 
 SWITCH = find_switch()
 

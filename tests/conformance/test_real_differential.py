@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.paths import ROOT
 
-from p4reduce.fabric.real.bmv2 import find_bmv2
-from p4reduce.fabric.real.net import enter_command, why_not
+from p4reduce.network.real.bmv2 import find_bmv2
+from p4reduce.network.real.net import enter_command, why_not
+from tests.support.paths import ROOT
 
 DEADLINE_S = 540
 

@@ -1,12 +1,12 @@
 """Status codes of 1,500 random updates, and of reads between them, on BMv2 and on the embedded switch."""
 
 import pytest
+
+from p4switch.p4runtime import P4RuntimeServer
 from tests.support.conformance.codes.compare import PROGRAMS, ServerSide, against_bmv2
 from tests.support.conformance.codes.exceptions import Tally
 from tests.support.conformance.targets.bmv2_process import find_switch
 from tests.support.p4runtime.client import RawClient
-
-from p4reduce.dataplane.p4runtime import P4RuntimeServer
 
 SWITCH = find_switch()
 UPDATES = 1500

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+from p4switch.program import load_program
 from tests.support.conformance.fuzz.shape import read_shape
 from tests.support.conformance.stf.exceptions import FAILED_BY_BMV2
 from tests.support.conformance.stf.outcome import Outcome, play_sample
@@ -13,8 +15,6 @@ from tests.support.conformance.stf.play import Player
 from tests.support.conformance.stf.samples import Sample, compile_sample, default_cache, find_samples
 from tests.support.conformance.targets.bmv2 import Bmv2
 from tests.support.conformance.targets.bmv2_process import find_binaries, running
-
-from p4reduce.dataplane.model import load_program
 
 P4_16_TESTS = 199
 """v1model programs with an STF test in p4c 1.2.3.9, but for the one that needs a module of C++; later: more."""

@@ -12,10 +12,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.support.labs import SOLUTIONS
-from tests.support.paths import ROOT
 
 import p4reduce
+from tests.support.labs import SOLUTIONS
+from tests.support.paths import ROOT
 
 FRESH = "DISTRIBUTIONS" in os.environ
 NO_FRESH = "installs from PyPI and compiles everything, which takes minutes: make dist-test"

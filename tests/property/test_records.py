@@ -14,34 +14,39 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
-from tests.support.effort import examples
-from tests.support.records import Seen, drawn, note
 
 from p4reduce.base.records import plain, restore
-from p4reduce.comm.backend import PLAIN, Ahead
-from p4reduce.comm.membership.decision import Decision
-from p4reduce.comm.participant import Figure
 from p4reduce.control_plane.orchestrator import Order, PlanRow, Report, Running, Store
-from p4reduce.control_plane.orchestrator.executor import Interruption
+from p4reduce.control_plane.orchestrator.executor import (
+    Interruption,
+    Timetable,
+    Turn,
+    TurnWindow,
+    plan_from_json,
+    plan_to_json,
+)
 from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
-from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
 from p4reduce.control_plane.orchestrator.rows import task_from_data
-from p4reduce.control_plane.orchestrator.timetable import Timetable, Turn, TurnWindow
 from p4reduce.control_plane.orchestrator.trace import read_trace, write_trace
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Selection, Task
-from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
 from p4reduce.control_plane.tdm.schedule import Schedule, schedule_from_json, schedule_to_json
-from p4reduce.jobs.specs import endpoint_specs
+from p4reduce.group.backend import PLAIN, Ahead
+from p4reduce.group.group import Figure
+from p4reduce.group.membership import Decision
+from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.runs.result import RunResult
 from p4reduce.topologies import Topology, leaf_spine
 from p4reduce.topologies.optical import lay_circuits, oxc, view
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.status import WaitStatus
+from tests.support.effort import examples
+from tests.support.records import Seen, drawn, note
 
 PODS = oxc(3, 2, 2)
 """what whoever reads has"""

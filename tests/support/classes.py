@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from tests.support.golden.frames import Kind, Packet, encode
 
-from p4reduce.dataplane import abi
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.tables import Exact, Lpm, TableEntry, Ternary
+from p4switch import abi
+from p4switch.device import Device
+from p4switch.tables import Exact, Lpm, TableEntry, Ternary
+from tests.support.golden.frames import Kind, Packet, encode
 
 HOST, SERVER = 0x0A000001, 0x0A000002
 PORT, OUT = 1, 2

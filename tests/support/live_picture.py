@@ -6,15 +6,14 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from tests.support.browser import Browser, browser, why_not
-from tests.support.paths import ROOT
-
-from p4reduce.cli.live.player import Player
-from p4reduce.cli.live.server import LiveServer
-from p4reduce.cli.live.source import VirtualSource
-from p4reduce.jobs.observers import observing
+from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.server import LiveServer
+from p4reduce.views.live.source import VirtualSource
+from tests.support.browser import Browser, browser, why_not
+from tests.support.paths import ROOT
 
 PICTURE: Final = ROOT / "docs" / "images" / "live.png"
 RUN: Final = Experiment(topology="leaf-spine-8", elements=250_000, faults=FaultOptions(loss=0.002), seed=3)

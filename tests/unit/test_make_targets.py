@@ -1,4 +1,4 @@
-"""What the Makefile's targets start is there, and answers ``--help``, whatever PATH is."""
+"""What the targets of the Makefile start is there, and answers ``--help``, whatever PATH is."""
 
 import json
 import re
@@ -9,20 +9,19 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-RECIPES = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\nPACKAGES")[1]
+RECIPES = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\nLINKS")[1]
 MODULES = set(re.findall(r"\$\(BIN\)/python -m ([\w.]+)", RECIPES))
-SCRIPTS = set(re.findall(r"\$\(BIN\)/python ([\w./]+\.py)", RECIPES))
 COMMANDS = {tuple(words.split()) for words in re.findall(r"\$\(BIN\)/p4reduce ((?:[a-z]+ )+)", RECIPES)}
-OURS = ("p4reduce.", "tests.")
+OURS = ("p4reduce.", "studies.", "tests.")
 
 ASK = """import contextlib, io, json, runpy, sys
 sys.path.insert(0, "")
 wrong = {}
-for kind, name, more in json.load(sys.stdin):
+for name, more in json.load(sys.stdin):
     sys.argv, said, code = [name, *more, "--help"], io.StringIO(), None
     try:
         with contextlib.redirect_stdout(said):
-            (runpy.run_path if kind == "script" else runpy.run_module)(name, run_name="__main__")
+            runpy.run_module(name, run_name="__main__")
     except SystemExit as end:
         code = end.code
     except BaseException as error:
@@ -37,13 +36,11 @@ print(json.dumps(wrong))
 def test_modules_scripts_and_commands_are_there_and_say_what_they_are_for(tmp_path):
     ours = {module for module in MODULES if module.startswith(OURS)}
     assert len(ours) > 20
-    assert len(SCRIPTS) == 4
     assert {("demo",), ("confirm",), ("slurm", "demo")} <= COMMANDS
     for module in MODULES - ours:
         assert find_spec(module), module
-    asked = [("module", module, []) for module in sorted(ours)]
-    asked += [("script", script, []) for script in sorted(SCRIPTS)]
-    asked += [("module", "p4reduce.cli.entry", words) for words in sorted(COMMANDS)]
+    asked = [(module, []) for module in sorted(ours)]
+    asked += [("p4reduce.cli.entry", words) for words in sorted(COMMANDS)]
     done = subprocess.run(
         [sys.executable, "-c", ASK],
         input=json.dumps(asked),

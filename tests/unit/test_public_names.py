@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.paths import ROOT
 
 import p4reduce
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize("name", p4reduce.__all__)

@@ -9,21 +9,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.workers.kernels.all_to_all import (
+from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
+from p4reduce.workers.kernels.jit import entry
+from p4reduce.workers.kernels.recovery import rewind, time_out
+from p4reduce.workers.kernels.recovery import stand_still as worker_stand_still
+from p4reduce.workers.kernels.ring import (
     all_to_all_posted,
     all_to_all_receive,
     all_to_all_stand_still,
     all_to_all_time_out,
     all_to_all_transmit,
+    poll_after,
+    ring_posted,
+    ring_receive,
+    ring_transmit,
 )
-from p4reduce.workers.kernels.announcing import worker_agreed_ahead, worker_posted
-from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
-from p4reduce.workers.kernels.jit import entry
-from p4reduce.workers.kernels.recovery import rewind, time_out
-from p4reduce.workers.kernels.recovery import stand_still as worker_stand_still
-from p4reduce.workers.kernels.ring import ring_posted, ring_receive, ring_transmit
-from p4reduce.workers.kernels.selective import poll_after
-from p4reduce.workers.kernels.sender import stand_still
+from p4reduce.workers.kernels.sender import stand_still, worker_agreed_ahead, worker_posted
 from p4reduce.workers.kernels.server import server_agreed_ahead, server_posted, server_receive, server_transmit
 from p4reduce.workers.kernels.worker import worker_receive, worker_transmit
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State

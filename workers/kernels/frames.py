@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.native.memory import carray, copy_bytes, load_be32, load_be64, pointer, store_be32
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.jit import kernel
-from p4reduce.workers.offsets import (
+from p4reduce.workers.records import Kind, Refusal
+from p4reduce.workers.wire import (
     COUNT,
     EPOCH,
     ETHER_TYPE,
@@ -31,7 +31,7 @@ from p4reduce.workers.offsets import (
     UDP_SRC,
     VERSION,
 )
-from p4reduce.workers.records import Kind, Refusal
+from p4switch.native.memory import carray, copy_bytes, load_be32, load_be64, pointer, store_be32
 
 TEMPLATE_BYTES: Final = 64
 NOT_MINE: Final = -1

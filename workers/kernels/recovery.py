@@ -22,28 +22,355 @@ once.
 
 from typing import Any, Final
 
-from p4reduce.workers.kernels.congestion import CHUNK, cut_for_loss, grow, note_round_trip, start_over
+import numpy as np
+
 from p4reduce.workers.kernels.jit import kernel
-from p4reduce.workers.kernels.leaving import NOTHING, empty_queues, queue_again, queue_question
-from p4reduce.workers.kernels.patience import (
-    closes_at,
-    due_at,
-    is_last,
-    is_silent,
-    learn_longest,
-    learn_trip,
-    silent_at,
-    sooner,
-    tail_trip,
-    tells_of_queues,
-    trip,
+from p4reduce.workers.kernels.sender import (
+    CHUNK,
+    cut_for_loss,
+    entry_at,
+    give_up,
+    grow,
+    has_room,
+    note_round_trip,
+    start_over,
 )
-from p4reduce.workers.kernels.sender import entry_at, give_up
 from p4reduce.workers.records import NEVER, EntryState
+from p4switch.native.memory import carray, load_u8, pointer, store_u8
+
+# Which of a worker's chunks leaves next, compiled: questions, what was asked for, what is late, what is new.
+#
+# A chunk's turn comes when it is the next in order. Where its slot is taken still, and by one that is late, it is
+# *skipped*, and leaves as soon as the slot is free. What is missing, and what is asked for, wait in queues until
+# there is room for them on their way; the oldest chunk never waits for room.
+
+
+_ANSWERED: Final = int(EntryState.ANSWERED)
+NOTHING: Final = -1
+
+# Where a skipped chunk stands.
+_SKIPPED: Final = 1
+_LATE: Final = 2
+
+
+@kernel
+def is_in(e: Any, seq: int) -> Any:
+    """Whether the RESULT of a chunk before ``low + reach`` is in."""
+    if seq < e.low:
+        return True
+    entry = entry_at(e, seq)
+    return entry.seq == seq and entry.state == _ANSWERED
+
+
+@kernel
+def is_overdue(e: Any, seq: int) -> Any:
+    """Whether a chunk that is not in is late: overtaken, asked for, sent after its turn, or not even sent."""
+    entry = entry_at(e, seq)
+    if load_u8(e.skipped, seq & (e.ring - 1)) != 0:
+        return True
+    if entry.seq != seq:
+        return False
+    return entry.lost or entry.asks > 0 or entry.in_order == 0 or entry.order + e.least_reorder <= e.top
+
+
+@kernel
+def may_fly(e: Any) -> Any:
+    """Whether one more chunk may be on its way; where frames are late on their way, as many as have slots."""
+    if e.adaptive:
+        return has_room(e)
+    return e.flight < (e.room if e.late_by == 0 else e.window)
+
+
+# Queues of seqs: a head, a tail, and 2 * ring places.
+
+
+@kernel
+def _put(e: Any, queue: int, tail: int, seq: int) -> None:
+    carray(pointer(queue), (2 * e.ring,), np.int64)[tail & (2 * e.ring - 1)] = seq
+
+
+@kernel
+def _get(e: Any, queue: int, head: int) -> Any:
+    return carray(pointer(queue), (2 * e.ring,), np.int64)[head & (2 * e.ring - 1)]
+
+
+@kernel
+def queue_question(e: Any, seq: int) -> None:
+    """A chunk is to be asked for."""
+    _put(e, e.ask_queue, e.ask_tail, seq)
+    e.ask_tail += 1
+
+
+@kernel
+def queue_again(e: Any, seq: int) -> None:
+    """A chunk is to be sent again."""
+    _put(e, e.again_queue, e.again_tail, seq)
+    e.again_tail += 1
+
+
+@kernel
+def empty_queues(e: Any) -> None:
+    """Nothing waits any more, as in a new epoch."""
+    for place in range(e.ring):
+        store_u8(e.skipped, place, 0)
+    e.ask_head = e.ask_tail
+    e.again_head = e.again_tail
+    e.late_head = e.late_tail
+
+
+@kernel
+def skip(e: Any, seq: int) -> None:
+    """A chunk's turn has come, but not its slot's."""
+    store_u8(e.skipped, seq & (e.ring - 1), _SKIPPED)
+
+
+@kernel
+def wake(e: Any, seq: int) -> None:
+    """A skipped chunk may leave."""
+    if load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED:
+        store_u8(e.skipped, seq & (e.ring - 1), _LATE)
+        _put(e, e.late, e.late_tail, seq)
+        e.late_tail += 1
+
+
+@kernel
+def is_skipped(e: Any, seq: int) -> Any:
+    """Whether a chunk before ``next`` has not left, and does not wait to."""
+    return load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED
+
+
+@kernel
+def next_late(e: Any) -> Any:
+    """A chunk whose slot has become free, and that may leave now, or NOTHING: the oldest missing one always may."""
+    if load_u8(e.skipped, e.low & (e.ring - 1)) == _LATE:
+        return e.low
+    while e.late_head < e.late_tail:
+        seq = _get(e, e.late, e.late_head)
+        if load_u8(e.skipped, seq & (e.ring - 1)) == _LATE and seq > e.low:
+            return seq if may_fly(e) else NOTHING
+        e.late_head += 1
+    return NOTHING
+
+
+@kernel
+def take_late(e: Any, seq: int) -> None:
+    """``next_late`` leaves."""
+    store_u8(e.skipped, seq & (e.ring - 1), 0)
+
+
+@kernel
+def next_question(e: Any) -> Any:
+    """A chunk to be asked for that may be now, or NOTHING: the oldest missing one always may."""
+    oldest = entry_at(e, e.low)
+    if e.low < e.next and oldest.seq == e.low and oldest.lost:
+        return e.low
+    while e.ask_head < e.ask_tail:
+        seq = _get(e, e.ask_queue, e.ask_head)
+        entry = entry_at(e, seq)
+        if seq >= e.low and entry.seq == seq and entry.lost:
+            return seq if may_fly(e) else NOTHING
+        e.ask_head += 1
+    return NOTHING
+
+
+@kernel
+def next_again(e: Any) -> Any:
+    """A chunk that was asked for and may leave now, or NOTHING: the oldest missing one always may."""
+    oldest = entry_at(e, e.low)
+    if e.low < e.next and oldest.seq == e.low and oldest.again:
+        return e.low
+    while e.again_head < e.again_tail:
+        seq = _get(e, e.again_queue, e.again_head)
+        entry = entry_at(e, seq)
+        if seq >= e.low and entry.seq == seq and entry.again:
+            return seq if may_fly(e) else NOTHING
+        e.again_head += 1
+    return NOTHING
+
+
+# When a worker's chunk is missing by time, compiled: round trips, patience, and what takes it away.
+#
+# A chunk is missing four round trips after it left; with a fixed window after one and a half where nothing is left
+# to send that could tell of it, answers come, and something was missing by order before: where nothing is ever lost,
+# others' frames may still make a round trip as long.
+#
+# The round trip is smoothed over chunks with lanes that left in order. Where nobody answered for a while a worker
+# may have been computing: what was on its way then says nothing of the path, and its time counts from the first
+# answer on.
+#
+# Where a worker's own link loses much, hardly any chunk comes through at once: no order tells of anything, and
+# others' repairs are in all round trips. There a worker that may send nothing new goes by the shortest round trip:
+# two and a half of them until it asks for the first time, two until it asks again where nobody answers.
+#
+# In silence only the oldest chunk is asked for: every two round trips, after some time more and more rarely. After a
+# WAIT, which shows that the path lives, in a sixteenth as long again as it has been waited for.
+
+
+_PATIENT: Final = 7
+"""questions into silence before they become rarer"""
+_MOST_DOUBLED: Final = 5
+"""times that the time between questions for one chunk doubles, where late is likelier than lost"""
+_SILENCE: Final = 16
+"""round trips without an answer"""
+_CLEAN: Final = CHUNK // 32
+"""of a worker's chunks: up to there its own link hardly loses, and patience costs little"""
+_HEAVY: Final = CHUNK // 4
+"""of a worker's chunks: from there on silence is what its link does rather than somebody who computes"""
+_MANY: Final = 64
+"""answers without a loss after which a path is taken for one that loses nothing"""
+_LONGEST_FADES: Final = 512
+"""round trips after which the longest one counts for a third of what it was"""
+_MUCH: Final = 5 * CHUNK // 32
+"""of a worker's chunks: from there on its own link loses so much that it asks soon"""
+
+
+@kernel
+def trip(e: Any) -> Any:
+    """A round trip, as far as known."""
+    return e.rto // 4
+
+
+@kernel
+def learn_trip(e: Any, rtt: int) -> None:
+    """A chunk with lanes that left in order was answered after ``rtt`` picoseconds."""
+    e.rtt_min = rtt if e.rtt_samples == 0 else min(e.rtt_min, rtt)
+    if e.rtt_samples == 0:
+        e.srtt = rtt
+    elif rtt < e.srtt:
+        e.srtt -= (e.srtt - rtt) // 4
+    else:
+        e.srtt += (rtt - e.srtt) // 32
+    e.rtt_samples += 1
+    e.longest -= e.longest // _LONGEST_FADES
+    e.rto = min(max(4 * e.srtt, e.rto_min), e.rto_max)
+
+
+@kernel
+def tells_of_queues(e: Any) -> Any:
+    """Whether a RESULT that is late, though nothing of its chunk was lost here, can only have waited in queues.
+
+    It can where no other worker contributes to the job; of several another one's frame may be what was lost, so only
+    where many answers have come and none of them told of a loss.
+    """
+    quiet = e.results_received > _MANY and e.lost_by_order == 0 and e.own_losses == 0
+    return e.adaptive == 0 and (e.members == 1 or quiet)
+
+
+@kernel
+def learn_longest(e: Any, rtt: int) -> None:
+    """A chunk that was asked for by time had only been late: its first RESULT came, and nothing of it was missing.
+
+    Such a chunk is no sample for `learn_trip`, so where queues grow faster than samples come, all chunks were asked
+    for, and their repeated RESULTs made the queues longer still. (RFC 4015: a time-out that turns out to be for nothing
+    tells what the round trip is.)
+    """
+    e.longest = max(e.longest, rtt)
+    e.srtt = max(e.srtt, rtt)
+    e.rto = min(max(4 * e.srtt, e.rto_min), e.rto_max)
+
+
+@kernel
+def is_silent(e: Any, now: int) -> Any:
+    """Whether no answer came for long, or none at all since the oldest missing chunk left."""
+    if e.own_rate > _HEAVY and e.adaptive == 0:
+        return False
+    oldest = entry_at(e, e.low)
+    if oldest.seq == e.low and oldest.in_order and e.answered_at <= oldest.sent_at:
+        return True
+    return now - e.answered_at > _SILENCE * trip(e)
+
+
+@kernel
+def is_last(e: Any) -> Any:
+    """Whether nothing is left to send whose answer could tell of what is missing, on a path that is known to lose."""
+    return e.next == e.end and e.adaptive == 0 and e.lost_by_order > 0
+
+
+@kernel
+def tail_trip(e: Any) -> Any:
+    """After which the last chunks are missing by time, as long as answers come."""
+    return 3 * trip(e) // 2
+
+
+@kernel
+def _shortest_trip(e: Any) -> Any:
+    """The shortest round trip on this path, as far as known."""
+    return min(e.rtt_min, trip(e)) if e.rtt_samples > 0 else trip(e)
+
+
+@kernel
+def _is_hasty(e: Any) -> Any:
+    """Whether nothing may be sent that could tell of what is missing, behind a link that loses much."""
+    return e.blocked and e.adaptive == 0 and e.own_rate > _MUCH and e.lost_by_order > 0
+
+
+@kernel
+def _soon(e: Any) -> Any:
+    """After which a chunk is missing by time then."""
+    return 5 * _shortest_trip(e) // 2 + e.late_by
+
+
+@kernel
+def due_at(e: Any, entry: Any) -> Any:
+    """When a chunk that is on its way is missing by time."""
+    if entry.asks == 0 and _is_hasty(e):
+        return max(entry.sent_at, e.resumed_at) + _soon(e)
+    if entry.asks == 0 and is_last(e) and e.answered_at > entry.sent_at:
+        return max(entry.sent_at, e.resumed_at) + (max(tail_trip(e), e.longest) if e.members == 1 else tail_trip(e))
+    if entry.asks == 0:
+        patience = (4 * trip(e)) << (e.slack if e.own_rate <= _CLEAN else 0)
+        since = max(entry.sent_at, e.resumed_at)
+        if not tells_of_queues(e):
+            return since + patience
+        due = since + max(patience, min(2 * e.longest, e.rto_max))
+        # While what left before it is still being answered it is in the same queue, however long that has become.
+        return max(due, e.moved_at + 3 * trip(e)) if entry.order > e.top else due
+    since = max(entry.asked_at, e.resumed_at)
+    wait = 2 * trip(e)
+    if entry.told:
+        wait = max(wait, (entry.asked_at - entry.sent_at) // (2 if e.adaptive else 16))
+    elif tells_of_queues(e) and e.own_rate <= _CLEAN and e.results_received > _MANY:
+        wait *= max(1 << min(max(entry.unheard - 1, 0), _MOST_DOUBLED), 1 + (entry.unheard - _PATIENT) // 8)
+        wait = max(wait, e.longest)
+    elif entry.unheard > _PATIENT:
+        wait *= 1 + (entry.unheard - _PATIENT) // 8
+    elif _is_hasty(e):
+        wait = 2 * _shortest_trip(e)
+    elif e.adaptive == 0 and e.next - entry.seq > e.window:
+        wait = 3 * trip(e) // 2  # the chunk that takes its slot next waits for it
+    return since + min(wait, e.rto_max)
+
+
+@kernel
+def sooner(e: Any) -> Any:
+    """When the oldest chunk is missing by time, now that nothing new may be sent; NEVER where that changes nothing."""
+    if e.low == e.next or not _is_hasty(e):
+        return NEVER
+    return max(entry_at(e, e.low).sent_at, e.resumed_at) + _soon(e)
+
+
+@kernel
+def silent_at(e: Any) -> Any:
+    """From when on no answer has come for long."""
+    return e.answered_at + _SILENCE * trip(e) + 1
+
+
+@kernel
+def closes_at(e: Any, entry: Any) -> Any:
+    """When the switches may close a chunk that is on its way, one more of them than when it was asked for last.
+
+    The root counts from the first subtree's sum on, which may itself have waited for a deadline: so up to two of them.
+    """
+    if not entry.closes or (entry.asks > 0 and entry.asked_at - entry.sent_at > 2 * e.deadline + 4 * trip(e)):
+        return NEVER
+    first = entry.sent_at + e.share + trip(e)
+    if entry.asks == 0 or entry.asked_at < first:
+        return first
+    return entry.asked_at + max(e.share, 2 * trip(e))
+
 
 _WAITING: Final = int(EntryState.WAITING)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
-_ANSWERED: Final = int(EntryState.ANSWERED)
 MAX_REORDER: Final = 16
 """what ``reorder`` grows to: frames overtake each other by little, or the timer finds what is missing"""
 _MOST_SLACK: Final = 3

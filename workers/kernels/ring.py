@@ -23,10 +23,10 @@ A stream of an all-to-all (`all_to_all.py`) is the same without sums: its frames
 
 from typing import Any, Final
 
-from p4reduce.native.memory import copy_bytes, load_u8, store_u8
+import numpy as np
+
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.chunks import add_raw, add_words, clear_tail, send_raw, take_raw
-from p4reduce.workers.kernels.congestion import cut, has_room
 from p4reduce.workers.kernels.frames import (
     ECN_ECHO,
     HAS_LANES,
@@ -36,44 +36,205 @@ from p4reduce.workers.kernels.frames import (
     count_of,
     exponent_of,
     flags_of,
+    iteration_of,
     lanes_of,
+    sender_of,
     seq_of,
     type_of,
     unknown,
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
-from p4reduce.workers.kernels.selective import (
-    BITS,
-    SELECTIVE,
-    TO_THE_END,
-    answered,
-    next_selection,
-    note_arrival,
-    receive_selection,
-    settle_once,
-    write_selection,
-)
 from p4reduce.workers.kernels.sender import (
+    advance,
+    cut,
     entry_at,
+    forget,
+    give_up,
+    has_room,
     lose_by_order,
     lose_by_time,
+    mark_lost,
     mark_sent,
     may_resend,
     next_lost,
     payload_at,
+    settle,
+    stand_still,
+    too_early,
 )
-from p4reduce.workers.records import EntryState, Kind, Refusal, State
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EntryState, Kind, Refusal, State
+from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
+
+# Selective acknowledgements of a stream, compiled: what has come beyond the first gap, and what that says of the
+# rest.
+#
+# While frames are missing, the receiver tells for every frame that was sent again, and for every ``_EVERY``-th new
+# one, which of 32 frames are in (as RFC 2018 does for TCP): those up to the frame that it tells for. That is a
+# RESULT with RESEND whose ``count`` is ``SELECTIVE`` plus how far its ``seq`` is beyond the first frame that is not
+# in; bit i of ``iteration`` is frame ``seq`` + i. SATURATED: one was sent again for nothing. The frames before the
+# first missing one are in, so each of them is an acknowledgement, too.
+#
+# The sender numbers transmissions. A frame that is named as missing is lost when ``reorder`` later transmissions are
+# in (RFC 9002, section 6.1.1): so a second copy that is lost, too, is found within a round trip, without the timer.
+# What is in does not count as being on its way: a gap does not hold the window.
+
+
+_ANSWERED: Final = int(EntryState.ANSWERED)
+_OUTSTANDING: Final = int(EntryState.OUTSTANDING)
+_RESULT: Final = int(wire.PacketType.RESULT)
+_WRONG_SEQ: Final = int(Refusal.SEQ)
+
+TO_THE_END: Final = 65535
+"""``count`` of the last answer to a poll"""
+SELECTIVE: Final = 32768
+"""``count`` of a selective acknowledgement, at least; gaps are reported in pieces below it"""
+BITS: Final = 32
+_FARTHEST: Final = TO_THE_END - 1 - SELECTIVE
+"""beyond the first missing frame, of what can be told"""
+_EVERY: Final = 8
+REMEMBERED: Final = 4096
+"""transmissions for which a sender expects more losses after one"""
+
+
+@kernel
+def _be_patient(e: Any) -> None:
+    """A frame was taken for lost and was only late."""
+    if e.reorder != NEVER:
+        e.reorder = max(e.reorder, min(2 * e.reorder, e.window // 2))
+
+
+@kernel
+def settle_once(e: Any, seq: int, now: int, timed: int) -> Any:
+    """A frame is in, perhaps known to be already; whether that is new."""
+    entry = entry_at(e, seq)
+    if entry.state == _ANSWERED:
+        return False
+    top = e.top
+    reorder = e.reorder
+    late = entry.lost
+    settle(e, entry, now, timed)
+    e.reorder = reorder
+    # Which copy of it came, the answer does not show where another one was about to leave, or asked what is in.
+    e.top = top if entry.probe or late else max(top, entry.order)
+    if late and not entry.probe:
+        _be_patient(e)
+    return True
+
+
+@kernel
+def answered(e: Any, now: int) -> None:
+    """As ``advance``; where frames are lost, silence is answered sooner than where it may mean a peer that computes."""
+    advance(e, now)
+    if e.timer != NEVER and e.rtt_samples > 0 and e.order - e.lossy < REMEMBERED:
+        e.rto = min(e.rto, max(e.srtt + 4 * e.rttvar, e.rto_lossy))
+        e.timer = now + e.rto
+
+
+@kernel
+def poll_after(e: Any, now: int) -> None:
+    """The timer ran out: the oldest frame asks what is in. The answer tells of all that left before the first poll."""
+    e.timeouts += 1
+    if e.timeouts > e.retries:
+        give_up(e)
+        return
+    entry = entry_at(e, e.low)
+    entry.probe = 1
+    mark_lost(e, entry)
+    if not e.polled:
+        e.polled = 1
+        e.swept = e.order
+    e.rto = min(2 * e.rto, e.rto_max)
+    e.timer = now + e.rto
+
+
+@kernel
+def receive_selection(e: Any, frame: Any, now: int) -> Any:
+    """Settles what is in, and finds what is lost."""
+    first = seq_of(frame, e.low)
+    bits = iteration_of(frame)
+    missing = first - (count_of(frame) - SELECTIVE)
+    if missing > e.next or first < e.low - e.ring:
+        return _WRONG_SEQ
+    e.lossy = e.order
+    if flags_of(frame) & SATURATED:
+        _be_patient(e)
+    new = False
+    for seq in range(e.low, missing):
+        new |= settle_once(e, seq, now, False)
+    for back in range(BITS):
+        seq = first + BITS - 1 - back
+        if bits >> (BITS - 1 - back) & 1 and e.low <= seq < e.next:
+            # The newest one that was sent once has only just come.
+            new |= settle_once(e, seq, now, not new and entry_at(e, seq).attempts == 1)
+    if e.low <= missing < e.next:
+        _lose_if_overtaken(e, missing)
+    for place in range(BITS):
+        seq = first + place
+        if not bits >> place & 1 and e.low <= seq < e.next:
+            _lose_if_overtaken(e, seq)
+    if new:
+        answered(e, now)
+    return 0
+
+
+@kernel
+def _lose_if_overtaken(e: Any, seq: int) -> None:
+    entry = entry_at(e, seq)
+    if entry.state == _OUTSTANDING and entry.order + e.reorder <= e.top:
+        lose_by_order(e, entry)
+
+
+@kernel
+def note_arrival(e: Any, seq: int, again: int, new: int) -> None:
+    """A frame of the previous worker came; ``again``: it was sent again."""
+    if again:
+        if not new and seq != e.repeated:  # a link that doubles frames does so one right behind the other
+            e.early = 1
+            _be_patient(e)
+        e.repeated = seq
+        if e.confirming < len(e.confirm):
+            e.confirm[e.confirming] = seq
+            e.confirming += 1
+    elif new and e.rx_low < e.rx_high:
+        e.unreported += 1
+
+
+@kernel
+def next_selection(e: Any, missing: int) -> Any:
+    """The first of the 32 frames that the receiver should tell of now, or -1; ``missing``: the first that is not in."""
+    while e.confirming > 0:
+        seq = e.confirm[0]
+        for place in range(1, e.confirming):
+            e.confirm[place - 1] = e.confirm[place]
+        e.confirming -= 1
+        first = min(max(seq - BITS + 1, missing), missing + _FARTHEST)
+        while e.confirming > 0 and first <= e.confirm[0] < first + BITS:
+            for place in range(1, e.confirming):
+                e.confirm[place - 1] = e.confirm[place]
+            e.confirming -= 1
+        return first
+    if e.unreported >= _EVERY and missing < e.rx_high:
+        e.unreported = 0
+        return min(max(missing, e.rx_high - BITS), missing + _FARTHEST)
+    return -1
+
+
+@kernel
+def write_selection(e: Any, out: Any, peer: int, missing: int, first: int, bits: int) -> Any:
+    """Tells the ``peer`` which of the 32 frames from ``first`` on are in, and all before ``missing``."""
+    flags = RESEND | SATURATED if e.early else RESEND
+    e.early = 0
+    return write_frame(e, out, peer, _RESULT, flags, SELECTIVE + first - missing, first, bits, 0)
+
 
 _ALL_TO_ALL: Final = int(Kind.ALL_TO_ALL)
 _ACTIVE: Final = int(State.ACTIVE)
 _DONE: Final = int(State.DONE)
 _WAITING: Final = int(EntryState.WAITING)
-_OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_RESULT: Final = int(wire.PacketType.RESULT)
 _WRONG_TYPE: Final = int(Refusal.TYPE)
-_WRONG_SEQ: Final = int(Refusal.SEQ)
 _WRONG_KIND: Final = int(Refusal.KIND)
 _DUPLICATE: Final = int(Refusal.DUPLICATE)
 
@@ -385,3 +546,152 @@ def ring_transmit(e: Any, now: int, out: Any) -> Any:
     if length == 0 and e.lost == 0 and may_send(e, e.next) and has_room(e):
         length = send_new(e, now, out)
     return length
+
+
+# All-to-all between hosts, compiled: each of n workers sends a block to each other one; switches only forward.
+#
+# An endpoint has n - 1 streams, records like its own: stream k (from 1) goes to rank r + k and comes from r - k,
+# each with the ring's acknowledgements, gap reports and polls (`ring.py`), but without its sums: a frame depends on
+# none that came in. New chunks leave in turns, one for each stream, and all ranks begin with the next one: so at any
+# time a host hears from one other host, as long as they are in step. A pace keeps them so (`pacing.py`): incast, the
+# n - 1 streams of one receiver at once, is what fills queues here.
+
+
+_FAILED: Final = int(State.FAILED)
+_WRONG_PEER: Final = int(Refusal.PEER)
+_NOBODY: Final = -1
+
+
+@kernel
+def stream_at(e: Any, index: int) -> Any:
+    """A stream, from 0: to the rank ``index`` + 1 further on."""
+    return carray(pointer(e.streams), (e.size - 1,), ENDPOINT_DTYPE)[index]
+
+
+@kernel
+def _place_of(e: Any, sender: int) -> Any:
+    """How many ranks further on a sender is, less one; or _NOBODY."""
+    keys = carray(pointer(e.senders), (e.peers,), np.int64)
+    low = 0
+    high = e.peers
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[middle] < sender:
+            low = middle + 1
+        else:
+            high = middle
+    if low == e.peers or keys[low] != sender:
+        return _NOBODY
+    return carray(pointer(e.ranks), (e.peers,), np.int64)[low]
+
+
+@kernel
+def _gather(e: Any, now: int) -> None:
+    """What the endpoint is follows from what its streams are."""
+    active = 0
+    lingering = 0
+    for index in range(e.size - 1):
+        stream = stream_at(e, index)
+        if stream.status == _FAILED or stream.failed_seq >= 0:
+            e.failed_seq = stream.failed_seq
+        active += stream.status == _ACTIVE
+        lingering += stream.lingering
+        if stream.status == _FAILED:
+            e.status = _FAILED
+    e.lingering = lingering > 0 and e.status != _FAILED
+    if e.status == _ACTIVE and active == 0:
+        e.status = _DONE
+        e.done_at = now
+
+
+@kernel
+def all_to_all_posted(e: Any) -> None:
+    """Takes in what came before the operation was posted."""
+    e.turn = 0
+    for index in range(e.size - 1):
+        ring_posted(stream_at(e, index))
+
+
+@kernel
+def _touched(e: Any, stream: Any, status: int, lingering: int, now: int) -> None:
+    e.timer = min(e.timer, stream.timer)
+    if stream.status != status or stream.lingering != lingering:
+        _gather(e, now)
+
+
+@kernel
+def all_to_all_receive(e: Any, frame: Any, now: int) -> Any:
+    """A sound frame of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    place = _place_of(e, sender_of(frame))
+    if place == _NOBODY or e.size == 1:
+        return _WRONG_PEER
+    # Data come from r - k, which is n - k further on; answers from r + k.
+    stream = stream_at(e, e.size - 2 - place if type_of(frame) == _TYPE_PUSH else place)
+    status = stream.status
+    lingering = stream.lingering
+    reason = ring_receive(stream, frame, now)
+    _touched(e, stream, status, lingering, now)
+    return reason
+
+
+@kernel
+def _owes(stream: Any) -> Any:
+    """Whether a stream may have answers to give, or chunks to send again."""
+    waits = stream.poll != 0 or stream.lost > 0 or stream.reportable > max(stream.reported, stream.rx_low)
+    return waits or stream.acks_sent < stream.acks_due
+
+
+@kernel
+def all_to_all_transmit(e: Any, now: int, out: Any) -> Any:
+    """The next frame: answers and what was lost first, then new chunks in turns; 0 when there is nothing to send."""
+    forget(e)
+    if e.size == 1:
+        if e.status == _ACTIVE:
+            _gather(e, now)
+        return 0
+    for index in range(e.size - 1):
+        stream = stream_at(e, index)
+        if _owes(stream):
+            status = stream.status
+            lingering = stream.lingering
+            length = send_old(stream, now, out)
+            _touched(e, stream, status, lingering, now)
+            if length > 0:
+                return length
+    for step in range(e.size - 1):
+        index = (e.turn + step) % (e.size - 1)
+        stream = stream_at(e, index)
+        if stream.blocked == 0 and stream.lost == 0 and may_send(stream, stream.next) and has_room(stream):
+            if too_early(e, now):
+                return 0
+            e.turn = (index + 1) % (e.size - 1)
+            if e.pace > 0:
+                e.pace_at = max(e.pace_at, now - e.pace) + e.pace
+            status = stream.status
+            lingering = stream.lingering
+            length = send_new(stream, now, out)
+            _touched(e, stream, status, lingering, now)
+            return length
+    return 0
+
+
+@kernel
+def all_to_all_time_out(e: Any, now: int) -> None:
+    """A timer of a stream ran out, or did before it was set anew."""
+    e.timer = NEVER
+    for index in range(e.size - 1):
+        stream = stream_at(e, index)
+        if stream.timer <= now:
+            poll_after(stream, now)
+        e.timer = min(e.timer, stream.timer)
+    _gather(e, now)
+
+
+@kernel
+def all_to_all_stand_still(e: Any, paused: int) -> None:
+    """As ``stand_still``, of all streams."""
+    e.timer = NEVER
+    for index in range(e.size - 1):
+        stream = stream_at(e, index)
+        stand_still(stream, paused)
+        e.timer = min(e.timer, stream.timer)

@@ -13,9 +13,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 from p4reduce.workers import wire
-from p4reduce.workers.kernels.chunks import add_raw, add_words, clear_tail, dequantize, descend, send_raw, take_raw
+from p4reduce.workers.kernels.chunks import (
+    add_raw,
+    add_words,
+    clear_tail,
+    dequantize,
+    descend,
+    scale_down,
+    send_raw,
+    take_raw,
+)
 from p4reduce.workers.kernels.frames import (
     ECN_ECHO,
     HAS_LANES,
@@ -34,10 +42,10 @@ from p4reduce.workers.kernels.frames import (
     write_frame,
 )
 from p4reduce.workers.kernels.jit import kernel
-from p4reduce.workers.kernels.scales import scale_down
 from p4reduce.workers.kernels.worker import carries_lanes
 from p4reduce.workers.numbers import UNANNOUNCED, NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
+from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
 _ACTIVE: Final = int(State.ACTIVE)

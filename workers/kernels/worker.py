@@ -20,11 +20,24 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 from p4reduce.workers import wire
-from p4reduce.workers.kernels.announcing import said_ahead
-from p4reduce.workers.kernels.chunks import clear_lanes, clear_tail, dequantize, fill_nan, quantize, send_raw, take_raw
-from p4reduce.workers.kernels.congestion import cut
+from p4reduce.workers.kernels.chunks import (
+    GUESSED,
+    clear_lanes,
+    clear_tail,
+    dequantize,
+    exponent_of_entry,
+    fill_nan,
+    is_guessed,
+    is_to_be_taken,
+    note_announced,
+    quantize,
+    repeated_chunk,
+    scale_down,
+    scale_up,
+    send_raw,
+    take_raw,
+)
 from p4reduce.workers.kernels.frames import (
     HAS_LANES,
     LATE,
@@ -41,44 +54,33 @@ from p4reduce.workers.kernels.frames import (
     unknown,
     write_frame,
 )
-from p4reduce.workers.kernels.guessing import (
-    GUESSED,
-    exponent_of_entry,
-    is_guessed,
-    is_to_be_taken,
-    note_announced,
-    repeated_chunk,
-)
 from p4reduce.workers.kernels.jit import kernel
-from p4reduce.workers.kernels.leaving import (
-    NOTHING,
-    is_in,
-    is_overdue,
-    is_skipped,
-    may_fly,
-    next_again,
-    next_late,
-    next_question,
-    skip,
-    take_late,
-    wake,
-)
-from p4reduce.workers.kernels.pacing import forget, left, too_early
 from p4reduce.workers.kernels.recovery import (
+    NOTHING,
     answered_twice,
     asked_for,
     find_missing,
+    is_in,
+    is_overdue,
+    is_skipped,
     mark_asked,
     mark_blocked,
     mark_sent,
     mark_sent_again,
+    may_fly,
+    next_again,
+    next_late,
+    next_question,
     settle,
+    skip,
+    take_late,
     told_to_wait,
+    wake,
 )
-from p4reduce.workers.kernels.scales import scale_down, scale_up
-from p4reduce.workers.kernels.sender import entry_at, payload_at
+from p4reduce.workers.kernels.sender import cut, entry_at, forget, left, payload_at, said_ahead, too_early
 from p4reduce.workers.numbers import NumberMode
 from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
+from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
 _BLOCK: Final = int(NumberMode.BLOCK)

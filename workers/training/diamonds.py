@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from p4reduce.workers.training.digits import TEST_SHARE, DataError, Dataset, Split
-from p4reduce.workers.training.model import FloatArray, LabelArray
+from p4reduce.workers.training.digits import TEST_SHARE, DataError, Dataset, FloatArray, LabelArray, Split
 
 DIAMONDS_LAYERS: Final = (19, 256, 128, 8)
 """39,048 parameters"""

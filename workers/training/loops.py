@@ -5,16 +5,177 @@ Only the sum is formed elsewhere: in the network, at the server, or here.
 """
 
 import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
 
-from p4reduce.workers.training.blas import single_threaded_blas
-from p4reduce.workers.training.model import FloatArray
-from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import TrainingTask
+from p4reduce.workers.training import digits
+from p4reduce.workers.training.digits import Dataset, FloatArray, Mlp, Split
+
+# One BLAS thread for each worker: sums then do not depend on how many cores a machine has.
+
+
+class _Keeper:
+    """Holds the limit while anyone wants it.
+
+    BLAS's limit belongs to the whole process, and threadpoolctl lets only the thread that set it take it back.
+    Workers come and go in threads of their own, so one thread is kept for setting and taking back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._release = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def enter(self) -> None:
+        """Count a user in; returns when the limit is in force."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                limited = threading.Event()
+                self._release.clear()
+                self._thread = threading.Thread(target=self._hold, args=(limited,), name="blas-limit", daemon=True)
+                self._thread.start()
+                limited.wait()
+
+    def leave(self) -> None:
+        """Count a user out; the last one takes the limit back."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._thread is not None:
+                self._release.set()
+                self._thread.join()
+                self._thread = None
+
+    def _hold(self, limited: threading.Event) -> None:
+        try:
+            from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # noqa: PLC0415 (an extra)
+
+            with threadpool_limits(limits=1, user_api="blas"):
+                limited.set()
+                self._release.wait()
+        except ImportError:
+            return
+        finally:
+            limited.set()
+
+
+_keeper = _Keeper()
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Hold BLAS to one thread while anyone is inside.
+
+    Without threadpoolctl (it comes with scikit-learn, as the digits do) BLAS is left as it is.
+    """
+    _keeper.enter()
+    try:
+        yield
+    finally:
+        _keeper.leave()
+
+
+# What decides a training.
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Stochastic gradient descent on the digits; the same for any number of workers with the same global batch."""
+
+    epochs: int = 10
+    global_batch: int = 256
+    """Images of one iteration, all workers together."""
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    """Of the workers' SGD; a parameter server steps without, see ``for_parameter_server``."""
+    seed: int = 0
+    """Decides the split of the data, the initial weights and the order of the images."""
+    evaluate_every: int = 2
+    """Iterations between two records of the test accuracy."""
+    staleness: int | None = 0
+    """Of a parameter server: rounds by which a worker may be ahead of the slowest (0: all wait, `dist_sync`; None: no
+    bound, `dist_async`)."""
+    flops_per_second: float = 1e12
+    """Declared speed of a worker's processor: it turns operations into virtual time."""
+
+    @classmethod
+    def for_parameter_server(cls, *, epochs: int = 10, seed: int = 0, staleness: int | None = 0) -> "TrainingOptions":
+        """Plain SGD, which is what ``push_pull`` computes: smaller batches and larger steps make up for momentum."""
+        return cls(epochs=epochs, seed=seed, global_batch=128, learning_rate=0.5, momentum=0.0, staleness=staleness)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "global_batch", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "flops_per_second"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: must be positive, got {getattr(self, name)}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum: must be at least 0 and below 1, got {self.momentum}")
+
+
+# One worker's share of the training: its images, its model, its gradient.
+
+
+class TrainingTask:
+    """The data and the steps of worker ``rank`` out of ``size``: the digits, or another split and a model for it."""
+
+    def __init__(
+        self, options: TrainingOptions, rank: int, size: int, split: Split | None = None, model: Mlp | None = None
+    ) -> None:
+        split = digits.load(options.seed) if split is None else split
+        self.options = options
+        self.model = Mlp() if model is None else model
+        self.test = split.test
+        self.shard = split.train.shard(rank, size)
+        self.batch = max(1, options.global_batch // size)
+        """Images of one iteration on this worker."""
+        smallest = len(split.train) // size
+        if smallest < self.batch:
+            raise ValueError(
+                f"a shard has {smallest} of {len(split.train)} training images, too few for a batch of {self.batch}: "
+                f"choose a global batch of at most {smallest * size}, or fewer than {size} workers"
+            )
+        self.iterations_per_epoch = smallest // self.batch
+        self._rank = rank
+
+    @property
+    def iterations(self) -> int:
+        """Of the whole training; the same on every worker."""
+        return self.options.epochs * self.iterations_per_epoch
+
+    @property
+    def compute_seconds(self) -> float:
+        """Declared time of one forward and backward pass."""
+        return self.model.flops(self.batch) / self.options.flops_per_second
+
+    def images_of(self, iteration: int) -> Dataset:
+        """The batch of an iteration on this worker: shuffled anew each epoch, by seed, epoch and rank."""
+        epoch, step = divmod(iteration, self.iterations_per_epoch)
+        order = np.random.default_rng((self.options.seed, epoch, self._rank)).permutation(len(self.shard))
+        return self.shard.take(order[step * self.batch : (step + 1) * self.batch])
+
+    def gradient(self, parameters: FloatArray, iteration: int, gradient: FloatArray) -> float:
+        """Write the gradient of an iteration's batch to ``gradient``; the batch's mean loss."""
+        batch = self.images_of(iteration)
+        return self.model.loss_and_gradient(parameters, batch.images, batch.labels, gradient)
+
+    def accuracy(self, parameters: FloatArray) -> float:
+        """Share of the test images that are recognized."""
+        return self.model.accuracy(parameters, self.test.images, self.test.labels)
+
+    def evaluates(self, iteration: int) -> bool:
+        """Whether the test accuracy is recorded after this iteration: every few, and after the last."""
+        done = iteration + 1
+        return done % self.options.evaluate_every == 0 or done == self.iterations
+
 
 LOSS: Final = "loss"
 """Mean cross entropy of a worker's own batch, before the step."""
@@ -23,7 +184,7 @@ ACCURACY: Final = "test_accuracy"
 
 
 class Group(Protocol):
-    """What training needs of ``p4reduce.comm.communicator.Communicator``."""
+    """What training needs of ``p4reduce.group.communicator.Communicator``."""
 
     @property
     def rank(self) -> int:

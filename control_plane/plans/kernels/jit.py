@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.native.compiler import Compiler, Decorator
+from p4switch.native.compiler import Compiler, Decorator
 
 kernel: Decorator = Compiler(Path(__file__).parent).kernel
 """Compiles a function of this folder."""

@@ -2,11 +2,18 @@
 
 import numpy as np
 
-from p4reduce.control_plane.plans.kernels.arborescence import branching
-from p4reduce.control_plane.plans.kernels.directed import better_directed, with_node, without
 from p4reduce.control_plane.plans.kernels.jit import NEVER, ONCE, Array, kernel
 from p4reduce.control_plane.plans.kernels.shortest import settled
-from p4reduce.control_plane.plans.kernels.spanning import attachment, minimum_tree, overlay, with_one_more
+from p4reduce.control_plane.plans.kernels.spanning import (
+    attachment,
+    better_directed,
+    branching,
+    minimum_tree,
+    overlay,
+    with_node,
+    with_one_more,
+    without,
+)
 
 
 @kernel

@@ -2,7 +2,183 @@
 
 import numpy as np
 
-from p4reduce.control_plane.plans.kernels.jit import FAR, Array, kernel
+from p4reduce.control_plane.plans.kernels.jit import FAR, NEVER, ONCE, Array, kernel
+
+# Cheapest directed trees over a complete graph of overlay nodes, and proofs of how cheap larger ones could be.
+
+
+@kernel
+def arborescence(matrix: Array, root: int) -> tuple[int, Array]:
+    """Cheapest tree directed to a root: cost, and every node's parent, int32 (k,); -1 at the root.
+
+    Parameters
+    ----------
+    matrix : int64 (k, k)
+        Cost of row's parent being column; need not be symmetric.
+    root : int
+        The node without a parent.
+    """
+    total, parent, _, _ = branching(matrix, root)
+    return total, parent
+
+
+@kernel
+def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
+    """Cheapest tree directed to a root (Chu and Liu 1965, Edmonds 1967), O(k^2) for each level, and its dual.
+
+    On every level each node picks its cheapest parent; cycles become the nodes of the next level. What these picks
+    cost in addition is the dual: the least that leaving a node, or a set of nodes that became one, must cost. On no
+    arc do the sets that it leaves sum up to more than it costs; all of them together sum up to the cheapest tree.
+
+    Parameters
+    ----------
+    matrix, root
+        As in `arborescence`.
+
+    Returns
+    -------
+    int, int32 (k,), int32 (l, k), int64 (l, k)
+        Cost; parents; the set that every node belongs to on every level; what leaving a set costs (the root's: 0).
+    """
+    k = len(matrix)
+    costs = np.empty((2, k, k), np.int64)
+    arcs = np.empty((2, k, k), np.int32)  # of the matrix, for which those of a level stand: tail * k + head
+    arcs[0] = np.arange(k * k).reshape(k, k)
+    chosen, owners, leaving = np.empty((k, k), np.int32), np.empty((k, k), np.int32), np.zeros((k, k), np.int64)
+    owners[0] = np.arange(k)
+    pick, number = np.empty(k, np.int32), np.empty(k, np.int32)
+    cost, top, size, level, total = matrix, root, k, 0, 0
+    while True:
+        for i in range(size):
+            pick[i] = -1
+            if i != top:
+                least = NEVER
+                for j in range(size):
+                    if j != i and cost[i, j] < least:
+                        least, pick[i] = cost[i, j], j
+                        if least == 0:
+                            break
+                leaving[level, i], chosen[level, i] = least, arcs[level & 1, i, pick[i]]
+                total += least
+        chosen[level, top] = -1
+        count = _cycles(pick[:size], number)
+        if count == size:
+            break
+        _contract(cost, arcs[level & 1], pick, number, top, size, count, costs[~level & 1], arcs[~level & 1])
+        cost, top, size, level = costs[~level & 1], number[top], count, level + 1
+        for i in range(k):
+            owners[level, i] = number[owners[level - 1, i]]
+    return total, _parents(chosen, owners[: level + 1]), owners[: level + 1], leaving[: level + 1]
+
+
+@kernel
+def cheapest(matrix: Array, root: int, limit: int) -> int:
+    """What `arborescence` costs, in O(k^2); if that is not below the limit, a lower bound that is not below it either.
+
+    Cycles are merged as soon as a path of picks closes one (Gabow, Galil, Spencer and Tarjan 1986), row by row.
+    """
+    k = len(matrix)
+    cost = matrix.copy()
+    least, pick = np.zeros(k, np.int64), np.full(k, -1, np.int32)
+    total = 0
+    for i in range(k):
+        cost[i, i] = NEVER
+        if i != root:
+            pick[i] = cost[i].argmin()
+            least[i] = cost[i, pick[i]]
+            total += least[i]
+    path = np.full(k, -1, np.int32)  # on which a node was met first
+    path[root] = k
+    for start in range(k):
+        at = start
+        while path[at] < 0 and total < limit:
+            path[at] = start
+            at = pick[at]
+            if path[at] == start:
+                _merge(cost, least, pick, path, at)
+                pick[at] = cost[at].argmin()
+                least[at] = cost[at, pick[at]]
+                total += least[at]
+                path[at] = -1
+    return total
+
+
+@kernel
+def _merge(cost: Array, least: Array, pick: Array, path: Array, node: int) -> None:
+    """A cycle of picks becomes the node of it that is given; nothing leads to the others any more."""
+    k = len(cost)
+    row = cost[node]
+    row -= least[node]
+    other = pick[node]
+    while other != node:
+        following = pick[other]
+        for j in range(k):
+            row[j] = min(row[j], cost[other, j] - least[other])
+            cost[j, node] = min(cost[j, node], cost[j, other])
+            cost[j, other] = NEVER
+            if pick[j] == other:
+                pick[j] = node
+        path[other] = k
+        other = following
+    row[node] = NEVER
+
+
+@kernel
+def _parents(chosen: Array, owners: Array) -> Array:
+    """What the arcs of all levels come to: one of a large set replaces those of the sets in it that it leaves, too."""
+    k = len(chosen)
+    parent = np.full(k, -1, np.int32)
+    taken = np.empty(k, np.bool_)
+    for level in range(len(owners) - 1, -1, -1):
+        taken[:] = False
+        for i in range(k):
+            if parent[i] >= 0:
+                taken[owners[level, i]] = True
+        for i in range(k):
+            arc = chosen[level, owners[level, i]]
+            if arc // k == i and not taken[owners[level, i]]:
+                parent[i] = arc % k
+    return parent
+
+
+@kernel
+def _contract(
+    cost: Array, arcs: Array, pick: Array, number: Array, top: int, size: int, count: int, smaller: Array, shrunk: Array
+) -> None:
+    """Nodes of a cycle become one; leaving it costs what an arc adds to the pick that it replaces."""
+    smaller[:count, :count] = FAR * 4
+    for i in range(size):
+        if i == top:
+            continue
+        a, picked = number[i], cost[i, pick[i]]
+        for j in range(size):
+            b = number[j]
+            if a != b and cost[i, j] - picked < smaller[a, b]:
+                smaller[a, b], shrunk[a, b] = cost[i, j] - picked, arcs[i, j]
+
+
+@kernel
+def _cycles(pick: Array, owner: Array) -> int:
+    """Number the cycles of a functional graph, and every node outside one, in ``owner``; their count."""
+    k = len(pick)
+    mark = np.full(k, -1, np.int32)
+    owner[:k] = -1
+    count = 0
+    for start in range(k):
+        at = start
+        while at >= 0 and mark[at] < 0:
+            mark[at] = start
+            at = pick[at]
+        if at >= 0 and mark[at] == start and owner[at] < 0:
+            while owner[at] < 0:
+                owner[at] = count
+                at = pick[at]
+            count += 1
+    for i in range(k):
+        if owner[i] < 0:
+            owner[i] = count
+            count += 1
+    return count
 
 
 @kernel
@@ -204,3 +380,297 @@ def shallow_tree(
             if not inside[i]:
                 near[i] = min(near[i], matrix[i, node])
     return parent
+
+
+# Moves of the local search where links weigh differently in the two directions.
+#
+# What a set costs with one node more, less or another takes an arborescence each. Bounds say beforehand which of
+# them cannot be cheaper, so that few are computed; what is found is the same as without them.
+
+
+_TRIED = 12
+"""nodes that are priced exactly when one is added"""
+_EXCHANGED = 3
+"""the same for each node that is given up"""
+
+
+@kernel
+def better_directed(
+    order: Array, rows: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
+) -> tuple[int, Array]:
+    """A cheaper set with one node more, less or another, and its price; else the set and the price given.
+
+    Parameters
+    ----------
+    order, first, leaf, hosts, store
+        As `improve` takes them.
+    rows : int32 (k,)
+        Rows of the set's nodes in the store.
+    price : int
+        What the set costs.
+    """
+    reach, times = hosts
+    to, away, _ = store
+    root = len(order) - 1 if leaf else 0
+    matrix = overlay(to, rows, order)
+    if leaf:
+        matrix[:, root] += ONCE
+        matrix[root] += ONCE
+    total, parent, owners, leaving = branching(matrix, root)
+    change, nearest, instead = at_least(owners, leaving, root, to, away, rows, ONCE if leaf else 0)
+    attached, otherwise, nodes = _attachments(reach, order[: len(order) - leaf])
+    held = attached_with(reach, attached, times)
+    after, option = _added(order, rows, leaf, store, matrix, parent, held, total + change + held, price, _TRIED)
+    if after < price or len(order) - leaf <= 1:
+        return after, option
+    top = len(order) - 2 if leaf else 0  # the root of smaller sets
+    for position in range(first, len(order) - leaf):
+        rest = (np.where(nodes == position, otherwise, attached) * times).sum()
+        # Where the root goes, too, the dual proves nothing.
+        if position == root or total - leaving[0, position] + rest < after:
+            cost = cheapest(_submatrix(matrix, position), top, after - rest) + rest
+            if cost < after:
+                after, option = cost, without(order, position)
+    if after < price:
+        return after, option
+    for position in range(first, len(order) - leaf):
+        moved = held.copy()
+        for h in range(len(nodes)):
+            if nodes[h] == position:
+                for v in range(len(moved)):
+                    moved[v] += times[h] * (min(otherwise[h], reach[h, v]) - min(attached[h], reach[h, v]))
+        kept = total - leaving[0, position]
+        least = moved + np.where(nearest == position, total + instead, kept + change)
+        if position == root:
+            least[:] = 0
+        least[order] = NEVER
+        if least.min() < price:
+            smaller, inner = without(order, position), _submatrix(matrix, position)
+            after, option = _added(
+                smaller,
+                without(rows, position),
+                leaf,
+                store,
+                inner,
+                branching(inner, top)[1],
+                moved,
+                least,
+                price,
+                _EXCHANGED,
+            )
+            if after < price:
+                return after, option
+    return price, order
+
+
+@kernel
+def _attachments(reach: Array, nodes: Array) -> tuple[Array, Array, Array]:
+    """Of every attached switch: distances to the nearest and the next node, and the position of the nearest."""
+    first, second = np.full(len(reach), FAR, np.int64), np.full(len(reach), FAR, np.int64)
+    position = np.zeros(len(reach), np.int64)
+    for h in range(len(reach)):
+        for i in range(len(nodes)):
+            far = reach[h, nodes[i]]
+            if far < first[h]:
+                first[h], second[h], position[h] = far, first[h], i
+            else:
+                second[h] = min(second[h], far)
+    return first, second, position
+
+
+@kernel
+def _added(
+    order: Array,
+    rows: Array,
+    leaf: bool,
+    store: Array,
+    matrix: Array,
+    parent: Array,
+    held: Array,
+    least: Array,
+    price: int,
+    tried: int,
+) -> tuple[int, Array]:
+    """The best set with one node more, as `better_directed`.
+
+    Parameters
+    ----------
+    order, rows, leaf, store, price
+        As there.
+    matrix, parent : int64 (k, k), int32 (k,)
+        The set's distances and its tree.
+    held, least : int64 (n,), int64 (n,)
+        Of the set with each node: the hosts' ways, and what it costs at least (changed).
+    tried : int
+        Sets that are priced exactly: those that promise most.
+    """
+    to, away, _ = store
+    k, root, extra = len(order), len(order) - 1 if leaf else 0, ONCE if leaf else 0
+    least[order] = NEVER
+    found = order
+    if least.min() >= price:
+        return price, found
+    prices = at_most(matrix, parent, root, to, away, rows, extra) + held
+    prices[order] = NEVER
+    larger = np.zeros((k + 1, k + 1), np.int64)
+    larger[:k, :k] = matrix
+    for _ in range(min(tried, len(prices) - k)):
+        node = prices.argmin()
+        prices[node] = NEVER
+        if least[node] >= price:
+            continue
+        for i in range(k):
+            larger[i, k] = away[rows[i], node]
+            larger[k, i] = to[rows[i], node] + (extra if i == root else 0)
+        cost = cheapest(larger, root, price - held[node]) + held[node]
+        if cost < price:
+            price, found = cost, with_node(order, node, leaf)
+    return price, found
+
+
+@kernel
+def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, rows: Array, extra: int) -> Array:
+    """Upper bounds of what directed trees with one node more each cost, int64 (n,), attachments left out.
+
+    The new node hangs on the nearest overlay node; those take it as their parent that gain by it and are not above
+    that one.
+
+    Parameters
+    ----------
+    matrix, parent, root : int64 (k, k), int32 (k,), int
+        Distances from row to column, and the tree.
+    to, away, rows : int64 (r, n), int64 (r, n), int32 (k,)
+        Distances of all n nodes to some, and from these; the rows of the overlay nodes.
+    extra : int
+        Added to the distances to the root.
+    """
+    k, n = len(parent), to.shape[1]
+    prices, nearest = _nearest(root, to, rows, extra)
+    for i in range(k):
+        if i != root:
+            edge, row = matrix[i, parent[i]], away[rows[i]]
+            for v in range(n):
+                prices[v] += min(edge, row[v])
+    for v in range(n):
+        at = nearest[v]
+        while at != root:
+            # Those above the new node keep their parents.
+            prices[v] += max(0, matrix[at, parent[at]] - away[rows[at], v])
+            at = parent[at]
+    return prices
+
+
+@kernel
+def at_least(
+    owners: Array, leaving: Array, root: int, to: Array, away: Array, rows: Array, extra: int
+) -> tuple[Array, Array, Array]:
+    """What one node more adds to the cost of the cheapest directed tree at least.
+
+    A dual of the tree (`branching`) becomes one of the larger tree, whose cost it bounds from below: the new node joins
+    all sets that its nearest overlay node is in; other sets get cheaper where arcs to the new node ask for it.
+
+    Parameters
+    ----------
+    owners, leaving : int32 (l, k), int64 (l, k)
+        The dual.
+    root, to, away, rows, extra
+        As in `at_most`.
+
+    Returns
+    -------
+    int64 (n,), int64 (n,), int64 (n,)
+        Bounds; the overlay nodes that the new ones are nearest to; bounds if that very node goes, too.
+    """
+    k, n = len(rows), to.shape[1]
+    crossed = _crossed(owners, leaving)
+    _, nearest = _nearest(root, to, rows, extra)
+    change, instead = np.empty(n, np.int64), np.empty(n, np.int64)
+    asked, less = np.empty(k, np.int64), np.empty(k, np.int64)
+    for v in range(n):
+        star = nearest[v]
+        own, other = to[rows[star], v] + (extra if star == root else 0), NEVER
+        some = False
+        asked[star] = 0
+        for i in range(k):
+            if i != star:
+                other = min(other, to[rows[i], v] + (extra if i == root else 0) - crossed[star, i])
+                asked[i] = max(0, crossed[i, star] - away[rows[i], v])
+                some |= asked[i] > 0
+        relief = _relief(owners, leaving, star, asked, less) if some else 0
+        change[v], instead[v] = min(own, other) - relief, other - relief
+    return change, nearest, instead
+
+
+@kernel
+def _nearest(root: int, to: Array, rows: Array, extra: int) -> tuple[Array, Array]:
+    """Distance to the nearest overlay node, int64 (n,), and which that is, int64 (n,)."""
+    n = to.shape[1]
+    near, nearest = np.full(n, NEVER, np.int64), np.zeros(n, np.int64)
+    for i in range(len(rows)):
+        row, more = to[rows[i]], extra if i == root else 0
+        for v in range(n):
+            closer = row[v] + more < near[v]
+            near[v] = row[v] + more if closer else near[v]
+            nearest[v] = i if closer else nearest[v]
+    return near, nearest
+
+
+@kernel
+def _crossed(owners: Array, leaving: Array) -> Array:
+    """What the sets that contain row but not column sum up to, int64 (k, k)."""
+    k = owners.shape[1]
+    total = np.zeros((k, k), np.int64)
+    for level in range(len(owners)):
+        for i in range(k):
+            for j in range(k):
+                if owners[level, i] != owners[level, j]:
+                    total[i, j] += leaving[level, owners[level, i]]
+    return total
+
+
+@kernel
+def _relief(owners: Array, leaving: Array, star: int, asked: Array, less: Array) -> int:
+    """What it takes to make the sets with node i, but without ``star``, cheaper by ``asked[i]``: large ones first."""
+    k, total = len(asked), 0
+    for level in range(len(owners) - 1, -1, -1):
+        less[:] = 0
+        for i in range(k):
+            owner = owners[level, i]
+            if owner != owners[level, star]:
+                less[owner] = max(less[owner], min(asked[i], leaving[level, owner]))
+        for i in range(k):
+            asked[i] -= min(asked[i], less[owners[level, i]])
+        total += less.sum()
+    return total
+
+
+@kernel
+def _submatrix(matrix: Array, position: int) -> Array:
+    """The matrix without a row and its column."""
+    k = len(matrix) - 1
+    found = np.empty((k, k), np.int64)
+    for i in range(k):
+        for j in range(k):
+            found[i, j] = matrix[i + (i >= position), j + (j >= position)]
+    return found
+
+
+@kernel
+def with_node(order: Array, node: int, leaf: bool) -> Array:
+    """The set with a node, a leaf still last."""
+    k = len(order)
+    found = np.empty(k + 1, np.int32)
+    found[:k] = order
+    found[k] = node
+    if leaf:
+        found[k - 1], found[k] = node, order[k - 1]
+    return found
+
+
+@kernel
+def without(order: Array, position: int) -> Array:
+    """The set without the node at a position."""
+    found = np.empty(len(order) - 1, np.int32)
+    found[:position] = order[:position]
+    found[position:] = order[position + 1 :]
+    return found

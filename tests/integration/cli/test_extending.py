@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from tests.support.paths import ROOT
 
 TEXT = (ROOT / "docs/extending.md").read_text("utf-8")

@@ -9,27 +9,31 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from p4reduce.comm.errors import ClusterError
-from p4reduce.comm.remote import RemoteBackend
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.remote import RemoteBackend
 
 LATE = """
 import sys, time
-from p4reduce.cli import torch_network
-from p4reduce.comm import framing
+from p4reduce.adapters.torch import network_process
+from p4reduce.group import remote
 
-send = framing.send
+send = remote.send
 def late(connection, header, *more, **options):
     time.sleep(0.05 * (header == {}))  # that a rank may leave, and that its notes are here
     send(connection, header, *more, **options)
-framing.send = late
-sys.exit(torch_network.main())
+remote.send = late
+sys.exit(network_process.main())
 """
 
 
 @contextlib.contextmanager
 def network(ranks=2, word="", code=None):
     """Its process and its address; it has ended by itself at the end, without a word."""
-    command = [sys.executable, "-m", "p4reduce.cli.torch_network"] if code is None else [sys.executable, "-c", code]
+    command = (
+        [sys.executable, "-m", "p4reduce.adapters.torch.network_process"]
+        if code is None
+        else [sys.executable, "-c", code]
+    )
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -95,7 +99,7 @@ def test_a_rank_of_another_start_is_refused_and_the_group_goes_on():
 def test_a_network_whose_rank_0_ends_before_it_heard_the_address_ends_quietly():
     request = {"config": None, "settings": {}, "workers": 2, "out": None, "word": ""}
     with subprocess.Popen(
-        [sys.executable, "-m", "p4reduce.cli.torch_network"],
+        [sys.executable, "-m", "p4reduce.adapters.torch.network_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

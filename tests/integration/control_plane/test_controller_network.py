@@ -3,6 +3,19 @@
 from dataclasses import replace
 
 import pytest
+
+from p4reduce.control_plane.connection import Target
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import compare_sent
+from p4reduce.control_plane.entries import plan_entries
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.plans import PlanRequest, make_plan
+from p4reduce.control_plane.predict import Operation, Traffic, add, predict
+from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.resources import Resources
+from p4reduce.topologies import leaf_spine, load, star
+from p4reduce.workers.wire import PacketType
+from p4switch.p4runtime import P4RuntimeServer
 from tests.support.controlled import (
     LANES,
     PROGRAM,
@@ -15,19 +28,6 @@ from tests.support.controlled import (
     controlled,
     frame,
 )
-
-from p4reduce.control_plane.check import compare_sent
-from p4reduce.control_plane.connection import Target
-from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.entries import plan_entries
-from p4reduce.control_plane.errors import ControllerError, PlanError
-from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation, Traffic, add, predict
-from p4reduce.control_plane.program import P4Program
-from p4reduce.control_plane.resources import Resources
-from p4reduce.dataplane.p4runtime import P4RuntimeServer
-from p4reduce.topologies import leaf_spine, load, star
-from p4reduce.workers.wire import PacketType
 
 NETWORKS = [
     "star8",

@@ -1,13 +1,13 @@
 """A controller that comes back to switches that kept running: base entries are right, plans untouched."""
 
 import finsy as fy
-from tests.support.controlled import PROGRAM, all_reduce, check_sums, controlled
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import BASE_TABLES, PLAN_TABLES, fingerprint, wildcards
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.topologies import leaf_spine
+from tests.support.controlled import PROGRAM, all_reduce, check_sums, controlled
 
 
 def test_base_entries_that_are_wrong_are_set_right():

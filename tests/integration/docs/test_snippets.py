@@ -15,14 +15,14 @@ import typer
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
-from tests.support.docs.snippets import read, words
-from tests.support.paths import ROOT
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import build
 from p4reduce.control_plane.plans import PLANS
 from p4reduce.control_plane.priorities import PRIORITY_POLICIES
 from p4reduce.control_plane.scheduling import POLICIES
+from tests.support.docs.snippets import read, words
+from tests.support.paths import ROOT
 
 PATHS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
 PAGES = [read(path) for path in PATHS]

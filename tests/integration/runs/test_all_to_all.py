@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.bounds import plan_bound
-from p4reduce.control_plane.check import compare_counters
+from p4reduce.control_plane.counters import compare_counters
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.predict import Operation, predict
-from p4reduce.fabric import Faults, Stop
-from p4reduce.jobs.network import JobNetwork
-from p4reduce.jobs.programs import bundled
-from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.control_plane.predict import Operation, plan_bound, predict
+from p4reduce.network.jobs.network import JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.virtual import Faults, Stop
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from tests.support.effort import examples
-from tests.support.kills import lossy
-from tests.support.kills.virtual import run
 
-from p4reduce.comm.errors import ClusterError, GroupChanged
+from p4reduce.group.errors import ClusterError, GroupChanged
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.runs.virtual.incidents import Incident
+from tests.support.effort import examples
+from tests.support.kills import lossy
+from tests.support.kills.virtual import run
 
 AT = 1_200_000_000  # in the second all-reduce
 

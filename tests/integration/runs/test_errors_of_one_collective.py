@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from p4reduce import GroupChanged, RefusedError, SaturatedError
-from p4reduce.fabric import Faults
+from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import result_of_script
 from p4reduce.runs.virtual.cluster import Cluster
@@ -185,7 +185,7 @@ def test_both_kinds_of_time_say_the_same(tmp_path, plan):
 ENDED = """
 import numpy as np
 from p4reduce import connect
-from p4reduce.comm.errors import ClusterError
+from p4reduce.group.errors import ClusterError
 comm = connect(patience_s=5)
 try:
     comm.all_reduce(np.ones(10 + 100 * comm.rank, np.float32))

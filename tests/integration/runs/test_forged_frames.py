@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
-from tests.support.golden.frames import Kind, Packet, encode
 
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.jobs.network import JobNetwork
-from p4reduce.jobs.programs import bundled
-from p4reduce.jobs.switches import EmbeddedSwitches
-from p4reduce.runs.runner import tensor
+from p4reduce.network.jobs.network import JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import Topology, load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
+from tests.support.golden.frames import Kind, Packet, encode
 
 LANES = 64
 ELEMENTS = 5000

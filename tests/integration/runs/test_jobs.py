@@ -11,12 +11,10 @@ from scapy.layers.l2 import Ether
 
 from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.fabric import Faults
-from p4reduce.jobs.job import Job
-from p4reduce.jobs.network import JobNetwork
-from p4reduce.jobs.programs import bundled
-from p4reduce.jobs.switches import EmbeddedSwitches
-from p4reduce.runs.runner import tensor
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.virtual import Faults
+from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.support.kills.virtual import run
 
-from p4reduce.comm.errors import ClusterError, GroupChanged
+from p4reduce.group.errors import ClusterError, GroupChanged
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.runs.virtual.incidents import Incident
+from tests.support.kills.virtual import run
 
 MS = 1_000_000_000
 STEPS = 8

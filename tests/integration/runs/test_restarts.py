@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.comm.errors import ClusterError
+from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.runs.virtual.incidents import Incident

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from p4reduce.comm.errors import ClusterError
+from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.run import run_script
-from p4reduce.runs.real.scripts import script_argv
+from p4reduce.runs.real.session import script_argv
 
 COLLECTIVES = """
 import numpy as np

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from p4reduce.comm.communicator import Communicator
-from p4reduce.comm.errors import GroupChanged
+from p4reduce.group.communicator import Communicator
+from p4reduce.group.errors import GroupChanged
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import result_of
 from p4reduce.runs.virtual.cluster import Cluster

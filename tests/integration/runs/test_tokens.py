@@ -8,15 +8,15 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.integration.runs.test_forged_frames import ELEMENTS, LANES, Network, at_some_time, network, packet, peers
-from tests.support.golden.frames import Kind, encode
 
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.predict import Traffic
-from p4reduce.runs.runner import tensor
+from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
+from tests.integration.runs.test_forged_frames import ELEMENTS, LANES, Network, at_some_time, network, packet, peers
+from tests.support.golden.frames import Kind, encode
 
 PLANS = [
     ("leaf-spine-8", "steiner", None),

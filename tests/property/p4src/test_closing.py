@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from tests.support.golden.frames import Kind, Packet
 from tests.support.golden.p4 import P4Backend
 from tests.support.golden.reasons import Reason

@@ -6,6 +6,7 @@ The golden model alone; `test_slot_machine_p4.py` holds the P4 program against i
 from collections import Counter
 
 from hypothesis import given
+
 from tests.support.golden.backend import GoldenBackend
 from tests.support.golden.choices import SeededChoices
 from tests.support.golden.reasons import Reason

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tests.support.golden.frames import Kind, Packet
 from tests.support.golden.p4 import P4Backend
 from tests.support.golden.switch import INT32_MAX, INT32_MIN

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
+
 from tests.support.golden.choices import SeededChoices
 from tests.support.golden.p4 import P4Backend
 from tests.support.golden.run import run

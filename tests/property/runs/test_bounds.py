@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from tests.support.effort import examples
 
-from p4reduce.control_plane.bounds import plan_bound, task_bound_ps
-from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.runner import result_of, tensor
+from p4reduce.control_plane.predict import plan_bound, task_bound_ps
+from p4reduce.runs.experiment import Experiment, tensor
+from p4reduce.runs.runner import result_of
 from p4reduce.runs.virtual.cluster import Cluster
+from tests.support.effort import examples
 
 PLANS = ("steiner", "spt", "mst", "ring", "ps")
 RATES = (1, 2, 5, 10, 25, 40, 100)

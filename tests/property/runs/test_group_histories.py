@@ -1,6 +1,7 @@
 """Groups in real time under kills, joins, forged and replayed messages and clocks that jump."""
 
 import pytest
+
 from tests.support.effort import examples
 from tests.support.kills.histories import Tally, play
 

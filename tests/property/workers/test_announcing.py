@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+from p4switch.base.units import PS_PER_US
 from tests.property.workers.test_in_network import IMPATIENT, PATIENT, faults
 from tests.support.effort import examples
 from tests.support.loopback.golden import Floats, quantized_sum
 from tests.support.loopback.jobs import Job, random_arrays, same_bytes
-
-from p4reduce.base.units import PS_PER_US
-from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
 
 AT_ROOT = ("sum", "sum", "in place", "chained", "words", "barrier", "huge", "poison")
 AT_SERVER = ("push", "pull", "step", "barrier")

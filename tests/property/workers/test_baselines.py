@@ -5,13 +5,13 @@ from math import ceil
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.loopback.golden import rank_order_sum, ring_sum
-from tests.support.loopback.jobs import make_ps, make_ring, random_arrays, same_bytes, several
-from tests.support.loopback.network import Faults, Network
 
 from p4reduce.workers import wire
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
+from tests.support.loopback.golden import rank_order_sum, ring_sum
+from tests.support.loopback.jobs import make_ps, make_ring, random_arrays, same_bytes, several
+from tests.support.loopback.network import Faults, Network
 
 faults = st.builds(
     Faults,

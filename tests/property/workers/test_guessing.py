@@ -5,16 +5,16 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
 from tests.property.workers.test_announcing import Operation, Play, step_times
 from tests.property.workers.test_in_network import IMPATIENT, PATIENT
 from tests.support.effort import examples
 from tests.support.loopback.guessing import Floats, Oracle
 from tests.support.loopback.jobs import Job, random_arrays, same_bytes
 from tests.support.loopback.network import Faults
-
-from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective
 
 faults = st.builds(
     Faults,

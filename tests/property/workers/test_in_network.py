@@ -3,15 +3,15 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.loopback.golden import quantized_sum
-from tests.support.loopback.jobs import Job, random_arrays, same_bytes, several
-from tests.support.loopback.network import Faults
 
-from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
-from p4reduce.workers.settings import Timing
+from p4reduce.workers.specs import Timing
+from p4switch.base.units import PS_PER_MS, PS_PER_US
+from tests.support.loopback.golden import quantized_sum
+from tests.support.loopback.jobs import Job, random_arrays, same_bytes, several
+from tests.support.loopback.network import Faults
 
 PATIENT = Timing(max_ps=5 * PS_PER_MS, retries=200)
 IMPATIENT = Timing(initial_ps=3 * PS_PER_US, min_ps=PS_PER_US, max_ps=PS_PER_MS, retries=2000, reorder=1)

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes, several
-from tests.support.loopback.network import Faults
 
-from p4reduce.base.units import PS_PER_MS
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
-from p4reduce.workers.settings import Timing
+from p4reduce.workers.specs import Timing
+from p4switch.base.units import PS_PER_MS
+from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes, several
+from tests.support.loopback.network import Faults
 
 PATIENT = Timing(max_ps=5 * PS_PER_MS, retries=200)
 faults = st.builds(

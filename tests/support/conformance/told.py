@@ -18,13 +18,13 @@ from typing import Any, Final, Literal
 import numpy as np
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
+
+from p4switch.tables.profile import METER_WORDS, MeterConfig, configure, execute
 from tests.support.conformance.fuzz.recording import sha256
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Process, find_binaries, running, version_of
 from tests.support.conformance.targets.packet_stream import PacketStream
 from tests.support.p4runtime.client import RawClient
 from tests.support.paths import DATA
-
-from p4reduce.dataplane.tables.meter import METER_WORDS, MeterConfig, configure, execute
 
 FOLDER: Final = DATA / "bmv2"
 PROGRAM: Final = FOLDER / "told.json"

@@ -8,8 +8,8 @@ import ctypes
 import sys
 from typing import Final
 
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.model import load_program
+from p4switch.device import Device
+from p4switch.program import load_program
 
 _PAGE: Final = 4096
 _GAP: Final = 3 << 30

@@ -6,11 +6,11 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.paths import ROOT
 
-from p4reduce.dataplane import abi
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.model import Program, load_program
+from p4switch import abi
+from p4switch.device import Device
+from p4switch.program import Program, load_program
+from tests.support.paths import ROOT
 
 
 @cache

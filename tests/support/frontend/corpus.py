@@ -5,9 +5,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from p4switch.p4.compile import Compilation, compile_file, compile_text
 from tests.support.conformance.stf.samples import Sample, find_samples
-
-from p4reduce.frontend.compile import Compilation, compile_file, compile_text
 
 TESTDATA = Path(os.environ.get("TESTDATA") or "/nonexistent")
 THERE = (TESTDATA / "p4_16_samples").is_dir()

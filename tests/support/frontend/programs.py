@@ -4,10 +4,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from p4switch.p4.compile import Compilation, compile_file
+from p4switch.program import Program, load_program
 from tests.support.paths import ROOT
-
-from p4reduce.dataplane.model import Program, load_program
-from p4reduce.frontend.compile import Compilation, compile_file
 
 SUITES: Final = {
     **{p.stem: p for p in sorted((ROOT / "tests/conformance/programs").glob("*.p4"))},

@@ -7,14 +7,13 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from p4switch.p4.compile import compile_text
+from p4switch.p4.diagnostics import P4Error
+from p4switch.program import ProgramError, load_program
+from p4switch.program.errors import MAX_STATE_BYTES
 from tests.support.frontend.mistakes import PROGRAM
 from tests.support.frontend.mutations import mutated
 from tests.support.paths import ROOT
-
-from p4reduce.dataplane.model import ProgramError, load_program
-from p4reduce.dataplane.model.limits import MAX_STATE_BYTES
-from p4reduce.frontend.compile import compile_text
-from p4reduce.frontend.diagnostics import P4Error
 
 SOURCES: Final = sorted((ROOT / "tests/conformance/programs").glob("*.p4"))
 UNKNOWN: Final = "something in this program is not taken"

@@ -3,17 +3,16 @@
 from functools import cache
 from typing import Final
 
+from p4switch import compile_p4
+from p4switch.device import Device
+from p4switch.executor import ExecutorName
+from p4switch.program.loader import load_program
+from p4switch.program.program import Program
 from tests.support.golden.frames import Frame, decode, encode, packet_in
 from tests.support.golden.p4_entries import LOCAL_ADDRESS, SETTINGS, TABLES, local_address, peer_counter, write_entry
 from tests.support.golden.switch import GoldenSwitch, Outcome, Slot
 from tests.support.golden.tables import Entry
 from tests.support.paths import ROOT
-
-from p4reduce.dataplane import compile_p4
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.executor import ExecutorName
-from p4reduce.dataplane.model.loader import load_program
-from p4reduce.dataplane.model.program import Program
 
 COMPILED: Final = ROOT / "p4src" / "compiled"
 CPU_PORT: Final = 510

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from p4switch.device import Device
+from p4switch.tables.entry import Exact, Lpm, TableEntry
 from tests.support.golden.tables import (
     DeadlineEntry,
     EdgeEntry,
@@ -13,9 +15,6 @@ from tests.support.golden.tables import (
     ReplicaEntry,
     RouteEntry,
 )
-
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.tables.entry import Exact, Lpm, TableEntry
 
 SETTINGS: Final = "IncIngress.settings"
 LOCAL_ADDRESS: Final = "IncIngress.local_address"

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+
 from tests.support.effort import examples
 from tests.support.golden.backend import Backend
 from tests.support.golden.choices import DrawnChoices

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from finsy.proto import p4r
 from google.protobuf.descriptor import FieldDescriptor
+
+from p4switch.p4runtime import Code
 from tests.support.p4runtime.configs import forwarding, schema
 from tests.support.p4runtime.valid import valid_updates
-
-from p4reduce.dataplane.p4runtime import Code
 
 MAX_DEPTH: Final = 6
 FRESH_EVERY: Final = 200

@@ -30,15 +30,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from tests.support.kills.invariants import check
-from tests.support.kills.peers import Book, Line, Peer, packed
-
-from p4reduce.comm.errors import ClusterError
-from p4reduce.comm.membership import Journal, Reach
 from p4reduce.control_plane.errors import ControllerError
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.membership import Journal, Reach
 from p4reduce.runs.real import coordinator as coordinating
 from p4reduce.runs.real import presence as listening
 from p4reduce.topologies import load
+from tests.support.kills.invariants import check
+from tests.support.kills.peers import Book, Line, Peer, packed
 
 ELEMENTS = 2
 MOST_STEPS = 60_000

@@ -10,12 +10,11 @@ import random
 import sys
 import traceback
 
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.cluster import Cluster
 from tests.support.kills.invariants import check
 from tests.support.kills.script import Got, play
 from tests.support.kills.virtual import NETWORKS, PLANS
-
-from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.virtual.cluster import Cluster
 
 LOSS = 0.05
 OPERATIONS = 6

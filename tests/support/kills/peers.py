@@ -13,6 +13,7 @@ import struct
 from typing import Any
 
 import numpy as np
+
 from tests.support.kills.script import UNKNOWN, Got, given, kind_of
 
 BEAT_S = 0.1

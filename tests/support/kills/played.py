@@ -20,11 +20,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.kills.script import Got, play
-
 from p4reduce import connect
-from p4reduce.comm.errors import ClusterError
+from p4reduce.group.errors import ClusterError
 from p4reduce.runs.real.member import Member
+from tests.support.kills.script import Got, play
 
 PAUSE_S = 0.5
 

@@ -36,12 +36,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from p4reduce.network.real.net.network import HOST_INTERFACE
+from p4reduce.topologies import load
 from tests.support.kills import played, session, strikes
 from tests.support.kills.invariants import check
 from tests.support.real import leftovers
-
-from p4reduce.fabric.real.net.network import HOST_INTERFACE
-from p4reduce.topologies import load
 
 PROCESS_S, HOST_S, SWITCH_S, RESUMED_S = 0.1, 1.5, 1.0, 2.5
 AWAY_S = SWITCH_S - 0.3
@@ -126,7 +125,7 @@ def soak(chosen: argparse.Namespace, folder: Path) -> int:
         broken += bool(run.wrong)
         print(f"seed {seed}, {run.what}: {'; '.join(run.wrong) or 'ok'}", flush=True)
         seed += 1
-    from p4reduce.fabric.real.net.state import remove_stale
+    from p4reduce.network.real.net.state import remove_stale
 
     remove_stale()
     more = leftovers.namespaces() - before

@@ -55,7 +55,7 @@ def play(
 
     Its state is the number of the operation, which newcomers get from the first rank.
     """
-    from p4reduce.comm.errors import ClusterError, GroupChanged
+    from p4reduce.group.errors import ClusterError, GroupChanged
 
     got.begun, got.joined = comm.members, comm.joined
     me, operation = comm.members[comm.rank], UNKNOWN if comm.joined else 0

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from p4reduce.group import remote
+from p4reduce.group.remote import SPEC
+from p4reduce.network.real.net.namespaces import inside
 from tests.support.kills import session
 from tests.support.real import leftovers
-
-from p4reduce.comm import framing
-from p4reduce.comm.remote import SPEC
-from p4reduce.fabric.real.net.namespaces import inside
 
 SESSION = "p4reduce.runs.real.session"
 
@@ -63,7 +62,7 @@ def forge(address: str, rng: random.Random, ranks: int) -> list[socket.socket]:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         found.append(connection)
         connection.connect(address)
-        forged = framing.pack({"join": rng.choice(names), "pid": os.getpid()}) + framing.pack(rng.choice(more))
+        forged = remote.pack({"join": rng.choice(names), "pid": os.getpid()}) + remote.pack(rng.choice(more))
         said = (b"", forged, forged, forged[: rng.randrange(len(forged))], b"\xff" * 9, rng.randbytes(30))
         with contextlib.suppress(OSError):  # it was closed already
             connection.send(rng.choice(said))

@@ -4,14 +4,13 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.support.kills.invariants import check
-from tests.support.kills.script import Got, play
-
-from p4reduce.comm.errors import ClusterError
 from p4reduce.control_plane.entries import PLAN_TABLES, wildcards
+from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.runs.virtual.incidents import Incident
+from tests.support.kills.invariants import check
+from tests.support.kills.script import Got, play
 
 MS = 1_000_000_000
 DETECTED_MS = 12

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from p4reduce.labs.catalogue import find
-from p4reduce.labs.frame.draws import EXAMPLE
-from p4reduce.labs.frame.folders import copy_lab
-from p4reduce.labs.frame.grading import grade
+from p4reduce_course.catalogue import find
+from p4reduce_course.frame.grading import copy_lab, grade
+from p4reduce_course.frame.lab import EXAMPLE
 
 SOLUTIONS = Path(__file__).parent / "solutions"
 

@@ -18,16 +18,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from p4reduce_course.catalogue import NAMES, find
+from p4reduce_course.frame.grading import Graded, copy_lab, grade_all
+from p4reduce_course.frame.lab import EXAMPLE, Lab, personal, solved
+from p4reduce_course.lab01.grade import QUESTIONS
+from p4reduce_course.lab02 import Layout
 from tests.support.labs import SOLUTIONS, Mutant, mutants
-
-from p4reduce.labs.catalogue import NAMES, find
-from p4reduce.labs.frame.answers import solved
-from p4reduce.labs.frame.batch import Graded, grade_all
-from p4reduce.labs.frame.draws import EXAMPLE, personal
-from p4reduce.labs.frame.folders import copy_lab
-from p4reduce.labs.frame.lab import Lab
-from p4reduce.labs.lab01.questions import QUESTIONS
-from p4reduce.labs.lab02.frames import Layout
 
 SEED = b"a seed of the class"
 STOLEN = str(Path(tempfile.gettempdir()) / "p4reduce-stolen")
@@ -193,7 +189,7 @@ def left_behind(folder: Path) -> list[str]:
             command = entry.read_bytes().decode("utf-8", "replace")
         except OSError:
             continue
-        if "p4reduce.labs.sandbox.child" in command and str(folder) in command:
+        if "p4reduce_course.sandbox.child" in command and str(folder) in command:
             found.append(command.replace("\0", " "))
     return found
 

@@ -1,4 +1,4 @@
-"""Mistakes of lab 01; tests/unit/labs/test_lab_01_grader.py has more of them."""
+"""Mistakes of lab 01; tests/unit/course/test_lab_01_grader.py has more of them."""
 
 from tests.support.labs import Mutant
 

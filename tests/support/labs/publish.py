@@ -1,11 +1,10 @@
-"""Writes labs/published.json: ``python -m tests.support.labs.publish``."""
+"""Writes published.json of the course: ``python -m tests.support.labs.publish``."""
 
 import json
 
+from p4reduce_course.catalogue import NAMES, find, package
+from p4reduce_course.frame.grading import digest
 from tests.support.labs import SOLUTIONS
-
-from p4reduce.labs.catalogue import NAMES, find, package
-from p4reduce.labs.frame.digest import digest
 
 
 def main() -> None:

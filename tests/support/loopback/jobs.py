@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 from hypothesis import settings
-from tests.support.effort import examples
-from tests.support.loopback.golden import Floats
-from tests.support.loopback.network import SWITCH_IP, Faults, Network, host, switch
-from tests.support.loopback.perfect_switch import PerfectSwitch
 
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat, Numbers
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
-from p4reduce.workers.settings import Timing
-from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, WorkerSpec
+from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, Timing, WorkerSpec
+from tests.support.effort import examples
+from tests.support.loopback.golden import Floats
+from tests.support.loopback.network import SWITCH_IP, Faults, Network, host, switch
+from tests.support.loopback.perfect_switch import PerfectSwitch
 
 several = settings(max_examples=examples(15, 100), deadline=None)
 """how many jobs a property test runs"""

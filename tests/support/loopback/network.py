@@ -13,7 +13,7 @@ from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
 from p4reduce.workers.records import NEVER, State
-from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.specs import HostAddress
 
 Frame = NDArray[np.uint8]
 PS_PER_BYTE = 800

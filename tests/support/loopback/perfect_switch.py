@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.loopback.network import Frame, switch
 
 from p4reduce.workers import wire
-from p4reduce.workers.settings import HostAddress
+from p4reduce.workers.specs import HostAddress
+from tests.support.loopback.network import Frame, switch
 
 
 @dataclass

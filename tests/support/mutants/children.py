@@ -76,12 +76,11 @@ def _child(seeds: list[int]) -> Iterator[Finding]:
 def _main(seeds: list[int]) -> None:
     import logging
 
+    from p4switch.compiler import jit
+    from p4switch.compiler.ingress import build_module
+    from p4switch.native import llvm
+    from p4switch.program.program import Program
     from tests.support.mutants.run import run
-
-    from p4reduce.dataplane.compiler import jit
-    from p4reduce.dataplane.compiler.functions import build_module
-    from p4reduce.dataplane.model.program import Program
-    from p4reduce.native import llvm
 
     logging.disable(logging.WARNING)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

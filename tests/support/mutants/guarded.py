@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.dataplane import abi
-from p4reduce.dataplane.compiler import CompiledExecutor
-from p4reduce.dataplane.device import Device
+from p4switch import abi
+from p4switch.compiler import CompiledExecutor
+from p4switch.device import Device
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

@@ -6,16 +6,15 @@ import random
 from functools import cache
 from typing import Any, Final
 
+from p4switch.device import Device
+from p4switch.program import Program, ProgramError, load_program
+from p4switch.program.actions import MatchKey
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from p4switch.tables.entry import TableError
+from p4switch.tables.profile import MeterConfig
 from tests.support.executors.twins import ROOT
 from tests.support.mutants.guarded import GuardedExecutor
 from tests.support.mutants.mutate import mutated
-
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.model import Program, ProgramError, load_program
-from p4reduce.dataplane.model.control import MatchKey
-from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
-from p4reduce.dataplane.tables.errors import TableError
-from p4reduce.dataplane.tables.meter import MeterConfig
 
 BASES: Final = ("ten_lines", "meters", "paths", "entities", "control", "constructs", "groups")
 """Of tests/data; ``meters`` is made here."""

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import (
     ComputingManager,
@@ -15,12 +14,13 @@ from p4reduce.control_plane.orchestrator import (
     Store,
     TaskState,
 )
-from p4reduce.control_plane.orchestrator.inventory import Inventory
-from p4reduce.control_plane.orchestrator.states import ENDED
+from p4reduce.control_plane.orchestrator.installer import Inventory
+from p4reduce.control_plane.orchestrator.options import ENDED
 from p4reduce.control_plane.scheduling import Policy, Task, policy_named
-from p4reduce.jobs.programs import bundled
-from p4reduce.orchestrated.world import World
+from p4reduce.network.jobs.switches import bundled
+from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology, leaf_spine
+from p4switch.base.units import PS_PER_MS, PS_PER_US
 
 LANES = 64
 PROGRAM = bundled(LANES)

@@ -12,14 +12,13 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.support.orchestrated.fuse import Fuse
-from tests.support.orchestrated.instant import PS_PER_US, InstantController, InstantHosts, Switch
-
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
-from p4reduce.control_plane.scheduling.wanted import Wanted
-from p4reduce.jobs.programs import bundled
+from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.network.jobs.switches import bundled
 from p4reduce.topologies import leaf_spine
+from tests.support.orchestrated.fuse import Fuse
+from tests.support.orchestrated.instant import PS_PER_US, InstantController, InstantHosts, Switch
 
 LANES = 64
 OPTIONS = Options(control_latency_ps=5 * PS_PER_US, measure_every_ps=100 * PS_PER_US)

@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from tests.support.orchestrated.instant import PS_PER_US
 
 from p4reduce.control_plane.scheduling import Selection, policy_named
-from p4reduce.control_plane.scheduling.wanted import Wanted
-from p4reduce.jobs.programs import bundled
+from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.network.jobs.switches import bundled
 from p4reduce.topologies import leaf_spine
+from tests.support.orchestrated.instant import PS_PER_US
 
 LANES = 64
 PROGRAM = bundled(LANES)

@@ -14,6 +14,14 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from p4reduce.control_plane.errors import ControllerError
+from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.executor import plan_from_json
+from p4reduce.control_plane.orchestrator.installer import Inventory
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED
+from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.scheduling import Task
 from tests.support.orchestrated.drawn import BAD_SPECS, HOSTS, PROGRAM, TOPOLOGY, UPLINKS, faulty, tasks
 from tests.support.orchestrated.fuse import Fuse, FusedStore, Killed
 from tests.support.orchestrated.instant import (
@@ -24,14 +32,6 @@ from tests.support.orchestrated.instant import (
     Switch,
     restarted,
 )
-
-from p4reduce.control_plane.errors import ControllerError
-from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
-from p4reduce.control_plane.orchestrator.inventory import Inventory
-from p4reduce.control_plane.orchestrator.plan_json import plan_from_json
-from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED
-from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.scheduling import Task
 
 OPTIONS = Options(
     control_latency_ps=5 * PS_PER_US,

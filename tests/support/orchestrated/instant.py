@@ -9,16 +9,15 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import finsy as fy
-from tests.support.orchestrated.fuse import Fuse
 
-from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import key, plan_entries
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.orchestrator import RefusedError, Report, Running
-from p4reduce.control_plane.orchestrator.plan_json import circuits_of
-from p4reduce.control_plane.orchestrator.timetable import Turn
+from p4reduce.control_plane.orchestrator.executor import Turn, circuits_of
+from p4switch.base.units import PS_PER_US
+from tests.support.orchestrated.fuse import Fuse
 
 ROUND_PS = 10 * PS_PER_US
 """of communication"""

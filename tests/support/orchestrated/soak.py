@@ -11,6 +11,7 @@ from typing import Final
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+
 from tests.support.orchestrated.histories import STATISTICS, Histories
 from tests.support.orchestrated.turn_histories import TurnHistories
 

@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.paths import ROOT
-
-from p4reduce.comm.errors import ClusterError
-from p4reduce.orchestrated.process import await_end, join_network
+from p4reduce.group.errors import ClusterError
+from p4reduce.play.tasks.client import await_end, join_network
 from p4reduce.topologies import load, save
+from tests.support.paths import ROOT
 
 LEAVE_S = 20.0
 """for processes that lost their starter to have ended"""

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from p4reduce.orchestrated.task_run import LEARNING_RATE, gradient
+from p4reduce.play.tasks.task_run import LEARNING_RATE, gradient
 
 
 def expected_digest(task, ranks_of_rounds) -> str:

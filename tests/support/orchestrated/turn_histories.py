@@ -4,16 +4,16 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
-from tests.support.orchestrated.histories import OPTIONS, STATISTICS, Histories
-from tests.support.orchestrated.instant import PS_PER_US
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.plan_json import circuits_of, plan_from_json
-from p4reduce.control_plane.orchestrator.schedules import SchedulePhase
-from p4reduce.control_plane.orchestrator.states import AT_WORK, ENDED, Phase
+from p4reduce.control_plane.orchestrator.executor import circuits_of, plan_from_json
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase
+from p4reduce.control_plane.orchestrator.rows import SchedulePhase
 from p4reduce.control_plane.scheduling import Selection, policy_named
-from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies.optical import oxc
+from tests.support.orchestrated.histories import OPTIONS, STATISTICS, Histories
+from tests.support.orchestrated.instant import PS_PER_US
 
 PODS = oxc(3, 2, 2, rate="10G")
 HOSTS = tuple(host.name for host in PODS.hosts)

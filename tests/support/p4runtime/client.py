@@ -7,7 +7,7 @@ from typing import Self
 import grpc
 from finsy.proto import U128, p4r, p4r_grpc, rpc_status
 
-from p4reduce.dataplane.p4runtime import Code
+from p4switch.p4runtime import Code
 
 TIMEOUT = 20.0
 

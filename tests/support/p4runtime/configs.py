@@ -7,12 +7,12 @@ from pathlib import Path
 from finsy import P4Schema
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
-from tests.support.paths import DATA, ROOT
 
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.p4runtime.forwarding import Forwarding
-from p4reduce.dataplane.p4runtime.idle import Clock
-from p4reduce.dataplane.p4runtime.pipeline import PipelineLoader
+from p4switch.device import Device
+from p4switch.p4runtime.digest_entries import Clock
+from p4switch.p4runtime.forwarding import Forwarding
+from p4switch.p4runtime.pipeline import PipelineLoader
+from tests.support.paths import DATA, ROOT
 
 COMPILED = ROOT / "p4src" / "compiled"
 

@@ -3,6 +3,7 @@
 import json
 
 from finsy.proto import p4i, p4r
+
 from tests.support.p4runtime.configs import config
 
 IDLE_TABLES = ("exact_table", "lpm_table")

@@ -2,9 +2,9 @@
 
 import finsy as fy
 from finsy.proto import p4r
-from tests.support.p4runtime.configs import schema
 
-from p4reduce.dataplane.p4runtime import Code
+from p4switch.p4runtime import Code
+from tests.support.p4runtime.configs import schema
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 

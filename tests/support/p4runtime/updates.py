@@ -7,10 +7,10 @@ import finsy as fy
 import grpc
 import pytest
 from finsy.proto import p4r
+
+from p4switch.p4runtime import Code
 from tests.support.p4runtime.client import code_of
 from tests.support.p4runtime.configs import schema
-
-from p4reduce.dataplane.p4runtime import Code
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 EVERYTHING = p4r.Entity(table_entry=p4r.TableEntry(table_id=0))

@@ -2,6 +2,7 @@
 
 import finsy as fy
 from finsy.proto import p4r
+
 from tests.support.p4runtime.configs import schema
 
 

@@ -4,10 +4,9 @@ import json
 import os
 import sys
 
-from tests.support.real import leftovers
-
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_real
+from tests.support.real import leftovers
 
 PHASES = ("links", "switches", "workers", "all_reduce")
 """In the order in which a run comes to them."""

@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from p4reduce.fabric.real.net.state import all_runs
+from p4reduce.network.real.net.state import all_runs
 
 DEADLINE_S = 60.0
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 from typing import Final
 
-from p4reduce.fabric.real.net import enter_command
+from p4reduce.network.real.net import enter_command
 
 NO_ADMIN: Final = ("setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-sys_admin,-net_admin")
 

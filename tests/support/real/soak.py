@@ -15,13 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.real import leftovers
-from tests.support.real.killed import PHASES
-
-from p4reduce.fabric.real.net.state import remove_stale
+from p4reduce.network.real.net.state import remove_stale
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_real
 from p4reduce.runs.runner import run_experiment
+from tests.support.real import leftovers
+from tests.support.real.killed import PHASES
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 LATE_S = 0.5

@@ -18,16 +18,14 @@ import numpy as np
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.entries import seeded_key
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.program import P4Program
-from p4reduce.control_plane.tokens import seeded_key
-from p4reduce.fabric.real.bmv2 import Bmv2Switches
-from p4reduce.fabric.real.io.ports import Veth
-from p4reduce.fabric.real.net import RealNetwork
-from p4reduce.fabric.real.switch_lock import PausingLock
-from p4reduce.fabric.real.switches import RealSwitches
-from p4reduce.jobs.programs import bundled
-from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.real.bmv2 import Bmv2Switches
+from p4reduce.network.real.io.path import Veth
+from p4reduce.network.real.net import RealNetwork
+from p4reduce.network.real.switches import PausingLock, RealSwitches
 from p4reduce.topologies import Node, Topology, load
 from p4reduce.workers import wire
 

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.bench.racks import racks, root_switch
-from p4reduce.bench.switch import EPOCH, JOB
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.tables import Exact, Lpm, TableEntry
-from p4reduce.fabric.real.io.ports import Udp
-from p4reduce.fabric.real.switches import RealSwitches
+from p4reduce.network.real.io.path import Udp
+from p4reduce.network.real.switches import RealSwitches
 from p4reduce.workers import wire
+from p4switch.device import Device
+from p4switch.tables import Exact, Lpm, TableEntry
+from studies.bench.switch import EPOCH, JOB, racks, root_switch
 
 LANES = 64
 SLOTS = 512

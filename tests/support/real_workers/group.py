@@ -7,17 +7,16 @@ import sys
 import time
 from typing import Any
 
-from tests.support.real_workers.reflector import Reflector
-
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.jobs.job import Job
-from p4reduce.jobs.specs import endpoint_specs
-from p4reduce.jobs.switches import EmbeddedSwitches
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.specs import endpoint_specs
+from p4reduce.network.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.spec import ProcessSpec, SocketSpec, real_timing
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.workers.numbers import BlockFloat
-from p4reduce.workers.settings import FIXED, Congestion
+from p4reduce.workers.specs import FIXED, Congestion
+from tests.support.real_workers.reflector import Reflector
 
 DEADLINE_S = 120.0
 """for one answer, on a machine that does much else; what goes well takes a second"""

@@ -6,8 +6,8 @@ import socket
 import threading
 from collections import deque
 
-from p4reduce.dataplane.device import Device
 from p4reduce.topologies import Topology
+from p4switch.device import Device
 
 CPU_PORT = 510
 """refused packets go to the controller"""

@@ -14,6 +14,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
 from tests.support.paths import ROOT
 from tests.support.same import stored
 from tests.support.same.forked import Done, run_all

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.stateful import run_state_machine_as_test
+
 from tests.support.orchestrated.soak import KINDS
 from tests.support.same.items import rows
 

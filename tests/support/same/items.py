@@ -157,11 +157,10 @@ def _runs() -> Iterator[Job]:
         _run("one worker", "-t", "star:hosts=3", "-n", 1, "-e", 100),
         _run("no element", "-t", "star:hosts=3", "-e", 0),
         _run("one element", "-t", "star:hosts=3", "-e", 1),
-        _run(
-            "own program", "-t", "star:hosts=3", "-l", 64, "-e", 900, "--p4", ROOT / product.P4_PROGRAM / "p4reduce.p4"
-        ),
+        _run("own program", "-t", "star:hosts=3", "-l", 64, "-e", 900, "--p4", "p4reduce.p4"),
     )
-    yield Job("runs", "networks", networks)
+    sources = {source.name: source.read_text() for source in (ROOT / product.P4_PROGRAM).glob("*.p4")}
+    yield Job("runs", "networks", networks, given=sources)  # beside it: the path of a source is in its JSON
     training = (
         _run("digits", "-m", "digits", "-t", SMALL, "--epochs", 1),
         _run("digits by a server", "-m", "digits", "-t", SMALL, "-p", "ps", "--collective", "push_pull", "--epochs", 1),

@@ -25,7 +25,7 @@ _ELSEWHERE: Final = tuple(
         (r"^(\d+ s|compiling machine code .*|live page: http.*)\n", ""),  # wall clock, caches, addresses that are drawn
         (r"\.partial-[0-9a-f]+-", ".partial-"),
         (r"\b[0-9a-f]{40}\b(\+changes)?", "<commit>"),
-        (r"^ *(\S.*?)?seconds (to plan|for one arrival).*\n", ""),  # of the turns' study
+        (r"^(?! *\"text\":) *(\S.*?)?seconds (to plan|for one arrival).*\n", ""),  # of the turns' study, not in JSON
     )
 )
 """What another machine or moment has otherwise, in texts."""

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from tests.support.paths import ROOT
 
-STUDIES: Final = {name: f"scripts/{name}.py" for name in ("poster", "tdm", "priorities", "placement")}
+STUDIES: Final = {name: f"studies/{name}/__main__.py" for name in ("poster", "tdm", "priorities", "placement")}
 """The programs of the studies, below the root."""
 MAKE_P4: Final = "p4reduce.cli.p4_build"
 """The module of ``make p4``; its ``build`` and ``find_compiler`` take the repository's root."""
 P4_PROGRAM: Final = "p4src"
 """The folder of the P4 program; ``compiled/`` is below it."""
-P4_FOLDERS: Final = ("tests", "labs", "bench")
+P4_FOLDERS: Final = ("tests", "packages/course/src/p4reduce_course/labs", "studies/bench")
 """Where other P4 programs are."""
 
 

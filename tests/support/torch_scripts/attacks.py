@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import p4reduce.torch_backend.create
+import p4reduce.adapters.torch.create
 
 SIZE = 3
 TIMEOUT = timedelta(seconds=90)
@@ -114,7 +114,7 @@ def the_network_dies(rank: int) -> None:
     init()
     dist.all_reduce(torch.ones(10))
     if rank == 0:
-        p4reduce.torch_backend.create.World.current._host._process.kill()
+        p4reduce.adapters.torch.create.World.current._host._process.kill()
     dist.all_reduce(torch.ones(BIG))
     dist.all_reduce(torch.ones(10))
 
@@ -262,7 +262,7 @@ def forks_after_init(rank: int) -> str:
         try:
             dist.all_reduce(torch.ones(3))
         except Exception as error:
-            p4reduce.torch_backend.create.World.current.leave()  # as at the end of a process
+            p4reduce.adapters.torch.create.World.current.leave()  # as at the end of a process
             os._exit("was forked" not in str(error))
         os._exit(2)
     code = os.waitstatus_to_exitcode(os.waitpid(plain, 0)[1])

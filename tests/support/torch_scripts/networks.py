@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from p4reduce.cli import torch_network
-from p4reduce.comm import framing
-from p4reduce.comm.remote import RemoteBackend
+from p4reduce.adapters.torch import network_process
+from p4reduce.group import remote
+from p4reduce.group.remote import RemoteBackend
 
 
 def network(ranks: int, word: str, late_s: float) -> tuple[int, int, str]:
@@ -29,14 +29,14 @@ def network(ranks: int, word: str, late_s: float) -> tuple[int, int, str]:
             os.dup2(theirs_out, 1)
             os.closerange(3, 100)
             sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115  (descriptors)
-            send = framing.send
+            send = remote.send
 
             def late(connection: Any, header: Any, *more: Any, **options: Any) -> None:
                 time.sleep(late_s * (header == {}))
                 send(connection, header, *more, **options)
 
-            framing.send = late
-            code = torch_network.main()
+            remote.send = late
+            code = network_process.main()
         finally:
             os._exit(code)
     os.close(theirs_in)

@@ -14,7 +14,7 @@ os.environ["BACKEND"] = "gloo"  # torch's tests look at it when they are importe
 
 from torch.testing._internal.distributed import distributed_test as own
 
-import p4reduce.torch_backend.create  # noqa: F401  (once, not in each process)
+import p4reduce.adapters.torch.create  # noqa: F401  (once, not in each process)
 
 _init = dist.init_process_group
 

@@ -96,7 +96,7 @@ def main(kills: int, steps: int, seed: int, folder: Path) -> None:
 
 def watch_parts(reached: Callable[[str, float], None]) -> None:
     """Strike inside of what ``init_process_group`` does."""
-    from p4reduce.torch_backend import create
+    from p4reduce.adapters.torch import create
 
     def watched(function: Callable[..., Any], what: str, up_to_s: float) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:

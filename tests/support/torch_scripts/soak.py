@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+
+from p4reduce.group.errors import ClusterError
 from tests.support.torch_scripts import networks
 from tests.support.torch_scripts.starting import HERE, environment
-
-from p4reduce.comm.errors import ClusterError
 
 BATCH = 100
 """rounds in one torchrun"""

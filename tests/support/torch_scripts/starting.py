@@ -22,7 +22,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         place.mkdir(exist_ok=True)
         (place / "METADATA").write_text("Metadata-Version: 2.1\nName: p4reduce-entry-point\nVersion: 0\n")
         (place / "entry_points.txt").write_text(
-            "[torch.backends]\np4reduce = p4reduce.torch_backend.register:register\n"
+            "[torch.backends]\np4reduce = p4reduce.adapters.torch.register:register\n"
         )
         found["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
     return found

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from p4reduce.base.event_loop import EventLoopThread
+from p4switch.base.event_loop import EventLoopThread
 
 
 def test_what_still_runs_is_cancelled_and_waited_for():

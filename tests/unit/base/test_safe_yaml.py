@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from p4reduce.base.safe_yaml import DEPTH_LIMIT, YamlError, one_line, read_yaml, short
-from p4reduce.cli import settings
-from p4reduce.cli.failures import BadInput
+from p4reduce.base.errors import BadInput
 from p4reduce.control_plane.orchestrator import TaskError, read_trace
-from p4reduce.dataplane.trace.entries_yaml import EntriesError, parse_document
+from p4reduce.runs import settings
 from p4reduce.topologies import TopologyError, load, parse_delay, parse_rate
+from p4switch.base.safe_yaml import DEPTH_LIMIT, YamlError, one_line, read_yaml, short
+from p4switch.trace.entries import EntriesError, parse_document
 
 
 def bomb(depth=9):

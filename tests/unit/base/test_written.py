@@ -10,13 +10,13 @@ import sys
 import pytest
 import typer
 
-from p4reduce.base.written import together, whole, write_text
-from p4reduce.cli.failures import guarded
-from p4reduce.cli.output import Output
+from p4reduce.base.failures import guarded
+from p4reduce.base.output import Output
 from p4reduce.cli.runs import finish
-from p4reduce.fabric.pcap import PcapWriter
+from p4reduce.network.virtual.counters import PcapWriter
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
+from p4switch.base.files import together, whole, write_text
 
 
 @contextlib.contextmanager

@@ -6,9 +6,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from p4reduce.cli import failures
+from p4reduce.base import failures
 from p4reduce.cli.main import app
-from p4reduce.comm.errors import CollectiveError
+from p4reduce.group.errors import CollectiveError
 from p4reduce.runs import runner as runner_module
 from p4reduce.runs.result import RunResult
 

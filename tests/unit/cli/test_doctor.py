@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from p4reduce.cli.commands import doctor
-from p4reduce.fabric.real import net
-from p4reduce.fabric.real.bmv2 import find
+from p4reduce.network.real import bmv2, net
 
 
 def findings() -> dict[str, doctor.Finding]:
@@ -16,7 +15,7 @@ def findings() -> dict[str, doctor.Finding]:
 def test_nothing_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("P4REDUCE_CLIENTS", str(tmp_path))
-    monkeypatch.delenv(find.VARIABLE, raising=False)
+    monkeypatch.delenv(bmv2.VARIABLE, raising=False)
     monkeypatch.setattr(net, "why_not", lambda: "they are forbidden; allow them")
     found = findings()
     for part in ("BMv2", "docker", "image p4lang/p4c", "vagrant", "network namespaces", "p4runtime-shell"):
@@ -27,7 +26,7 @@ def test_nothing_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def test_what_is_named_wrongly_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(find.VARIABLE, "/no/such/switch")
+    monkeypatch.setenv(bmv2.VARIABLE, "/no/such/switch")
     monkeypatch.setattr(net, "why_not", lambda: None)
     found = findings()
     assert found["BMv2"].found is None
@@ -39,6 +38,6 @@ def test_a_bmv2_that_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     program = tmp_path / "switch"
     program.write_text("#!/bin/sh\necho 1.15.0-abc\n")
     program.chmod(0o755)
-    monkeypatch.setenv(find.VARIABLE, str(program))
+    monkeypatch.setenv(bmv2.VARIABLE, str(program))
     monkeypatch.setattr(net, "why_not", lambda: None)
     assert findings()["BMv2"].found == "1.15.0-abc ($SIMPLE_SWITCH_GRPC)"

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import p4reduce
-from p4reduce.cli.frames import MissingPackageError
 from p4reduce.cli.main import build
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
+from p4reduce.runs.files import MissingPackageError
 from p4reduce.topologies import load
 
 SMALL = ("--topology", "star:hosts=3,servers=1", "--lanes", "64")

@@ -5,10 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, share_text, small_text, time_text
 from p4reduce.cli.commands.launch import default_topology
-from p4reduce.cli.output import Output
-from p4reduce.cli.progress import progress_bar
-from p4reduce.cli.units import bytes_text, rate_text, share_text, small_text, time_text
 from p4reduce.topologies import load
 
 COLUMNS = ["plan", "time of an iteration", "bytes on all links", "largest error"]

@@ -9,8 +9,7 @@ from scapy.utils import wrpcap
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import build
-from p4reduce.workers.scapy_layer import INC
-from p4reduce.workers.wireshark import dissector
+from p4reduce.workers.scapy_layer import INC, dissector
 
 APP = build("pcap")
 

@@ -4,9 +4,8 @@ import io
 
 from rich.console import Console
 
-from p4reduce.cli.output import Output
-from p4reduce.cli.progress import progress_bar
-from p4reduce.native import objects
+from p4reduce.base.output import Output, progress_bar
+from p4switch.native import objects
 
 
 def output(*, terminal):

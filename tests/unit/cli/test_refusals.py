@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 from typer.testing import CliRunner
 
-from p4reduce.cli import failures
+from p4reduce.base import failures
 from p4reduce.cli.commands.launch import _Emitter
 from p4reduce.cli.main import app
 from p4reduce.runs import runner as runner_module

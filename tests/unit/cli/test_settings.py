@@ -3,10 +3,10 @@
 import pytest
 from pydantic import BaseModel
 
-from p4reduce.cli.failures import BadInput
+from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import floats, integers, texts
-from p4reduce.cli.settings import BY_FIELD, FLAGS, Settings
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.settings import BY_FIELD, FLAGS, Settings
 
 
 def fields(model, prefix=""):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.cli.failures import BadInput
-from p4reduce.cli.output import Output
-from p4reduce.cli.studies import OpenBar, Told, study_main, study_parser
-from p4reduce.comm.errors import ClusterError
-from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.experiments.claim import Claim
+from p4reduce.base.errors import BadInput
+from p4reduce.base.output import Output
+from p4reduce.control_plane.tdm.jobs import TdmError
+from p4reduce.group.errors import ClusterError
+from studies.frame import Claim
+from studies.scripts import OpenBar, Told, study_main, study_parser
 
 
 def flags(*arguments: str) -> argparse.Namespace:

@@ -4,12 +4,12 @@ import json
 
 import pytest
 from rich.console import Console
-from tests.support.p4runtime.configs import DATA
 from typer.testing import CliRunner
 
+from p4reduce.base.output import Output
 from p4reduce.cli.main import app
-from p4reduce.cli.output import Output
-from p4reduce.fabric.pcap import PcapWriter
+from p4reduce.network.virtual.counters import PcapWriter
+from tests.support.p4runtime.configs import DATA
 
 FRAME = "020000000001" + "00" * 6 + "1234" + "00" * 50
 PROGRAM = DATA / "entities.json"

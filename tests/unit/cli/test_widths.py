@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
-from tests.support.labs import SOLUTIONS
 from typer.testing import CliRunner
 
-from p4reduce.cli.fitting import records, table_that_fits, wrapped
+from p4reduce.base.output import records, table_that_fits, wrapped
 from p4reduce.cli.main import app
-from p4reduce.labs.catalogue import NAMES, find
-from p4reduce.labs.frame.draws import EXAMPLE
-from p4reduce.labs.frame.folders import copy_lab
+from p4reduce_course.catalogue import NAMES, find
+from p4reduce_course.frame.grading import copy_lab
+from p4reduce_course.frame.lab import EXAMPLE
+from tests.support.labs import SOLUTIONS
 
 SMALL = ("--topology", "leaf-spine-8", "--elements", "2000")
 TASKS = "tasks:\n- {name: a-task-with-a-name, server: server1, workers: [h1, h2, h3], elements: 100000, rounds: 3}\n"

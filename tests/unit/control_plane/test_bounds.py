@@ -1,14 +1,13 @@
 import networkx as nx
 import pytest
 
-from p4reduce.control_plane.bounds import plan_bound, task_bound_ps
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation
+from p4reduce.control_plane.predict import Operation, plan_bound, task_bound_ps
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load, star
-from p4reduce.topologies.builder import TopologyBuilder
+from p4reduce.topologies.datacenter import TopologyBuilder
 
 OWN = 1000 * 273_600
 """of 1,000 frames of 64 lanes at 10 Gb/s"""

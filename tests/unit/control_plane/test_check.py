@@ -1,14 +1,14 @@
 import pytest
 
-from p4reduce.control_plane.check import (
+from p4reduce.control_plane.counters import (
     Fate,
     Incident,
+    SwitchCounters,
     compare_counters,
     compare_links,
     compare_sent,
     expected_on_links,
 )
-from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.predict import Operation, Traffic, predict

@@ -6,15 +6,14 @@ import pytest
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
-from p4reduce.cli.failures import BadInput
-from p4reduce.cli.net.programs import own_programs
+from p4reduce.base.errors import BadInput
+from p4reduce.cli.net.standing import own_programs
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.runtime_file import RuntimeFileError, SwitchProgram, install, switch_program
-from p4reduce.dataplane.p4runtime import P4RuntimeServer
-from p4reduce.frontend.compile import compile_file
-from p4reduce.frontend.output import json_text
 from p4reduce.topologies import load
+from p4switch.p4.compile import compile_file, json_text
+from p4switch.p4runtime import P4RuntimeServer
 
 PROGRAM = """
 #include <core.p4>

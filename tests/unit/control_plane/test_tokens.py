@@ -8,16 +8,15 @@ from pathlib import Path
 import finsy as fy
 import pytest
 
-from p4reduce.base.units import PS_PER_MS
-from p4reduce.control_plane.entries import describe, plan_entries
-from p4reduce.control_plane.orchestrator.plan_json import plan_from_json, plan_to_json
+from p4reduce.control_plane.entries import describe, drawn_key, plan_entries, seeded_key, tokens_of
+from p4reduce.control_plane.orchestrator.executor import plan_from_json, plan_to_json
 from p4reduce.control_plane.plans import PLANS, PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.tokens import drawn_key, seeded_key, tokens_of
-from p4reduce.jobs.specs import endpoint_specs
+from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.topologies import leaf_spine, load, star
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.specs import PsServerSpec
+from p4switch.base.units import PS_PER_MS
 
 KEY = seeded_key(1)
 

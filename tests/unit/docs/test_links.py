@@ -3,9 +3,10 @@
 import re
 
 import pytest
+
 from tests.support.paths import ROOT
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("labs/*/README.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("packages/**/README.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

@@ -59,7 +59,7 @@ def test_every_collective_is_measured_and_right(collective):
 
 
 def test_a_wrong_element_is_counted(monkeypatch):
-    from p4reduce.comm.communicator import Communicator
+    from p4reduce.group.communicator import Communicator
 
     right = Communicator.all_reduce
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.runner import result_of, tensor
+from p4reduce.runs.experiment import Experiment, tensor
+from p4reduce.runs.runner import result_of
 from p4reduce.runs.virtual.cluster import Cluster
 
 

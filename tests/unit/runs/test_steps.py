@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4reduce.comm.communicator import STEP
+from p4reduce.group.communicator import STEP
 from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import MOST_APART, _repeated, steps_of
 from p4reduce.runs.runner import run_experiment
-from p4reduce.runs.steps import MOST_APART, _repeated, steps_of
 
 STAR = Experiment(topology="star:hosts=2", lanes=64)
 SIZES = (6400, 640, 64)

@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+
 from tests.conformance.programs import manifest
 from tests.support.conformance.fuzz.operations import Send, decode, encode
 from tests.support.conformance.fuzz.outcome import Outcome, by_port, differences, merge

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+
 from tests.support.golden.frames import (
     HEADER_BYTES,
     Kind,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+
 from tests.support.golden import switch as golden
 from tests.support.golden.backend import GoldenBackend
 from tests.support.golden.choices import SeededChoices

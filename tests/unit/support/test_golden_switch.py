@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from tests.support.golden.frames import ECN_CONGESTED, Kind, Packet
 from tests.support.golden.reasons import Reason
 from tests.support.golden.switch import GoldenSwitch

@@ -1,6 +1,7 @@
 """Reading STF."""
 
 import pytest
+
 from tests.support.conformance.stf.numbers import parse_lpm, parse_number, parse_ternary
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.statements import (

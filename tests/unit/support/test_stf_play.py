@@ -1,13 +1,13 @@
 """Playing STF on the embedded switch, with a program put together here."""
 
 import pytest
+
+from p4switch.program import load_program
+from tests.support.bmv2_json import ProgramJson, assign, const, field, named, parameter, primitive
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player, fits
 from tests.support.conformance.stf.statements import Expect, StfError
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
-
-from p4reduce.dataplane.model import load_program
-from p4reduce.dataplane.testing import ProgramJson, assign, const, field, named, parameter, primitive
 
 EXECUTORS = ["interpreted", "compiled"]
 

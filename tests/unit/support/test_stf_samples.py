@@ -1,6 +1,7 @@
 """p4c's samples are compiled once; a failure is tried again."""
 
 import pytest
+
 from tests.support.conformance.stf.samples import Sample, compile_sample
 
 P4C = """#!/bin/sh

@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+
 from tests.support.kills import session, strikes
 
 

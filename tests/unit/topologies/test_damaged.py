@@ -1,7 +1,7 @@
 """What is left of a network, and who is left in it."""
 
 from p4reduce.topologies import load
-from p4reduce.topologies.damaged import unreachable, without
+from p4reduce.topologies.optical import unreachable, without
 
 NETWORK = load("leaf-spine:leaves=2,spines=2,hosts=2")
 HOSTS = [host.name for host in NETWORK.workers]

@@ -4,15 +4,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
+from p4reduce.workers import wire
+from p4reduce.workers.numbers import BlockFloat, FixedScale, NonFiniteError, Partial
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
 from tests.support.loopback.golden import quantized_sum
 from tests.support.loopback.jobs import Job, random_arrays, same_bytes
 from tests.support.loopback.network import Frame
-
-from p4reduce.workers import wire
-from p4reduce.workers.numbers import BlockFloat, FixedScale, NonFiniteError
-from p4reduce.workers.operation import Post
-from p4reduce.workers.partial import Partial
-from p4reduce.workers.records import Collective
 
 LANES, SLOTS = 4, 16
 LEAD = SLOTS // 2

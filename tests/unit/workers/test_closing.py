@@ -2,18 +2,16 @@
 
 import numpy as np
 import pytest
-from tests.support.loopback.network import host, switch
 
-from p4reduce.base.units import PS_PER_US
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
-from p4reduce.workers.numbers import FixedScale
+from p4reduce.workers.numbers import FixedScale, Partial
 from p4reduce.workers.operation import Post
-from p4reduce.workers.partial import Partial
 from p4reduce.workers.records import Collective
-from p4reduce.workers.settings import Congestion, Timing
-from p4reduce.workers.specs import CLOSED, WorkerSpec
+from p4reduce.workers.specs import CLOSED, Congestion, Timing, WorkerSpec
+from p4switch.base.units import PS_PER_US
+from tests.support.loopback.network import host, switch
 
 LANES, WINDOW, IN_FLIGHT = 4, 32, 4
 DEADLINE_PS = 400 * PS_PER_US

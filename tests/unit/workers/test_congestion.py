@@ -5,20 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.loopback.golden import quantized_sum
-from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes
-from tests.support.loopback.network import SWITCH_IP, Faults, Frame, Network
 
-from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers import wire
-from p4reduce.workers.kernels.congestion import CHUNK, cut, cut_for_loss, set_up
 from p4reduce.workers.kernels.endpoint import expire, receive, transmit
 from p4reduce.workers.kernels.frames import ECN_ECHO
+from p4reduce.workers.kernels.sender import CHUNK, cut, cut_for_loss, set_up
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
-from p4reduce.workers.settings import FIXED, MAX_BRAKE, Congestion, Timing
+from p4reduce.workers.specs import FIXED, MAX_BRAKE, Congestion, Timing
 from p4reduce.workers.status import WindowStatus
+from p4switch.base.units import PS_PER_MS, PS_PER_US
+from tests.support.loopback.golden import quantized_sum
+from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes
+from tests.support.loopback.network import SWITCH_IP, Faults, Frame, Network
 
 ADAPTIVE = Congestion(adaptive=True)
 BY_LOSS = Congestion(adaptive=True, brake=MAX_BRAKE)

@@ -4,7 +4,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import NetworkResult
 from p4reduce.runs.runner import move_tensors, result_of
 from p4reduce.runs.virtual.cluster import Cluster
-from p4reduce.workers.settings import FIXED, MAX_BRAKE, Congestion
+from p4reduce.workers.specs import FIXED, MAX_BRAKE, Congestion
 from p4reduce.workers.status import WindowStatus
 
 BY_MARKS = Congestion(adaptive=True, brake=MAX_BRAKE)

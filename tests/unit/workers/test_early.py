@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.support.loopback.jobs import BLOCK_FLOAT
-from tests.support.loopback.network import host, switch
 
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
@@ -11,6 +9,8 @@ from p4reduce.workers.kernels.endpoint import receive, transmit
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import ServerSpec
+from tests.support.loopback.jobs import BLOCK_FLOAT
+from tests.support.loopback.network import host, switch
 
 LANES, LEAD = 4, 3
 

@@ -4,16 +4,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.loopback.jobs import Job, make_ring, random_arrays
-from tests.support.loopback.network import host, switch
 
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective, Kind, State
-from p4reduce.workers.settings import HostAddress, Timing
-from p4reduce.workers.specs import PsServerSpec, RingSpec, WorkerSpec
+from p4reduce.workers.specs import HostAddress, PsServerSpec, RingSpec, Timing, WorkerSpec
+from tests.support.loopback.jobs import Job, make_ring, random_arrays
+from tests.support.loopback.network import host, switch
 
 ONES = np.ones(10, np.float32)
 

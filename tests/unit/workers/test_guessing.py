@@ -4,15 +4,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
+from p4reduce.workers import wire
+from p4reduce.workers.numbers import BlockFloat, FixedScale, Partial
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
 from tests.support.loopback.guessing import Floats, Oracle
 from tests.support.loopback.jobs import Job, random_arrays, same_bytes
 from tests.support.loopback.network import Faults, Frame
-
-from p4reduce.workers import wire
-from p4reduce.workers.numbers import BlockFloat, FixedScale
-from p4reduce.workers.operation import Post
-from p4reduce.workers.partial import Partial
-from p4reduce.workers.records import Collective
 
 LANES, SLOTS, LEAD = 4, 64, 8
 GUESSES = BlockFloat(speculates=True)

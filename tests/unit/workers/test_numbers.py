@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from p4reduce.native.memory import address_of
 from p4reduce.workers.kernels import chunks as kernels
 from p4reduce.workers.numbers import (
     MAX_MEMBERS,
@@ -16,6 +15,7 @@ from p4reduce.workers.numbers import (
     local_exponent,
 )
 from p4reduce.workers.operation import exponents_of
+from p4switch.native.memory import address_of
 
 TINY = np.float32(2.0**-149)
 HUGE = np.finfo(np.float32).max

@@ -4,26 +4,26 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.support.loopback.golden import quantized_sum
-from tests.support.loopback.jobs import Job, random_arrays, same_bytes
-from tests.support.loopback.network import Faults
 
-from p4reduce.base.units import PS_PER_US
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.jobs.specs import pace_of
+from p4reduce.network.jobs.specs import pace_of
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import NetworkResult
 from p4reduce.runs.runner import move_tensors, result_of
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies import load
-from p4reduce.workers.kernels.congestion import set_up
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.kernels.frames import HAS_LANES, flags_of
+from p4reduce.workers.kernels.sender import set_up
 from p4reduce.workers.numbers import FixedScale, Numbers
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective
-from p4reduce.workers.settings import FIXED, Congestion
+from p4reduce.workers.specs import FIXED, Congestion
+from p4switch.base.units import PS_PER_US
+from tests.support.loopback.golden import quantized_sum
+from tests.support.loopback.jobs import Job, random_arrays, same_bytes
+from tests.support.loopback.network import Faults
 
 PACE_PS = 5 * PS_PER_US
 PACED = Congestion(pace_ps=PACE_PS)

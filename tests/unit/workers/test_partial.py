@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from p4reduce.workers.numbers import Partial, Residuals
 from p4reduce.workers.operation import Post, check
-from p4reduce.workers.partial import Partial, Residuals
 from p4reduce.workers.records import Collective, Kind
 
 

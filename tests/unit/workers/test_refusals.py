@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.loopback.jobs import make_ps, make_ring
-from tests.support.loopback.network import host, switch
 
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
@@ -14,6 +12,8 @@ from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import WorkerSpec
+from tests.support.loopback.jobs import make_ps, make_ring
+from tests.support.loopback.network import host, switch
 
 LANES = 4
 COUNTERS = {"refused", "frames_received", "congested"}

@@ -6,8 +6,7 @@ from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective
-from p4reduce.workers.settings import HostAddress
-from p4reduce.workers.specs import RingSpec
+from p4reduce.workers.specs import HostAddress, RingSpec
 
 
 def test_a_ring_with_lost_frames_has_nothing_to_send_once_it_is_retired() -> None:

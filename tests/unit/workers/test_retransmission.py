@@ -4,17 +4,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tests.support.loopback.golden import quantized_sum
-from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_bytes
-from tests.support.loopback.network import SWITCH_IP, Faults, Frame
 
-from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.numbers import UNANNOUNCED, BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective, State
-from p4reduce.workers.settings import Timing
+from p4reduce.workers.specs import Timing
+from p4switch.base.units import PS_PER_MS, PS_PER_US
+from tests.support.loopback.golden import quantized_sum
+from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_bytes
+from tests.support.loopback.network import SWITCH_IP, Faults, Frame
 
 
 class Tap:

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from tests.support.loopback.jobs import make_ring, random_arrays
-from tests.support.loopback.network import Faults, Frame, Network
 
 from p4reduce.workers import wire
-from p4reduce.workers.kernels.selective import SELECTIVE, TO_THE_END
-from p4reduce.workers.operation import Collective, Post
-from p4reduce.workers.records import State
+from p4reduce.workers.kernels.ring import SELECTIVE, TO_THE_END
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+from tests.support.loopback.jobs import make_ring, random_arrays
+from tests.support.loopback.network import Faults, Frame, Network
 
 RANKS = 3
 LANES = 4

@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.loopback.jobs import several
-from tests.support.loopback.network import Network, host, switch
 
-from p4reduce.base.units import PS_PER_MS, PS_PER_US
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
-from p4reduce.workers.kernels.selective import SELECTIVE
+from p4reduce.workers.kernels.ring import SELECTIVE
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
-from p4reduce.workers.settings import HostAddress, Timing
-from p4reduce.workers.specs import AllToAllSpec, PsServerSpec, PsWorkerSpec, RingSpec, WorkerSpec
+from p4reduce.workers.specs import AllToAllSpec, HostAddress, PsServerSpec, PsWorkerSpec, RingSpec, Timing, WorkerSpec
+from p4switch.base.units import PS_PER_MS, PS_PER_US
+from tests.support.loopback.jobs import several
+from tests.support.loopback.network import Network, host, switch
 
 LANES = 4
 TOKEN = 0xABCDEF

@@ -10,8 +10,7 @@ from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
 from p4reduce.workers import wire
-from p4reduce.workers.scapy_layer import INC
-from p4reduce.workers.wireshark import dissector
+from p4reduce.workers.scapy_layer import INC, dissector
 
 LINE = re.compile(r'\{ "(\w+)", (\d+), (\d+), ProtoField\.(bool|uint(\d+))\("p4reduce\.(\w+)", ".*?", (.*?)\) \},')
 FRAMES = [

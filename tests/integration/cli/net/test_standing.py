@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from p4reduce.cli.failures import Failed
-from p4reduce.cli.live.look import Look
-from p4reduce.cli.live.source import NotOffered
+from p4reduce.base.errors import Failed
 from p4reduce.cli.main import app
 from p4reduce.cli.net import standing
-from p4reduce.fabric.real.bmv2 import find_bmv2
-from p4reduce.fabric.real.net import state, why_not
-from p4reduce.fabric.real.net.processes import carrying
-from p4reduce.fabric.real.net.state import Run
+from p4reduce.network.real.bmv2 import find_bmv2
+from p4reduce.network.real.net import state, why_not
+from p4reduce.network.real.net.state import Run, carrying
+from p4reduce.views.live.look import Look
+from p4reduce.views.live.source import NotOffered
 
 REASON = why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no network namespaces: {REASON}")

@@ -5,17 +5,18 @@ import signal
 import socket
 
 import pytest
+from typer.testing import CliRunner
+
+from p4reduce.base.errors import BadInput
+from p4reduce.base.failures import EXIT_BAD_INPUT
+from p4reduce.cli.main import app
+from p4reduce.cli.switch import port_spec
+from p4reduce.network.real.io.path import Udp, Veth
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, json_path
 from tests.support.p4runtime.process import running_switch
 from tests.support.p4runtime.updates import insert
 from tests.support.real_io.lab import DEADLINE_S, lab
-from typer.testing import CliRunner
-
-from p4reduce.cli.failures import EXIT_BAD_INPUT, BadInput
-from p4reduce.cli.main import app
-from p4reduce.cli.switch.addresses import port_spec
-from p4reduce.fabric.real.io.ports import Udp, Veth
 
 FRAME = bytes.fromhex("00000000000102000000000a0900") + bytes(46)
 

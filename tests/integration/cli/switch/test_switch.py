@@ -9,17 +9,16 @@ import sys
 import finsy as fy
 import pytest
 from finsy.proto import p4r
+
+from p4reduce.base.errors import BadInput
+from p4reduce.cli.switch import arrivals, check_address, device_ids, port_file
+from p4switch.p4runtime import Code
 from tests.support.p4runtime.certificates import make_certificate, needs_openssl
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, json_path, p4info_path, schema
 from tests.support.p4runtime.idle import idle_config
 from tests.support.p4runtime.process import running_switch
 from tests.support.p4runtime.updates import INSERT, insert, refused
-
-from p4reduce.cli.failures import BadInput
-from p4reduce.cli.switch.addresses import check_address, device_ids, port_file
-from p4reduce.cli.switch.captures import arrivals
-from p4reduce.dataplane.p4runtime import Code
 
 FRAME = bytes.fromhex("00000000000102000000000a0900")
 INTERPRETED = ("--executor", "interpreted")

@@ -12,11 +12,10 @@ from p4reduce.control_plane.plans import make_plan
 from p4reduce.control_plane.predict import Operation, predict
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
-from p4reduce.control_plane.scheduling.host_trees import overlay_mst_hosts
-from p4reduce.experiments.poster.host_phases import HostPhases
-from p4reduce.experiments.poster.phases import PhasedNetwork
-from p4reduce.jobs.programs import bundled
+from p4reduce.control_plane.scheduling.trees import overlay_mst_hosts
+from p4reduce.network.jobs.switches import bundled
 from p4reduce.topologies import load
+from studies.poster.rings import HostPhases, PhasedNetwork
 
 ELEMENTS = 61_706
 

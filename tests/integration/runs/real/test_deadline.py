@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from p4reduce.fabric.real.bmv2 import find_bmv2
-from p4reduce.fabric.real.net import why_not
+from p4reduce.network.real.bmv2 import find_bmv2
+from p4reduce.network.real.net import why_not
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_script
 

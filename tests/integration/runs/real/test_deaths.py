@@ -3,11 +3,10 @@
 import json
 import sys
 
-from tests.support.kills.invariants import check
-from tests.support.kills.played import read
-
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_script
+from tests.support.kills.invariants import check
+from tests.support.kills.played import read
 
 OPERATIONS, ELEMENTS, SEED = 24, 700, 5
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.golden.frames import Kind, Packet, encode, with_checksum
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
-from p4reduce.fabric.real.bmv2 import find_bmv2
-from p4reduce.fabric.real.net import state, why_not
+from p4reduce.network.real.bmv2 import find_bmv2
+from p4reduce.network.real.net import state, why_not
 from p4reduce.topologies import Topology, load
+from tests.support.golden.frames import Kind, Packet, encode, with_checksum
 
 REASON = why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no network namespaces: {REASON}")

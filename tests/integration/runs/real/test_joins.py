@@ -4,11 +4,11 @@ import json
 import sys
 
 import pytest
-from tests.support.kills.invariants import check
-from tests.support.kills.played import read
 
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_script
+from tests.support.kills.invariants import check
+from tests.support.kills.played import read
 
 OPERATIONS, ELEMENTS, SEED = 16, 300, 5
 

@@ -3,12 +3,12 @@
 import sys
 
 import pytest
-from tests.support.torch_scripts.starting import LONG, WHY_LONG
 
-from p4reduce.fabric.real.net import why_not
+from p4reduce.network.real.net import why_not
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.perf import Plan
-from p4reduce.runs.real.perf import OTHERS, measure_real
+from p4reduce.runs.real.run import OTHERS, measure_real
+from tests.support.torch_scripts.starting import LONG, WHY_LONG
 
 REASON = why_not()
 WHERE = {"gloo": "PyTorch with gloo", "mpi": "mpi4py with MPICH (pip install mpi4py mpich)"}

@@ -6,15 +6,14 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.real import leftovers, same
 
-from p4reduce.comm.errors import ClusterError
-from p4reduce.fabric.real.net.state import all_runs, remove_stale
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.real.net.state import all_runs, remove_stale
 from p4reduce.runs.experiment import Experiment, ExperimentError
-from p4reduce.runs.real.carry import RealCluster
-from p4reduce.runs.real.collect import result
-from p4reduce.runs.real.work import carry_out
+from p4reduce.runs.real.carry import RealCluster, result
+from p4reduce.runs.real.session import carry_out
 from p4reduce.runs.runner import run_experiment
+from tests.support.real import leftovers, same
 
 TOPOLOGY = "star:hosts=2"
 SERVED = "star:hosts=2,servers=1"

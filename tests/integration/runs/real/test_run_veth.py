@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.real import rootless, same
 
-from p4reduce.fabric.real.net import why_not
-from p4reduce.fabric.real.net.state import all_runs
+from p4reduce.network.real.net import why_not
+from p4reduce.network.real.net.state import all_runs
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.run import run_real
 from p4reduce.runs.runner import run_experiment
+from tests.support.real import rootless, same
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"no network namespaces here: {why_not()}")
 TWO_LEVELS = {"topology": "leaf-spine:leaves=2,spines=1,hosts=1", "lanes": 64, "elements": 3000, "repeat": 2, "seed": 5}

@@ -4,13 +4,13 @@ import sys
 import threading
 
 import pytest
+
+from p4reduce.group.errors import CollectiveError
+from p4reduce.network.real.net.state import RunFolder
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.real.session import ScriptCluster
 from tests.support.kills.invariants import check
 from tests.support.kills.played import read, results
-
-from p4reduce.comm.errors import CollectiveError
-from p4reduce.fabric.real.net.state import RunFolder
-from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.real.scripts import ScriptCluster
 
 OPERATIONS, ELEMENTS, SEED = 30, 700, 5
 

@@ -1,11 +1,11 @@
 """Workers die, and the orchestrator is killed at each point that it passes from then on: two tasks share switches."""
 
 import pytest
-from tests.support.orchestrated.histories import Histories
-from tests.support.orchestrated.instant import PS_PER_US
 
 from p4reduce.control_plane.orchestrator import TaskState
-from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.scheduling.task import Wanted
+from tests.support.orchestrated.histories import Histories
+from tests.support.orchestrated.instant import PS_PER_US
 
 FIELDS = {"server": "server1", "elements": 4000, "rounds": 4, "training_ps": 20 * PS_PER_US}
 OTHER = {**FIELDS, "server": "h4", "workers": ("h1", "h3")}

@@ -1,6 +1,7 @@
 """Histories of the orchestrator: what fails or ends it, between any two steps, leaves a clear state."""
 
 from hypothesis import HealthCheck, settings
+
 from tests.support.effort import examples
 from tests.support.orchestrated.histories import Histories
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4reduce.control_plane.orchestrator import Phase, PlanRow, Store, TaskState
-from p4reduce.control_plane.orchestrator.states import FOLLOWING
+from p4reduce.control_plane.orchestrator.options import FOLLOWING
 from p4reduce.control_plane.scheduling import Task
 
 NAMES = ("a", "b")

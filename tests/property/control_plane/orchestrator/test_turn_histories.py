@@ -1,6 +1,7 @@
 """Histories over an optical cross-connect: whatever ends an orchestrator, what holds is a schedule, and all ends."""
 
 from hypothesis import HealthCheck, settings
+
 from tests.support.effort import examples
 from tests.support.orchestrated.turn_histories import TurnHistories
 

@@ -7,11 +7,11 @@ from math import ceil
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.networks import GIGA, loaded_networks
 
 from p4reduce.control_plane.plans import RingLayout, StarLayout, make_plan, release_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
+from tests.support.networks import GIGA, loaded_networks
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
 ALL = (*NAMES, "overlay-mst-mean", "ring", "spff-mean", "steiner-mean")

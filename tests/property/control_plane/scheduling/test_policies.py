@@ -4,7 +4,6 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.networks import GIGA, loaded_networks
 
 from p4reduce.control_plane.plans import PLANS, TreeLayout, make_plan
 from p4reduce.control_plane.resources import Resources
@@ -17,6 +16,7 @@ from p4reduce.control_plane.scheduling import (
     plan_requests,
     policy_named,
 )
+from tests.support.networks import GIGA, loaded_networks
 
 NAMES = ("exact", "overlay-mst", "spff", "spff-ecmp", "spff-ina", "spt", "steiner")
 

@@ -10,14 +10,14 @@ from typing import Final, Protocol
 import grpc
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
+
+from p4switch.p4runtime import Code
 from tests.support.conformance.codes.facts import MAX_PORT, port_of, replicas
 from tests.support.conformance.codes.generate import UpdateMaker
 from tests.support.conformance.codes.probes import PROBES, Call
 from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, running
 from tests.support.p4runtime.client import RawClient, code_of, details_of
 from tests.support.p4runtime.configs import config, forwarding, json_path, p4info_path
-
-from p4reduce.dataplane.p4runtime import Code
 
 PROGRAMS: Final = ("entities", "control", "state", "groups", "p4reduce-64")
 READS: Final = 0.2

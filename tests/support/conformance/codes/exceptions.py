@@ -10,6 +10,8 @@ from typing import Final
 
 from finsy.proto import p4r
 from google.protobuf import text_format
+
+from p4switch.p4runtime import Code
 from tests.support.conformance.codes.compare import Answered, Step, p4info
 from tests.support.conformance.codes.facts import (
     LONGEST_PORT,
@@ -25,8 +27,6 @@ from tests.support.conformance.codes.facts import (
     table_entry,
     watched,
 )
-
-from p4reduce.dataplane.p4runtime import Code
 
 OK, UNKNOWN, INVALID, NOT_FOUND = Code.OK, Code.UNKNOWN, Code.INVALID_ARGUMENT, Code.NOT_FOUND
 UNIMPLEMENTED, EXHAUSTED, RANGE = Code.UNIMPLEMENTED, Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE

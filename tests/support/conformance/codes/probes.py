@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 import finsy as fy
 from finsy.proto import p4r
+
 from tests.support.p4runtime.configs import schema
 
 Call = Literal["write", "read"]

@@ -8,12 +8,12 @@ from typing import Final
 
 from finsy.proto import p4r
 from google.protobuf import text_format
+
+from p4switch.p4runtime import Code
 from tests.support.conformance.codes.compare import Answered, Step
 from tests.support.conformance.fuzz.recording import sha256
 from tests.support.p4runtime.configs import json_path
 from tests.support.paths import DATA
-
-from p4reduce.dataplane.p4runtime import Code
 
 RECORDING: Final = DATA / "bmv2/codes.recorded.json"
 

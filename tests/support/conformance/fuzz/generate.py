@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.fuzz.operations import (
     AddToValueSet,
     Delete,
@@ -24,8 +25,6 @@ from tests.support.conformance.fuzz.operations import (
     WriteRegister,
 )
 from tests.support.conformance.fuzz.shape import ActionShape, Key, Shape, TableShape
-
-from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 FrameMaker: TypeAlias = Callable[[random.Random], bytes]
 PORTS = 8

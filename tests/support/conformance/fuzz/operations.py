@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 
 @dataclass(frozen=True)

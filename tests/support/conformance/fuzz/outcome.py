@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from p4switch.tables import TableEntry
 from tests.support.conformance.fuzz.operations import (
     AddToValueSet,
     Delete,
@@ -22,8 +23,6 @@ from tests.support.conformance.fuzz.operations import (
 )
 from tests.support.conformance.fuzz.shape import Shape
 from tests.support.conformance.targets.target import Sent, Target
-
-from p4reduce.dataplane.tables import TableEntry
 
 CELLS: Final = 16
 """So many cells of each array are compared."""

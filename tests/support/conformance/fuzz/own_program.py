@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from p4switch.tables import Exact, Lpm, TableEntry, Ternary
 from tests.support.conformance.fuzz.operations import Insert, Operation, Send, SetDefault, SetGroup
 from tests.support.conformance.fuzz.shape import Shape
 from tests.support.golden.frames import Kind, Packet, encode
-
-from p4reduce.dataplane.tables import Exact, Lpm, TableEntry, Ternary
 
 LANES: Final = 64
 OWN_ADDRESS: Final = 0x0A800001

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from p4switch.executor import ExecutorName
+from p4switch.program import Program, UnsupportedConstruct, load_program
 from tests.support.conformance.fuzz.operations import Operation, Send
 from tests.support.conformance.fuzz.outcome import Outcome, differences, merge, play
 from tests.support.conformance.fuzz.suites import Suite
@@ -13,9 +15,6 @@ from tests.support.conformance.targets.bmv2 import Bmv2
 from tests.support.conformance.targets.bmv2_p4runtime import Bmv2OverP4Runtime
 from tests.support.conformance.targets.bmv2_process import Bmv2Binaries, running
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
-
-from p4reduce.dataplane.executor import ExecutorName
-from p4reduce.dataplane.model import Program, UnsupportedConstruct, load_program
 
 EXECUTORS: Final[tuple[ExecutorName, ...]] = ("interpreted", "compiled")
 REPEATS: Final = 10

@@ -7,10 +7,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
+from p4switch.executor import ExecutorName
 from tests.support.conformance.stf.outcome import Outcome, play_sample
 from tests.support.conformance.stf.samples import Sample, default_cache, find_samples
-
-from p4reduce.dataplane.executor import ExecutorName
 
 EXECUTORS: Final[tuple[ExecutorName, ...]] = ("interpreted", "compiled")
 JOBS: Final = 2

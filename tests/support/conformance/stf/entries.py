@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable
 
+from p4switch.program.actions import Action, MatchKey
+from p4switch.program.program import Program
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.stf.names import find_action, find_key, find_table
 from tests.support.conformance.stf.numbers import parse_lpm, parse_number, parse_ternary
 from tests.support.conformance.stf.statements import Add, SetDefault, StfError
-
-from p4reduce.dataplane.model.actions import Action
-from p4reduce.dataplane.model.control import MatchKey
-from p4reduce.dataplane.model.program import Program
-from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 
 def entry_of(program: Program, add: Add) -> tuple[str, TableEntry]:

@@ -7,11 +7,9 @@ for ``[0]``, a header's name for its validity.
 import re
 from collections.abc import Iterable
 
+from p4switch.program.actions import Action, MatchKey, MatchTable
+from p4switch.program.program import Program
 from tests.support.conformance.stf.statements import StfError
-
-from p4reduce.dataplane.model.actions import Action
-from p4reduce.dataplane.model.control import MatchKey, MatchTable
-from p4reduce.dataplane.model.program import Program
 
 
 def find(what: str, name: str, names: Iterable[str]) -> str:

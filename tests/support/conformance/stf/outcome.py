@@ -5,15 +5,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from p4switch.executor import ExecutorName
+from p4switch.program import Program, UnsupportedConstruct, load_program
+from p4switch.program.errors import ProgramError
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player
 from tests.support.conformance.stf.samples import Sample, compile_sample
 from tests.support.conformance.stf.statements import StfError
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
-
-from p4reduce.dataplane.executor import ExecutorName
-from p4reduce.dataplane.model import Program, UnsupportedConstruct, load_program
-from p4reduce.dataplane.model.errors import ProgramError
 
 Verdict = Literal["passed", "differs", "unsupported", "refused", "crashed", "not compiled", "bad test"]
 

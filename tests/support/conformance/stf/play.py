@@ -4,6 +4,8 @@ import operator
 from collections.abc import Sequence
 from typing import Final
 
+from p4switch.program.program import Program
+from p4switch.tables import TableEntry
 from tests.support.conformance.stf.entries import default_of, entry_of
 from tests.support.conformance.stf.names import find
 from tests.support.conformance.stf.numbers import parse_number
@@ -18,9 +20,6 @@ from tests.support.conformance.stf.statements import (
     StfError,
 )
 from tests.support.conformance.targets.target import Target
-
-from p4reduce.dataplane.model.program import Program
-from p4reduce.dataplane.tables import TableEntry
 
 _COMPARISONS: Final = {
     "==": operator.eq,

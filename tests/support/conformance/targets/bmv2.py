@@ -4,12 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from p4switch.tables import Exact, Lpm, Match, TableEntry, Ternary
 from tests.support.conformance.fuzz.shape import Shape
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Process
 from tests.support.conformance.targets.packet_stream import PacketStream
 from tests.support.conformance.targets.target import Sent
-
-from p4reduce.dataplane.tables import Exact, Lpm, Match, TableEntry, Ternary
 
 PRIORITY_BASE: Final = 1 << 24
 """In BMv2 the lower priority wins; an entry gets this minus its own."""

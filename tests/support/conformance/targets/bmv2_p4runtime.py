@@ -6,12 +6,12 @@ from typing import Final
 
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
+
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Process
 from tests.support.conformance.targets.packet_stream import PacketStream
 from tests.support.conformance.targets.target import Sent
 from tests.support.p4runtime.client import RawClient
-
-from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 STREAM_S: Final = 600.0
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import IO, Final
 
 import grpc
-from tests.support.conformance.targets.command_line import CommandFailed, CommandLine
 
 from p4reduce.base.ports import free_ports
-from p4reduce.fabric.real.net import here_command
-from p4reduce.fabric.real.net.children import last_lines, start, stop
+from p4reduce.network.real.net import here_command
+from p4reduce.network.real.net.namespaces import last_lines, start, stop
+from tests.support.conformance.targets.command_line import CommandFailed, CommandLine
 
 DEVICE_ID: Final = 1
 START_DEADLINE_S: Final = 60.0

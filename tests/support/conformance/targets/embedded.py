@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from p4switch.device import Device
+from p4switch.executor import ExecutorName
+from p4switch.program import Program
+from p4switch.state.multicast import CloneSession
+from p4switch.tables import TableEntry
+from p4switch.tables.profile import MeterConfig
 from tests.support.conformance.targets.target import Sent
-
-from p4reduce.dataplane.device import Device
-from p4reduce.dataplane.executor import ExecutorName
-from p4reduce.dataplane.model import Program
-from p4reduce.dataplane.state.clone_sessions import CloneSession
-from p4reduce.dataplane.tables import TableEntry
-from p4reduce.dataplane.tables.meter import MeterConfig
 
 
 class EmbeddedSwitch:

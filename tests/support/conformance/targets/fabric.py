@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Final
 
+from p4reduce.network.virtual import VirtualNetwork
+from p4reduce.network.virtual.counters import read_frames
+from p4reduce.topologies import TopologyBuilder
+from p4switch.program import Program
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
 from tests.support.conformance.targets.target import Sent
-
-from p4reduce.dataplane.model import Program
-from p4reduce.fabric import VirtualNetwork
-from p4reduce.fabric.pcap import read_frames
-from p4reduce.topologies import TopologyBuilder
 
 PORTS: Final = range(1, 9)
 """of the switch; what leaves by another one is lost"""

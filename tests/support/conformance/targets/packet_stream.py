@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
 from tests.support.conformance.targets.target import Sent
 
 STREAM: Final = "/p4.bm.DataplaneInterface/PacketStream"

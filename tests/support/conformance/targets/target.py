@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from p4reduce.dataplane.tables import TableEntry
+from p4switch.tables import TableEntry
 
 Sent: TypeAlias = list[tuple[int, bytes]]
 """(port, frame) in the order in which frames left."""

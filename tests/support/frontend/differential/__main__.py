@@ -16,10 +16,9 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+from p4switch.p4.compile import Compilation, compile_file, compile_text
 from tests.support.frontend.differential.mutants import bare, mutant
 from tests.support.frontend.differential.pair import CASES, PACKETS, Pair
-
-from p4reduce.frontend.compile import Compilation, compile_file, compile_text
 
 ATTEMPTS = 20
 """Changes that are tried for one mutant that compiles to something else."""

@@ -7,6 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from p4switch.interpreter import Event
+from p4switch.interpreter.trace import ConditionEvaluated, ParserFailed, PrimitiveRun, Selected, TableApplied
+from p4switch.program import Program
+from p4switch.program.actions import RegisterRead, RegisterWrite
+from p4switch.state.layout import ValueSetError
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.fuzz.generate import CaseMaker
 from tests.support.conformance.fuzz.operations import (
     Modify,
@@ -23,13 +29,6 @@ from tests.support.conformance.fuzz.outcome import apply
 from tests.support.conformance.fuzz.shape import ActionShape, Key, Shape, TableShape
 from tests.support.frontend.differential.frames import ParserFrames
 from tests.support.frontend.differential.switch import TimedSwitch
-
-from p4reduce.dataplane.interpreter import Event
-from p4reduce.dataplane.interpreter.trace import ConditionEvaluated, ParserFailed, PrimitiveRun, Selected, TableApplied
-from p4reduce.dataplane.model import Program
-from p4reduce.dataplane.model.actions import RegisterRead, RegisterWrite
-from p4reduce.dataplane.state.value_sets import ValueSetError
-from p4reduce.dataplane.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 Point: TypeAlias = tuple[str, str, str]
 """A transition of the parser, an outcome of a condition, an action of a table by a hit or a miss."""

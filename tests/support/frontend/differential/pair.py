@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from p4switch.interpreter import Event
+from p4switch.interpreter.trace import ConditionEvaluated, PrimitiveRun, TableApplied
+from p4switch.program import Program, load_program
+from p4switch.program.actions import Conditional
 from tests.support.conformance.fuzz.operations import Operation
 from tests.support.conformance.fuzz.outcome import Outcome, differences, play
 from tests.support.conformance.fuzz.shape import Shape, read_shape, shape_of
@@ -13,11 +17,6 @@ from tests.support.frontend.differential.cases import Coverage, GuidedCaseMaker,
 from tests.support.frontend.differential.frames import ParserFrames
 from tests.support.frontend.differential.switch import TimedSwitch
 from tests.support.frontend.differential.values import Values
-
-from p4reduce.dataplane.interpreter import Event
-from p4reduce.dataplane.interpreter.trace import ConditionEvaluated, PrimitiveRun, TableApplied
-from p4reduce.dataplane.model import Program, load_program
-from p4reduce.dataplane.model.control import Conditional
 
 CASES: Final = 8
 PACKETS: Final = 120

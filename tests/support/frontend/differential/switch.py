@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
+from p4switch.interpreter import Event, Interpreter
+from p4switch.program import Program
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
-
-from p4reduce.dataplane.interpreter import Event, Interpreter
-from p4reduce.dataplane.model import Program
 
 STEPS_US: Final = (1, 3, 1000, 50, 300_000, 7, 5_000_000)
 """Between frames, in turn: within a burst, within a round trip, beyond every time-out that a program may have."""

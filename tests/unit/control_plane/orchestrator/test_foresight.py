@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.foresight import Foresight
+from p4reduce.control_plane.orchestrator.monitor import Foresight
 
 HOP, OTHER = ("leaf1", 1), ("leaf2", 1)
 

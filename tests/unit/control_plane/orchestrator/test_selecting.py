@@ -6,7 +6,7 @@ import pytest
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile
-from p4reduce.control_plane.orchestrator.selecting import Selector
+from p4reduce.control_plane.orchestrator.installer import Selector
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Selection, Task, consumed, policy_named
 from p4reduce.topologies import leaf_spine
 

@@ -11,7 +11,7 @@ from p4reduce.control_plane.placement import PLACEMENTS, Cluster, Racks, place, 
 from p4reduce.control_plane.placement.cluster import reads
 from p4reduce.control_plane.placement.orders import ORDERS, sorted_queue
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task
-from p4reduce.control_plane.scheduling.wanted import Wanted
+from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies import fat_tree, leaf_spine
 
 TOPOLOGY = leaf_spine(leaves=4, spines=2, hosts=4)

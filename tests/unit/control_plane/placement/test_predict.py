@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.placement import Load, Racks
-from p4reduce.control_plane.placement.loads import ring_copies, tree_copies
-from p4reduce.control_plane.placement.predict import iteration_times
+from p4reduce.control_plane.placement.cluster import iteration_times, ring_copies, tree_copies
 from p4reduce.topologies import fat_tree, leaf_spine
 
 TOPOLOGY = leaf_spine(leaves=3, spines=2, hosts=4)

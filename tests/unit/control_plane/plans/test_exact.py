@@ -11,9 +11,9 @@ import pytest
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import PLANS, PlanRequest, Problem, make_plan
-from p4reduce.control_plane.plans.exact import solve
-from p4reduce.control_plane.plans.graph import switch_graph
 from p4reduce.control_plane.plans.overlay import cost
+from p4reduce.control_plane.plans.routes import switch_graph
+from p4reduce.control_plane.plans.steiner import solve
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, load, star, with_capable
 
@@ -109,7 +109,7 @@ def test_a_fan_in_beyond_the_bitmap_has_no_tree():
 def test_the_same_tree_whatever_order_python_keeps_sets_in():
     """Among trees of one cost the solver takes what the order of its rows suggests."""
     code = (
-        "from p4reduce.control_plane.plans import Problem; from p4reduce.control_plane.plans.exact import solve; "
+        "from p4reduce.control_plane.plans import Problem; from p4reduce.control_plane.plans.steiner import solve; "
         "from p4reduce.topologies import load; topology = load('wan:graph=nobel-us,hosts=2'); "
         "hosts = [host.name for host in topology.hosts]; "
         "print([sorted(solve(Problem(topology, tuple(hosts[at + 1 : at + 15 : 2]), hosts[at])).layout.parent.items()) "

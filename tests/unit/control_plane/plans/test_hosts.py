@@ -6,8 +6,8 @@ import pytest
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest, Problem, make_plan
+from p4reduce.control_plane.plans.make import check_forwarding
 from p4reduce.control_plane.plans.ring import ring
-from p4reduce.control_plane.plans.verify import check_forwarding
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import TopologyBuilder, fat_tree, leaf_spine, load, star
 

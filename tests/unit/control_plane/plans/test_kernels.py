@@ -6,14 +6,18 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.plans.graph import same_both_ways, switch_graph
-from p4reduce.control_plane.plans.kernels.arborescence import arborescence, branching, cheapest
-from p4reduce.control_plane.plans.kernels.directed import at_least, at_most
 from p4reduce.control_plane.plans.kernels.jit import FAR, NEVER
 from p4reduce.control_plane.plans.kernels.shortest import along, shortest
-from p4reduce.control_plane.plans.kernels.spanning import minimum_tree, with_one_more
-from p4reduce.control_plane.plans.paths import unique_words
-from p4reduce.control_plane.plans.routes import Routes
+from p4reduce.control_plane.plans.kernels.spanning import (
+    arborescence,
+    at_least,
+    at_most,
+    branching,
+    cheapest,
+    minimum_tree,
+    with_one_more,
+)
+from p4reduce.control_plane.plans.routes import Routes, same_both_ways, switch_graph, unique_words
 from p4reduce.topologies import fat_tree, load, star
 
 

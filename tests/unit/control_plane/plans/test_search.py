@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.plans import search
+from p4reduce.control_plane.plans import steiner
 from p4reduce.control_plane.scheduling import NetworkState, Task, policy_named
 from p4reduce.topologies import Topology, load
 
@@ -23,7 +23,7 @@ def test_room_for_distances_grows_with_the_start(monkeypatch: pytest.MonkeyPatch
     background = {hop: int(random.integers(0, 3 * 10**9)) for hop in _hops(topology)} if asymmetric else {}
     task, state = one_worker_a_rack(topology), NetworkState(topology, background)
     roomy = policy_named("steiner")(task, state)
-    monkeypatch.setattr(search, "_ROWS", 4)
+    monkeypatch.setattr(steiner, "_ROWS", 4)
     narrow = policy_named("steiner")(task, state)
     assert len(task.workers) > 4
     assert narrow.upload.aggregators

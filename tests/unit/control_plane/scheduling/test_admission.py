@@ -7,14 +7,7 @@ import pytest
 from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
 from p4reduce.control_plane.predict import Operation, predict
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.scheduling import (
-    NetworkState,
-    Rejection,
-    Task,
-    copies,
-    plan_requests,
-    policy_named,
-)
+from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, copies, plan_requests, policy_named
 from p4reduce.topologies import TopologyBuilder, leaf_spine, load, star, with_capable
 
 TREES = ("exact", "overlay-mst", "spff-ina", "spt", "steiner")

@@ -7,8 +7,8 @@ import pytest
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
-from p4reduce.control_plane.plans.exact import solve
 from p4reduce.control_plane.plans.mst import mst, mst_shared
+from p4reduce.control_plane.plans.steiner import solve
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import (
     POLICIES,
@@ -21,8 +21,8 @@ from p4reduce.control_plane.scheduling import (
     policy_named,
     register_policy,
 )
-from p4reduce.control_plane.scheduling.admission import explicit
-from p4reduce.control_plane.scheduling.policies.exact import optimum
+from p4reduce.control_plane.scheduling.policies import optimum
+from p4reduce.control_plane.scheduling.trees import explicit
 from p4reduce.control_plane.scheduling.view import View, problem_of
 from p4reduce.topologies import TopologyBuilder, leaf_spine, load, with_capable
 

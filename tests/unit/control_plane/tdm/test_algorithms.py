@@ -5,18 +5,21 @@ from itertools import combinations, pairwise, permutations, product
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.tdm.circuits import check_matrix
-from p4reduce.control_plane.tdm.demand import pair_bytes, pod_bytes
-from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.control_plane.tdm.exact import solve, trees
-from p4reduce.control_plane.tdm.gpus import release_gpus, share_gpus
-from p4reduce.control_plane.tdm.jobs import TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
+from p4reduce.control_plane.tdm.circuits import (
+    check_matrix,
+    form_ring,
+    multi_hop,
+    pair_bytes,
+    pod_bytes,
+    process_s,
+    round_s,
+    split,
+)
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
+from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network, release_gpus, share_gpus
 from p4reduce.control_plane.tdm.pairs import Alone, best_sharing, match, play, sharings
 from p4reduce.control_plane.tdm.registry import make_schedule
-from p4reduce.control_plane.tdm.ring import form_ring
-from p4reduce.control_plane.tdm.rounds import process_s, round_s
-from p4reduce.control_plane.tdm.several import multi_hop, split
+from p4reduce.control_plane.tdm.schedulers.switched import solve, trees
 
 
 def test_equation_4_in_both_readings() -> None:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from p4reduce.control_plane.tdm.hops import several_hops
+from p4reduce.control_plane.tdm.circuits import several_hops
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.network import OpticalNetwork
 from p4reduce.control_plane.tdm.registry import make_schedule

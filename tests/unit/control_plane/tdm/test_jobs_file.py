@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.control_plane.tdm.errors import TdmError
-from p4reduce.control_plane.tdm.jobs_file import read_jobs
-from p4reduce.control_plane.tdm.training import training_seconds
+from p4reduce.control_plane.tdm.jobs import TdmError, read_jobs, training_seconds
 
 
 @pytest.mark.parametrize("name", ["jobs.yaml", "jobs.csv"])

@@ -8,14 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from p4reduce.comm import framing
-from p4reduce.comm.errors import ClusterError, CollectiveError, GroupChanged
-from p4reduce.comm.membership import Journal, Reach
+from p4reduce.group import remote
+from p4reduce.group.errors import ClusterError, CollectiveError, GroupChanged
+from p4reduce.group.membership import Journal, Reach
 from p4reduce.runs.real import presence
-from p4reduce.runs.real.arrivals import Arrivals
 from p4reduce.runs.real.coordinator import Coordinator
 from p4reduce.runs.real.member import Calling, Member
-from p4reduce.runs.real.presence import Presence
+from p4reduce.runs.real.presence import Arrivals, Presence
 from p4reduce.topologies import load
 
 HOSTS = ("h1", "h2", "h3")
@@ -209,7 +208,7 @@ def said(address, *messages):
     connection.connect(address)
     connection.settimeout(20)
     for message in messages:
-        framing.send(connection, message)
+        remote.send(connection, message)
     return connection
 
 
@@ -219,14 +218,14 @@ def test_one_that_has_a_result_and_falls_silent_before_it_gives_it_holds_up_nobo
     second.begin(CALL)
     with said(group.presence.address, {"join": 0, "pid": 1}) as holder:
         group.processes[2].kill()
-        while "prepare" not in (asked := framing.receive(holder)[0]):
+        while "prepare" not in (asked := remote.receive(holder)[0]):
             pass
         answer = {"finished": 1, "contributors": [0, 1, 2], "operation": None, "root": -1}
-        framing.send(holder, {"stopped": asked["prepare"], **answer})
+        remote.send(holder, {"stopped": asked["prepare"], **answer})
         assert group.stops[1].wait(10)
         second.stopped()
         assert second.begin(CALL).members == (1,)
-        while "excluded" not in (told := framing.receive(holder)[0]):
+        while "excluded" not in (told := remote.receive(holder)[0]):
             pass
     assert told["excluded"] == "said nothing for its lease, and others waited for it"
     assert set(group.journal.decisions[0].lost) == {0, 2}
@@ -238,7 +237,7 @@ def test_whoever_speaks_out_of_turn_is_named_and_the_others_go_on(grouped):
     for member in (first, second):
         member.begin(CALL)
     with said(group.presence.address, {"join": 2, "pid": 1}, {"beat": {}}) as third:
-        assert framing.receive(third)[0] == {"excluded": "said what no member says: beat: {}"}
+        assert remote.receive(third)[0] == {"excluded": "said what no member says: beat: {}"}
     for member, stop in zip((first, second), group.stops, strict=False):
         assert stop.wait(10)
         member.stopped()
@@ -251,8 +250,8 @@ def test_a_rank_is_taken_by_its_own_process_alone(grouped, monkeypatch):
     group = grouped(without=(2,))
     monkeypatch.undo()
     with said(group.presence.address, {"join": 2, "pid": group.processes[2].pid}) as forged:
-        assert framing.receive(forged)[0] == {"refused": "the connection is not of a process of rank 2"}
-        assert framing.receive(forged) is None
+        assert remote.receive(forged)[0] == {"refused": "the connection is not of a process of rank 2"}
+        assert remote.receive(forged) is None
     assert group.presence.seen[2].control is None
 
 
@@ -265,7 +264,7 @@ def test_strangers_that_say_nothing_are_bounded_and_a_member_comes_in_by_their_s
             time.sleep(0.01)
         assert group.presence.seen[2].control is not None
         for connection in idle[: presence.MOST_STRANGERS]:
-            assert framing.receive(connection) is None
+            assert remote.receive(connection) is None
     assert len(group.presence._strangers) <= presence.MOST_STRANGERS
     for connection in idle:
         connection.close()

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.fabric.real.bmv2 import QUEUE_FRAMES
+from p4reduce.network.real.bmv2 import QUEUE_FRAMES
 from p4reduce.runs.experiment import REAL_TIME_FIELDS, Experiment, ExperimentError
-from p4reduce.runs.real.assignment import WINDOW, Assignment
+from p4reduce.runs.real.carry import WINDOW, Assignment
 from p4reduce.runs.real.targets import check_growth
 from p4reduce.runs.real.wires import UdpWires, needs_relays, shaped_rates
 from p4reduce.topologies import load

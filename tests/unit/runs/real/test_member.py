@@ -5,9 +5,9 @@ import socket
 import numpy as np
 import pytest
 
-from p4reduce.comm import framing
-from p4reduce.comm.errors import ClusterError, GroupChanged
-from p4reduce.comm.membership import Decision
+from p4reduce.group import remote
+from p4reduce.group.errors import ClusterError, GroupChanged
+from p4reduce.group.membership import Decision
 from p4reduce.runs.real.member import Calling, Member
 
 
@@ -24,7 +24,7 @@ class Told:
         self.end.settimeout(20)
 
     def tell(self, message, array=None):
-        framing.send(self.end, message, array)
+        remote.send(self.end, message, array)
 
     def commit(self, decision, array=None):
         self.tell({"commit": decision.plain(), "endpoint": None}, array)
@@ -32,7 +32,7 @@ class Told:
     def hear(self, name):
         """The next message of this name."""
         while True:
-            message, array = framing.receive(self.end)
+            message, array = remote.receive(self.end)
             if name in message:
                 return message, array
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from p4reduce.comm.framing import FramingError
+from p4reduce.group.remote import FramingError
 from p4reduce.runs.real.said import check, joins
 
 BEAT = {"beat": 3, "calls": True, "held": None, "rests": False}

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from p4reduce.runs.real.processor import Signs, descends
+from p4reduce.runs.real.presence import Signs, descends
 
 
 def test_who_computes_lives_and_who_is_stopped_or_gone_does_not():

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from p4reduce.comm.errors import ClusterError
-from p4reduce.runs.real.group import WorkerError, WorkerGroup
+from p4reduce.group.errors import ClusterError
+from p4reduce.runs.real.presence import WorkerError, WorkerGroup
 
 ECHO = """
 import json, sys

@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 
 from p4reduce.workers.training import digits
-from p4reduce.workers.training.blas import single_threaded_blas
-from p4reduce.workers.training.loops import ACCURACY, LOSS, train_all_reduce, train_alone, train_parameter_server
-from p4reduce.workers.training.options import TrainingOptions
-from p4reduce.workers.training.task import TrainingTask
+from p4reduce.workers.training.loops import (
+    ACCURACY,
+    LOSS,
+    TrainingOptions,
+    TrainingTask,
+    single_threaded_blas,
+    train_all_reduce,
+    train_alone,
+    train_parameter_server,
+)
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn (pip install 'p4reduce[demo]')")
 

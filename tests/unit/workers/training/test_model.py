@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.workers.training.model import DIGITS_LAYERS, Mlp
+from p4reduce.workers.training.digits import DIGITS_LAYERS, Mlp
 
 
 def batch(model, count, seed=1):

@@ -1,1 +1,0 @@
-"""How fast plans are made, beside networkx."""

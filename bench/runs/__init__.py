@@ -1,1 +1,0 @@
-"""Benchmarks in real time: ``python -m p4reduce.bench.runs``."""

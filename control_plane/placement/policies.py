@@ -1,0 +1,430 @@
+"""`ina-aware`: the hosts under which all tasks together are predicted to lose least time."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, Final, Protocol, TypeVar
+from zlib import crc32
+
+import numpy as np
+
+from p4reduce.base.registry import Registry
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.placement.cluster import Cluster, Load, asked, server_for
+from p4reduce.control_plane.scheduling.policy import Rejection
+from p4reduce.control_plane.scheduling.task import Task
+from p4switch.base.units import PS_PER_S
+
+# Shares of racks by a dynamic programme over racks and workers, as NetPack places tasks.
+
+
+_CROSSING = 1.0
+"""cost of a rack more in whole models on an idle uplink"""
+
+
+def cheapest_shares(cluster: Cluster, task: Task, room: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
+    """How many workers of each rack cost least; None when they are too few.
+
+    best[w] is the least cost of w workers in the racks so far, and each rack adds cost(rack, w): what its part sends
+    up takes copies / residual of its best uplink, 1 copy where its switch aggregates, else w; a part that is all of
+    the task sends nothing up but, without aggregation, its own copies. Time: racks * workers * hosts of a rack.
+    After Li et al., 'NetPack', ASPLOS 2024, whose programme also chooses parameter servers.
+    """
+    count, capacity = asked(task).count, cluster.capacity_bps
+    bits = 32.0 * task.elements
+    best: list[float] = [0.0] + [inf] * count
+    taken: list[list[int]] = []
+    for switch, hosts in room.items():
+        uplinks = cluster.racks.uplinks[switch]
+        seconds = min((bits / capacity[link] * cluster.crowd(link) for link in uplinks), default=inf)
+        alone = bits / cluster.racks.rate_bps[cluster.racks.uplink(hosts[0])]
+        able = switch in cluster.able
+        now, row = list(best), [0] * (count + 1)
+        for total in range(1, count + 1):
+            for own in range(1, min(total, len(hosts)) + 1):
+                copies = 1 if able else own
+                inside = own == count and able
+                crossing = 0.0 if inside else max(alone * _CROSSING, copies * seconds)
+                left_over = (len(hosts) - own) * alone * 1e-3  # best fit among equals
+                cost = best[total - own] + crossing + left_over
+                if cost < now[total]:
+                    now[total], row[total] = cost, own
+        best = now
+        taken.append(row)
+    if best[count] == inf:
+        return None
+    share: dict[str, int] = {}
+    for switch, row in zip(reversed(list(room)), reversed(taken), strict=True):
+        if row[count]:
+            share[switch] = row[count]
+            count -= row[count]
+    return share
+
+
+# Placement policies: plug-ins that choose the hosts of a task.
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a task goes: its hosts in rank order, that of its global model, and why."""
+
+    workers: tuple[str, ...]
+    server: str
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, task: Task) -> Task:
+        """The task with these hosts."""
+        return replace(task, workers=self.workers, server=self.server, wanted=None)
+
+
+class PlacementPolicy(Protocol):
+    """Chooses hosts for the local models of a task, in rank order, and says why.
+
+    Raises :class:`~p4reduce.control_plane.scheduling.policy.Rejection` when there is no room now. Must not change the
+    cluster. The same task in the same cluster gives the same hosts.
+    """
+
+    def __call__(self, task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """Choose."""
+
+
+PLACEMENTS: Registry[PlacementPolicy] = Registry("placement", PlanError)
+"""Every known policy by name; :func:`register_placement` and entry points of ``p4reduce.placements`` add to it."""
+
+_P = TypeVar("_P", bound=Callable[..., Any])
+
+
+def register_placement(name: str) -> Callable[[_P], _P]:
+    """Decorator: make a placement policy known under ``name``."""
+
+    def add(policy: _P) -> _P:
+        PLACEMENTS.add(name, policy)
+        return policy
+
+    return add
+
+
+def placement_named(name: str) -> PlacementPolicy:
+    """The policy of that name; `PlanError` lists the known ones."""
+    return PLACEMENTS.named(name)
+
+
+def place(task: Task, cluster: Cluster, policy: str | PlacementPolicy) -> Placement:
+    """Hosts for a task.
+
+    Raises
+    ------
+    PlanError
+        There is no room now, or the policy answered with hosts that the task cannot have.
+    """
+    room = {host for hosts in cluster.check(task).values() for host in hosts}
+    chosen = placement_named(policy) if isinstance(policy, str) else policy
+    workers, why = chosen(task, cluster)
+    assert task.wanted is not None  # checked by the cluster  # noqa: S101
+    if len(workers) != task.wanted.count or len(set(workers)) != len(workers) or not set(workers) <= room:
+        raise PlanError(f"task {task.name}: placement {policy!r} answered with hosts that it cannot have")
+    server = "" if cluster.rings else server_for(cluster, task, workers)
+    racks: dict[str, int] = {}
+    for host in workers:
+        racks[cluster.racks.of[host]] = racks.get(cluster.racks.of[host], 0) + 1
+    return Placement(tuple(workers), server, {"workers": list(workers), "server": server, "racks": racks, **why})
+
+
+# Hosts that a task could have: how many of each rack, and which.
+
+
+Room = Mapping[str, Sequence[str]]
+Share = dict[str, int]
+"""how many hosts of a rack, by switch"""
+
+SAME_SPEED: Final = 0.05
+"""hosts whose slowdowns differ by less are alike: rounds differ by as much"""
+MOST: Final = 32
+"""candidates that are compared"""
+
+
+def packed_share(cluster: Cluster, room: Room, count: int, allowed: Iterable[str] | None = None) -> Share | None:
+    """Fewest racks, best fit: one rack that is just large enough, else the largest and what is near to it.
+
+    ``allowed``: only these racks; None where they have too few hosts.
+    """
+    left = {switch: len(room[switch]) for switch in (room if allowed is None else allowed) if switch in room}
+    if sum(left.values()) < count:
+        return None
+    share: Share = {}
+    while count:
+        near = {switch: max((cluster.racks.distance(switch, other) for other in share), default=0) for switch in left}
+        fits = [switch for switch, hosts in left.items() if hosts >= count]
+        nearest = min(near.values())
+        close = [switch for switch in fits if near[switch] == nearest]
+        if close:
+            chosen = min(close, key=lambda switch: (left[switch], switch))
+        else:
+            chosen = min(left, key=lambda switch: (near[switch], -left[switch], switch))
+        share[chosen] = min(count, left.pop(chosen))
+        count -= share[chosen]
+    return share
+
+
+def filled_share(room: Room, count: int, order: Sequence[str]) -> Share:
+    """Rack by rack in this order, each as far as it goes."""
+    share: Share = {}
+    for switch in order:
+        taken = min(count, len(room[switch]))
+        if taken:
+            share[switch] = taken
+            count -= taken
+    return share
+
+
+def _quickest(cluster: Cluster, room: Room, count: int) -> dict[str, list[str]] | None:
+    """The room without all hosts that are slower than the last of the ``count`` fastest; None where none are."""
+    factors = sorted(cluster.slowdown.get(host, 1.0) for hosts in room.values() for host in hosts)
+    most = factors[count - 1] * (1 + SAME_SPEED)
+    if factors[-1] <= most:
+        return None
+    left = {
+        switch: [host for host in hosts if cluster.slowdown.get(host, 1.0) <= most] for switch, hosts in room.items()
+    }
+    return {switch: hosts for switch, hosts in left.items() if hosts}
+
+
+def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str]:
+    """Which hosts: those that have shards of its data, then the fastest, in the order of racks."""
+    homes = set(asked(task).shards)
+    found: list[str] = []
+    for switch in sorted(share, key=list(room).index):
+        ranked = sorted(
+            range(len(room[switch])),
+            key=lambda place: (cluster.slowdown.get(room[switch][place], 1.0), room[switch][place] not in homes, place),
+        )
+        found += [room[switch][place] for place in sorted(ranked[: share[switch]])]
+    return found
+
+
+def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
+    """Different ways to share a task out over racks, the packed one first."""
+    count = asked(task).count
+    homes = asked(task).shards
+    capacity = cluster.capacity_bps
+    up = {switch: sum(capacity[link] for link in cluster.racks.uplinks[switch]) for switch in room}
+    at_home = {switch: sum(home in room[switch] for home in homes) for switch in room}
+    slow = {
+        switch: sorted(cluster.slowdown.get(host, 1.0) for host in room[switch])[min(count, len(room[switch])) - 1]
+        for switch in room
+    }
+    able = cluster.able
+    users = {switch: sum(cluster.crowd(link) for link in cluster.racks.uplinks[switch]) for switch in room}
+    orders: list[Callable[[str], tuple[object, ...]]] = [
+        lambda switch: (-up[switch], -len(room[switch]), switch),
+        lambda switch: (switch not in able, -len(room[switch]), switch),
+        lambda switch: (switch not in able, -up[switch], -len(room[switch]), switch),
+        lambda switch: (users[switch], -len(room[switch]), switch),
+        lambda switch: (-at_home[switch], -len(room[switch]), switch),
+        lambda switch: (slow[switch], -len(room[switch]), switch),
+    ]
+    found: list[Share | None] = [packed_share(cluster, room, count)]
+    found += [
+        {switch: count} for switch in sorted(room, key=lambda name: len(room[name])) if len(room[switch]) >= count
+    ]
+    for key in orders:
+        order = sorted(room, key=key)
+        found.append(filled_share(room, count, order))
+        for racks in range(1, len(order)):  # the best fit among the first ones that are enough
+            if sum(len(room[switch]) for switch in order[:racks]) >= count:
+                found += [packed_share(cluster, room, count, order[:more]) for more in (racks, racks + 1)]
+                break
+    found.append(cheapest_shares(cluster, task, room))
+    quick = _quickest(cluster, room, count)
+    if quick is not None:
+        found.append(packed_share(cluster, quick, count))
+    unique: dict[tuple[tuple[str, int], ...], Share] = {}
+    for share in found:
+        if share is not None:
+            unique.setdefault(tuple(sorted(share.items())), share)
+    return list(unique.values())[:MOST]
+
+
+# `first-fit`: the first hosts with room, in the order of the topology.
+
+
+@register_placement("first-fit")
+def first_fit(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """Racks are filled one after the other."""
+    hosts = [host for rack in cluster.check(task).values() for host in rack]
+    return hosts[: asked(task).count], {}
+
+
+# `random`: any hosts with room, drawn anew for every task.
+
+
+@register_placement("random")
+def random_hosts(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """The generator is that of this task alone, so the choice does not depend on what was chosen before."""
+    hosts = [host for rack in cluster.check(task).values() for host in rack]
+    random = np.random.Generator(np.random.Philox(key=[cluster.seed, crc32(task.name.encode())]))
+    chosen = random.choice(len(hosts), asked(task).count, replace=False)
+    return [hosts[place] for place in sorted(chosen)], {"seed": cluster.seed}
+
+
+# `spread`: as many racks as possible, evenly: a rack that fails costs each task least.
+
+
+@register_placement("spread")
+def spread(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """Each time a host of the rack that the task has fewest hosts in, of these the one with most room."""
+    room = cluster.check(task)
+    taken = dict.fromkeys(room, 0)
+    for _ in range(asked(task).count):
+        able = [switch for switch in room if taken[switch] < len(room[switch])]
+        taken[min(able, key=lambda switch: (taken[switch], taken[switch] - len(room[switch]), switch))] += 1
+    return [host for switch, hosts in room.items() for host in hosts[: taken[switch]]], {}
+
+
+# `netpack`: shares of racks by a dynamic programme, whose cost is what they send up.
+
+
+@register_placement("netpack")
+def netpack(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """See :mod:`~p4reduce.control_plane.placement.policies`."""
+    room = cluster.check(task)
+    share = cheapest_shares(cluster, task, room)
+    if share is None:
+        raise Rejection(f"task {task.name}: too few hosts")
+    return hosts_of(cluster, task, room, share), {}
+
+
+# `packed`: the fewest racks, the best fit among them; knows nothing of the network but distances.
+
+
+@register_placement("packed")
+def packed(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """The hosts of a rack in the order of the topology, whatever they are like."""
+    room = cluster.check(task)
+    share = packed_share(cluster, room, asked(task).count)
+    if share is None:
+        raise Rejection(f"task {task.name}: too few hosts")
+    return [host for switch, hosts in room.items() for host in hosts[: share.get(switch, 0)]], {}
+
+
+# `cassini`: of near hosts those whose links are shared with tasks of compatible phases.
+
+
+@register_placement("cassini")
+def cassini(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """The candidate with the highest compatibility; among equals the fewest racks, then packed's.
+
+    A link is compatible with its tasks as far as their times on it fit one after the other into a period:
+    1 - max(0, sum of comm / period - 1), the score of the best rotation where periods are commensurable. The worst
+    link counts. Rajasekaran et al., 'CASSINI', NSDI 2024.
+    """
+    room = cluster.check(task)
+    options = shares(cluster, task, room)
+    scores = []
+    for share in options:
+        hosts = hosts_of(cluster, task, room, share)
+        server = "" if cluster.rings else server_for(cluster, task, hosts)
+        scores.append(_compatibility(cluster, cluster.load(task, hosts, server)))
+    best = min(range(len(options)), key=lambda place: (-round(scores[place], 3), len(options[place]), place))
+    why = {"candidates": len(options), "compatibility": scores[best], "packed_compatibility": scores[0]}
+    return hosts_of(cluster, task, room, options[best]), why
+
+
+def _compatibility(cluster: Cluster, load: Load) -> float:
+    worst = 1.0
+    for link in load.bits:
+        jobs = [one for one in (*cluster.running.values(), load) if link in one.bits]
+        busy = sum(_share(cluster, one, link) for one in jobs)
+        worst = min(worst, 1.0 - max(0.0, busy - 1.0))
+    return worst
+
+
+def _share(cluster: Cluster, load: Load, link: int) -> float:
+    """Of its period alone, how long a task is on a link."""
+    longest = max(bits / cluster.capacity_bps[one] for one, bits in load.bits.items())
+    return float(load.bits[link] / cluster.capacity_bps[link] / (load.compute_s + longest))
+
+
+LOOKED_AHEAD = 4
+"""ends of other tasks that are waited for, at most"""
+WORTH_WAITING = 0.7
+"""of the time now: others may take what becomes free"""
+EQUAL = 0.005
+"""predicted costs that differ by less are the same: the prediction is no better"""
+
+
+@register_placement("ina-aware")
+def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """Compare candidates by time: its own, until it ends, and what it costs all tasks that it touches until they end.
+
+    Predicted are iteration times under the slots that switches have left, what background traffic leaves of links, the
+    tasks that run, slow hosts, and the reading of shards that lie elsewhere. Among equal ones that which leaves others
+    the better racks, then that which breaks up the fewest, then packed's.
+    """
+    room = cluster.check(task)
+    options = shares(cluster, task, room)
+    found = [cost_of(task, cluster, hosts_of(cluster, task, room, share)) for share in options]
+    _wait(task, cluster, min(total for total, _ in found))
+    least = min(total for total, _ in found)
+    best = min(
+        (place for place, (total, _) in enumerate(found) if total <= least * (1 + EQUAL)),
+        key=lambda place: (worth(cluster, options[place]), broken(room, options[place]), len(options[place]), place),
+    )
+    why = {"candidates": len(options), "cost_s": found[best][0], "packed_cost_s": found[0][0], **found[best][1]}
+    return hosts_of(cluster, task, room, options[best]), why
+
+
+def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
+    """Raise `Rejection` where the task is predicted to end much sooner if it waits for one of the next ends."""
+    if now_s * WORTH_WAITING <= _least_s(task, cluster):
+        return
+    gone: list[str] = []
+    for end_s, name in cluster.ends()[:LOOKED_AHEAD]:
+        gone.append(name)
+        if end_s >= now_s * WORTH_WAITING:
+            return
+        later = cluster.without(gone)
+        room = later.room(task.slots)
+        costs = (cost_of(task, later, hosts_of(later, task, room, share))[0] for share in shares(later, task, room))
+        cost_s = min(costs)
+        if end_s + cost_s < now_s * WORTH_WAITING:
+            raise Rejection(
+                f"task {task.name}: it waits for {name}: on its hosts it is predicted to end in "
+                f"{end_s + cost_s:.3g} s, now in {now_s:.3g} s"
+            )
+
+
+def _least_s(task: Task, cluster: Cluster) -> float:
+    """Seconds that it takes wherever it goes: computing at a usual host, and a model on the fastest link."""
+    sending = 32.0 * task.elements / float(cluster.racks.rate_bps.max())
+    return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
+
+
+def cost_of(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, dict[str, Any]]:
+    """Predicted seconds until the task ends there, with what others lose, and what they consist of."""
+    server = "" if cluster.rings else server_for(cluster, task, hosts)
+    iteration, others = cluster.seconds(cluster.load(task, hosts, server))
+    reading = cluster.read_seconds(asked(task), hosts)
+    total = task.rounds * iteration + reading + max(others, 0.0)
+    return max(total, 1 / PS_PER_S), {"iteration_s": iteration, "others_s": others, "reading_s": reading}
+
+
+def worth(cluster: Cluster, share: Share) -> float:
+    """What the hosts are worth to others: those of racks that aggregate, and whose uplinks are free, to the most."""
+    return round(sum(own * rack_worth(cluster, switch) for switch, own in share.items()) / sum(share.values()), 2)
+
+
+def rack_worth(cluster: Cluster, switch: str) -> float:
+    """0 to 2: whether the switch of a rack aggregates, and the share of its uplinks that background leaves."""
+    links = cluster.racks.uplinks[switch]
+    left = (
+        sum(cluster.capacity_bps[link] for link in links) / sum(cluster.racks.rate_bps[link] for link in links)
+        if links
+        else 1.0
+    )
+    return float(left) + (switch in cluster.racks.capable)
+
+
+def broken(room: Mapping[str, Sequence[str]], share: Share) -> int:
+    """Hosts that are left in racks that the task takes a part of: large tasks will miss them."""
+    return sum(len(room[switch]) - own for switch, own in share.items())

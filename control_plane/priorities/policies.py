@@ -1,0 +1,233 @@
+"""`mltcp`: pace instead of classes; who has sent more of the iteration sends faster, until jobs take turns."""
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.control_plane.priorities.policy import (
+    JOB_CLASSES,
+    Classes,
+    JobFacts,
+    Kind,
+    Order,
+    Paces,
+    Shifts,
+    Situation,
+    by_flow,
+    one_by_one,
+    register_priority_policy,
+    tied,
+)
+from p4switch.base.units import PS_PER_US
+
+# `aalo`: without any knowledge, whoever has sent least in this iteration comes first.
+#
+# As PIAS (NSDI'15) and Aalo (SIGCOMM'15): queues at thresholds that grow by a factor, first come, first served in
+# each.
+
+
+FIRST_BYTES: Final = 32 * 1024
+"""in the highest queue"""
+FACTOR: Final = 4
+"""from threshold to threshold: 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB"""
+
+
+@register_priority_policy("aalo", within=True)
+def aalo(situation: Situation) -> Classes:
+    """Fewest bytes of this iteration so far first, in steps of a factor (PIAS, Aalo); nothing need be known."""
+    return Classes({flow: _class(job.attained) for job in situation.jobs for flow in job.flows})
+
+
+def _class(attained: int) -> int:
+    threshold, value = FIRST_BYTES, JOB_CLASSES[-1]
+    while attained >= threshold and value > JOB_CLASSES[0]:
+        threshold, value = threshold * FACTOR, value - 1
+    return value
+
+
+# `pull-push`, `batch`, `batch-relative`: orders by what frames are, without a look at whose they are.
+
+
+@register_priority_policy("pull-push")
+def pull_push(situation: Situation) -> Order:
+    """Parameters before gradients."""
+    return by_flow(situation, lambda _job, flow: flow.kind is Kind.PUSH)
+
+
+@register_priority_policy("batch")
+def batch(situation: Situation) -> Order:
+    """The smaller batch number first, in a batch pull before push: r = 2 * batch + [push]."""
+    return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag) + (flow.kind is Kind.PUSH))
+
+
+@register_priority_policy("batch-relative")
+def batch_relative(situation: Situation) -> Order:
+    """The same with batches counted from the oldest of each job: jobs that began later are not last."""
+    return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag - job.oldest) + (flow.kind is Kind.PUSH))
+
+
+# `cassini`: flows of periodic jobs are put off, once, so that they meet as little as possible (NSDI'24, section 4).
+#
+# Time is a circle of the least common multiple of periods, cut into steps of 5 degrees of the shortest period. Jobs
+# are placed one by one, most communication first, then each again while that lowers the excess: for every link and
+# step, by how many jobs more than one it is wanted.
+
+
+STEPS: Final = 72
+"""of the shortest period"""
+MOST_STEPS: Final = 72 * 16
+"""of the circle; where periods have no common multiple so small, it is their largest one, in longer steps if need be"""
+PASSES: Final = 4
+
+Steps = NDArray[np.int64]
+
+
+@register_priority_policy("cassini")
+def cassini(situation: Situation) -> Shifts:
+    """No order: flows of periodic jobs are put off, once, so that they meet as little as possible (CASSINI).
+
+    Jobs without a known period stay where they are, and nobody makes room for them.
+    """
+    jobs = [job for job in situation.jobs if _periodic(job)]
+    if len(jobs) < 2:
+        return Shifts({})
+    periods = [job.period_ps or 0 for job in jobs]
+    step = max(1, min(periods) // STEPS, -(-max(periods) // MOST_STEPS))
+    places = _placed(jobs, step)
+    anchor = jobs[0]
+    origin = (anchor.next_ps or 0) - places[anchor.name] * step
+    return Shifts(
+        {job.name: (origin + places[job.name] * step - (job.next_ps or 0)) % (job.period_ps or 1) for job in jobs}
+    )
+
+
+def _periodic(job: JobFacts) -> bool:
+    return bool(job.period_ps) and bool(job.communication_ps) and job.next_ps is not None
+
+
+def _placed(jobs: list[JobFacts], step: int) -> dict[str, int]:
+    """Where the flow of each job begins on the circle, steps."""
+    periods = {job.name: max(1, round((job.period_ps or 0) / step)) for job in jobs}
+    around = math.lcm(*periods.values())
+    if around > MOST_STEPS:
+        around = max(periods.values())
+    lengths = {job.name: min(periods[job.name], math.ceil((job.communication_ps or 0) / step)) for job in jobs}
+    links = sorted({hop for job in jobs for hop in job.links})
+    rows = {job.name: [links.index(hop) for hop in sorted(job.links)] for job in jobs}
+    wanted = np.zeros((max(len(links), 1), around), np.int64)
+    places: dict[str, int] = {}
+    order = sorted(jobs, key=lambda job: (-lengths[job.name], job.name))
+    for turn in range(1 + PASSES):
+        before = dict(places)
+        for job in order:
+            name = job.name
+            own = rows[name]
+            if turn:
+                wanted[own] -= _pattern(around, periods[name], lengths[name], places[name])
+            places[name] = _best(wanted[own], around, periods[name], lengths[name])
+            wanted[own] += _pattern(around, periods[name], lengths[name], places[name])
+        if places == before:
+            break
+    return places
+
+
+def _pattern(around: int, period: int, length: int, start: int) -> Steps:
+    """1 at the steps of the circle in which a job sends, int64 (around,)."""
+    return np.asarray((np.arange(around) - start) % period < length, np.int64)
+
+
+def _best(others: Steps, around: int, period: int, length: int) -> int:
+    """The first start with the least excess."""
+    busy = (others >= 1).sum(axis=0)
+    costs = [int((busy * _pattern(around, period, length, start)).sum()) for start in range(min(period, around))]
+    return int(np.argmin(costs))
+
+
+# Orders in which no two known jobs tie; so any of them makes jobs of one link interleave.
+
+
+@register_priority_policy("random")
+def random(situation: Situation) -> Order:
+    """Any order, drawn for each name by itself: a job that comes or goes does not change that of the others."""
+    return one_by_one(situation, lambda job: _drawn(situation.seed, job.name))
+
+
+@register_priority_policy("sjf")
+def sjf(situation: Situation) -> Order:
+    """Shortest first: fewest bytes of an iteration on the busiest link."""
+    return one_by_one(situation, lambda job: job.bytes)
+
+
+@register_priority_policy("reversed")
+def reversed_(situation: Situation) -> Order:
+    """Longest first: the worst that a wrong prediction may do."""
+    return one_by_one(situation, lambda job: None if job.bytes is None else -job.bytes)
+
+
+@register_priority_policy("intensity")
+def intensity(situation: Situation) -> Order:
+    """The most compute for its communication first, as Crux's GPU intensity (SIGCOMM'24, section 4.1)."""
+    return one_by_one(situation, _negative_intensity)
+
+
+@register_priority_policy("srpt", within=True)
+def srpt(situation: Situation) -> Order:
+    """Shortest remaining: fewest bytes left of the running iteration. A bound for others where an oracle tells them."""
+    return one_by_one(situation, lambda job: None if job.bytes is None else round(job.bytes * (1 - job.sent)))
+
+
+@register_priority_policy("slack", within=True)
+def slack(situation: Situation) -> Order:
+    """Least slack: the deadline of the running iteration, less what it still has to send, first (us)."""
+    return one_by_one(situation, _slack)
+
+
+def _negative_intensity(job: JobFacts) -> float | None:
+    if job.compute_ps is None or not job.communication_ps:
+        return None
+    return -job.compute_ps / job.communication_ps
+
+
+def _slack(job: JobFacts) -> int | None:
+    if job.deadline_ps is None or job.communication_ps is None:
+        return None
+    return round((job.deadline_ps - job.communication_ps * (1 - job.sent)) / PS_PER_US)
+
+
+def _drawn(seed: int, name: str) -> int:
+    """A number for a name: 64-bit FNV-1a of both, mixed once more (splitmix64), the same on every machine."""
+    mask = (1 << 64) - 1
+    value = 0xCBF29CE484222325
+    for byte in f"{seed}:{name}".encode():
+        value = ((value ^ byte) * 0x100000001B3) & mask
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & mask
+    return value ^ (value >> 31)
+
+
+# `fifo` and `fair`: no order between jobs.
+
+
+@register_priority_policy("fifo")
+def fifo(situation: Situation) -> Order:
+    """One queue for all: first come, first served."""
+    return tied(situation)
+
+
+@register_priority_policy("fair")
+def fair(situation: Situation) -> Paces:
+    """Equal shares of common links for all jobs, whatever is sent."""
+    return Paces({job.name: 1.0 for job in situation.jobs})
+
+
+SLOPE: Final = 1.75
+INTERCEPT: Final = 0.25
+"""of the aggressiveness by the share sent (MLTCP, arXiv 2402.09589, section 3)"""
+
+
+@register_priority_policy("mltcp", within=True)
+def mltcp(situation: Situation) -> Paces:
+    """No order: who has sent more of the iteration sends faster, until jobs take turns (MLTCP)."""
+    return Paces({job.name: INTERCEPT + SLOPE * job.sent for job in situation.jobs})

@@ -1,1 +1,0 @@
-"""What a training sends less of, and what that does to its accuracy: bytes that links counted, trained weights."""

@@ -1,1 +1,0 @@
-"""Reports as what instructors collect with reads."""

@@ -1,0 +1,296 @@
+"""Entries held against the tree that they should make: what is wrong, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import finsy as fy
+
+from p4reduce.control_plane.entries import Entity, key
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.plan import Aggregator
+from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
+from p4reduce_course.frame.report import Wrong
+
+# What a student's controller has installed: as the switches took it, with the names of the P4 program.
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry of a table: its key, its action and the action's parameters."""
+
+    match: dict[str, Any]
+    action: str
+    params: dict[str, int]
+
+
+@dataclass
+class Book:
+    """Entries by switch.
+
+    Attributes:
+        early: (switch, job, epoch, group) of entries of table job that came before their group.
+        ever: (switch, job, epoch) -> the parameters of its entry of table job, as it was last.
+    """
+
+    held: dict[str, dict[tuple[object, ...], Entity]] = field(default_factory=dict)
+    early: list[tuple[str, int, int, int]] = field(default_factory=list)
+    ever: dict[tuple[str, int, int], dict[str, int]] = field(default_factory=dict)
+
+    def add(self, switch: str, entities: Iterable[Entity]) -> None:
+        """Entries that a switch took, in this order."""
+        held = self.held.setdefault(switch, {})
+        for entity in entities:
+            held[key(entity)] = entity
+            row = _row(entity, "job")
+            if row is not None:
+                named = switch, row.match["job"], row.match["epoch"]
+                self.ever[named] = row.params
+                if self.group(switch, row.params["group"]) is None:
+                    self.early.append((*named, row.params["group"]))
+
+    def remove(self, switch: str, entities: Iterable[Entity]) -> None:
+        """Entries that it has no more."""
+        for entity in entities:
+            self.held.get(switch, {}).pop(key(entity), None)
+
+    def rows(self, switch: str, table: str) -> Iterator[Row]:
+        """The entries of a table."""
+        for entity in self.held.get(switch, {}).values():
+            row = _row(entity, table)
+            if row is not None:
+                yield row
+
+    def jobs(self, switch: str) -> dict[tuple[int, int], Row]:
+        """Table job, by job and epoch."""
+        return {(row.match["job"], row.match["epoch"]): row for row in self.rows(switch, "job")}
+
+    def peers(self, switch: str, job: int, epoch: int) -> dict[tuple[int, int], Row]:
+        """Table peer of a job's epoch, by ingress port and source address."""
+        rows = self.rows(switch, "peer")
+        mine = (row for row in rows if (row.match["job"], row.match["epoch"]) == (job, epoch))
+        return {(row.match["ingress_port"], row.match["src"]): row for row in mine}
+
+    def group(self, switch: str, number: int) -> list[tuple[int, int]] | None:
+        """(port, replication id) of a multicast group; None: there is none."""
+        for entity in self.held.get(switch, {}).values():
+            if isinstance(entity, fy.P4MulticastGroupEntry) and entity.multicast_group_id == number:
+                return [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
+        return None
+
+    def replica(self, switch: str, rid: int) -> Row | None:
+        """The entry of table replica for a replication id."""
+        return next((row for row in self.rows(switch, "replica") if row.match["egress_rid"] == rid), None)
+
+
+def _row(entity: Entity, table: str) -> Row | None:
+    if not isinstance(entity, fy.P4TableEntry) or entity.table_id.rpartition(".")[2] != table:
+        return None
+    if not isinstance(entity.action, fy.P4TableAction):
+        return None
+    match = {name.rpartition(".")[2]: value for name, value in (entity.match or {}).items()}
+    return Row(match, entity.action.name.rpartition(".")[2], dict(entity.action.args))
+
+
+def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
+    """Raises Wrong with the first thing that keeps a plan's job from being summed up as its tree says.
+
+    Nothing is asked of ``dead`` switches. Numbers of bits, groups and replication ids are the student's; generation,
+    base and slots are looked at elsewhere.
+    """
+    for early, number, epoch, group in book.early:
+        if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
+            said = f"{early}: the entry of table job named multicast group {group} before that was there"
+            raise Wrong(f"{said}: a sum that is complete in between goes to nobody. Group first, entry last", where)
+    for aggregator in plan.aggregators:
+        job = _job(book, plan, aggregator, where)
+        _children(book, plan, aggregator, job, where)
+        _group(book, plan, aggregator, job, where)
+        _parent(book, plan, aggregator, job, where)
+    for switch in plan.topology.switches:
+        if switch.name not in (*plan.by_switch, *dead) and (plan.job, plan.epoch) in book.jobs(switch.name):
+            said = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
+            raise Wrong(f"{said}, and no worker below it: it waits for contributions that nobody sends", where)
+
+
+def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
+    name, jobs = aggregator.name, book.jobs(aggregator.name)
+    found = jobs.get((plan.job, plan.epoch))
+    if found is None:
+        said = f"{name} has no entry of table job for job {plan.job}, epoch {plan.epoch}"
+        others = sorted(epoch for job, epoch in jobs if job == plan.job)
+        if others:
+            said += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
+            raise Wrong(f"{said}, and all their packets are refused, reason 7", where)
+        below = ", ".join(child.name for child in aggregator.children)
+        raise Wrong(f"{said}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where)
+    if found.params["generation"] < 1:
+        said = f"{name}: generation of job {plan.job} is 0, which marks slots that nobody has used"
+        raise Wrong(f"{said}: no sum begins anew there. Generations are 1 or higher", where)
+    right = "root" if aggregator.parent is None else "inner"
+    if found.action != right:
+        why = "it is the root" if right == "root" else f"its parent is {aggregator.parent.name}"  # type: ignore[union-attr]
+        raise Wrong(f"{name}: table job has the action {found.action} for job {plan.job}: {why}, so {right}", where)
+    return found
+
+
+def _children(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+    name, peers = aggregator.name, book.peers(aggregator.name, plan.job, plan.epoch)
+    bits: dict[str, int] = {}
+    lowest = []
+    for child in aggregator.children:
+        row = peers.get((child.address.port, child.address.ip))
+        if row is None or row.action != "child":
+            said = f"{name} has no entry child of table peer for {child.name} at port {child.address.port}"
+            raise Wrong(f"{said}, job {plan.job}, epoch {plan.epoch}: its packets are refused, reason 8", where)
+        bits[child.name] = row.params["bit_"]
+        if row.params["lowest"]:
+            lowest.append(child.name)
+    _bits(name, bits, job.params["full"], where)
+    if len(lowest) != 1:
+        said = f"{name}: lowest is 1 for {' and '.join(lowest) or 'no child'}; one child has it"
+        raise Wrong(f"{said}: it is the one for which the switch asks its parent again", where)
+    wanted = {(child.address.port, child.address.ip) for child in aggregator.children}
+    for (port, ip), row in peers.items():
+        if row.action == "child" and (port, ip) not in wanted:
+            raise Wrong(_not_a_child(plan, aggregator, port, ip), where)
+
+
+def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
+    children = f"{len(bits)} child{'' if len(bits) == 1 else 'ren'}"
+    taken = 0
+    for child, bit in bits.items():
+        if bit & ~full:
+            said = f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}: above the fan-in"
+            raise Wrong(f"{said}. A bitmap with it never equals full, and no sum ever leaves", where)
+        if bit & taken or bit.bit_count() != 1:
+            said = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, and nobody else has it"
+            raise Wrong(said, where)
+        taken |= bit
+    if taken != full:
+        said = f"{name}: full is {full:#b}, the children have {taken:#b}: it waits for a child that is not there"
+        raise Wrong(said, where)
+
+
+def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
+    node = plan.topology.by_ip.get(ip)
+    who = f"{ip:#x}" if node is None else node.name
+    said = f"{aggregator.name}: table peer takes {who} for a child at port {port}"
+    if not 1 <= port <= len(plan.topology.neighbours(aggregator.name)):
+        return f"{said}, which has no link"
+    there = plan.topology.neighbour(aggregator.name, port)
+    if any(child.address.ip == ip for child in aggregator.children):
+        said += f", where {there} is: the address is trusted without the port"
+        return f"{said}. Whoever is behind that port may write {who}'s address into its packets"
+    return f"{said}, where {there} is: it has no part in job {plan.job}"
+
+
+def _group(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+    name, number = aggregator.name, job.params["group"]
+    replicas = book.group(name, number)
+    ports = {child.address.port: child for child in aggregator.children}
+    if replicas is None:
+        said = f"{name} has no multicast group {number}, and its entry of table job names it"
+        others = [other for other in plan.by_switch if book.group(other, number) is not None]
+        if others:
+            said += f"; {others[0]} has one: one group for two switches. Groups are each switch's own"
+        raise Wrong(said, where)
+    if sorted(port for port, _ in replicas) != sorted(ports):
+        said = f"{name}: group {number} copies to ports {sorted(port for port, _ in replicas)}, its children are at "
+        said += str(sorted(ports))
+        twins = [other for other in plan.by_switch if other != name and book.group(other, number) == replicas]
+        if twins:
+            said += f". {twins[0]} has the same copies: one group for two switches. Groups are each switch's own"
+        raise Wrong(said, where)
+    for port, rid in replicas:
+        address, row = ports[port].address, book.replica(name, rid)
+        wanted = {"mac": address.mac, "ip": address.ip, "udp": address.udp}
+        if row is None:
+            said = f"{name}: group {number} copies to port {port} with replication id {rid}, and table replica has none"
+            raise Wrong(f"{said}: the copy keeps the address of the last packet that came in", where)
+        for member, value in wanted.items():
+            if row.params.get(member) != value:
+                said = f"{name}: replication id {rid} goes to {address.name} at port {port}, and its {member} is "
+                raise Wrong(f"{said}{_shown(member, row.params.get(member, 0))}, not {_shown(member, value)}", where)
+
+
+def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+    parent = aggregator.parent
+    if parent is None:
+        return
+    wanted = {"parent_port": parent.port, "parent_mac": parent.mac, "parent_ip": parent.ip, "parent_udp": parent.udp}
+    for member, value in wanted.items():
+        if job.params[member] != value:
+            said = f"{aggregator.name}: {member} of job {plan.job} is {_shown(member, job.params[member])}"
+            raise Wrong(f"{said}, its parent {parent.name} has {_shown(member, value)}", where)
+    row = book.peers(aggregator.name, plan.job, plan.epoch).get((parent.port, parent.ip))
+    if row is None or row.action != "parent":
+        said = f"{aggregator.name} has no entry parent of table peer for {parent.name} at port {parent.port}"
+        raise Wrong(f"{said}: every RESULT from above is refused, reason 8", where)
+
+
+def _shown(field: str, value: int) -> str:
+    if field.endswith("mac"):
+        return ":".join(f"{byte:02x}" for byte in (value & (1 << 48) - 1).to_bytes(6, "big"))
+    if field.endswith("ip"):
+        return ".".join(str(byte) for byte in (value & (1 << 32) - 1).to_bytes(4, "big"))
+    return str(value)
+
+
+def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int], where: str) -> None:
+    """Raises Wrong where an entry of table job has another number than the job was given."""
+    for aggregator in plan.aggregators:
+        row = book.jobs(aggregator.name)[plan.job, plan.epoch]
+        for name in names:
+            if row.params[name] != job[name]:
+                said = f"{aggregator.name}: {name} of job {plan.job} is {row.params[name]}, it was given {job[name]}"
+                raise Wrong(said, where)
+
+
+def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
+    """Raises Wrong where jobs share slots or counter cells of a switch, or have slots that are not there."""
+    for switch in plans[0].topology.switches:
+        jobs = book.jobs(switch.name)
+        taken: list[tuple[int, int, int, int]] = []
+        for plan in plans:
+            row = jobs.get((plan.job, plan.epoch))
+            if row is None:
+                continue
+            base, slots, stats = row.params["base"], row.params["slots"], row.params["stats"]
+            if slots != plan.slots:
+                raise Wrong(f"{switch.name}: slots of job {plan.job} is {slots}, it has {plan.slots}", where)
+            if base + slots > SLOTS or stats >= STATS_JOBS:
+                said = f"{switch.name}: job {plan.job} has slots {base}..{base + slots - 1} and stats {stats}"
+                raise Wrong(f"{said}; there are {SLOTS} slots, and {STATS_JOBS} stats", where)
+            for job, first, count, cells in taken:
+                if base < first + count and first < base + slots:
+                    said = f"{switch.name}: job {job} has slots {first}..{first + count - 1}, job {plan.job} has "
+                    said += f"{base}..{base + slots - 1}: they overlap. Each takes the other's chunks for its own slots"
+                    raise Wrong(f"{said}, and none is ever complete", where)
+                if stats == cells:
+                    raise Wrong(f"{switch.name}: jobs {job} and {plan.job} count into the same stats {stats}", where)
+            taken.append((plan.job, base, slots, stats))
+
+
+def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
+    """Raises Wrong where a job's slots of an earlier epoch are its slots again, and would not count as empty."""
+    for name in new.by_switch:
+        now = book.ever.get((name, new.job, new.epoch))
+        then = book.ever.get((name, old.job, old.epoch))
+        if now is None or then is None or now["generation"] > then["generation"]:
+            continue
+        if now["base"] < then["base"] + then["slots"] and then["base"] < now["base"] + now["slots"]:
+            said = f"{name}: slots not cleared. Job {new.job} has generation {now['generation']} in epoch {new.epoch}, "
+            said += f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
+            raise Wrong(f"{said}count as new. A larger generation each time clears them", where)
+
+
+def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
+    """Raises Wrong where a living switch has entries of table job for another epoch of a plan's job."""
+    for switch in plan.topology.switches:
+        for job, epoch in book.jobs(switch.name):
+            if job == plan.job and epoch != plan.epoch and switch.name not in dead:
+                said = f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
+                raise Wrong(f"{said} {plan.epoch}: late packets would be taken in. Delete it", where)

@@ -1,0 +1,286 @@
+"""What a grader says: checks with points, in parts that can be graded alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as Xml
+
+# Words of graders.
+
+
+def counted(number: int, what: str) -> str:
+    """``1 check``, ``2 checks``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def todo_lines(path: Path) -> list[int]:
+    """Lines that still say TODO outside comments; none where the file cannot be read, which is told elsewhere."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [number for number, line in enumerate(lines, start=1) if re.search(r"\bTODO\b", line.partition("#")[0])]
+
+
+class LabError(ValueError):
+    """A lab or a folder that does not exist; the text says what to do."""
+
+
+def _printable(text: str) -> str:
+    """The text with control characters and lone surrogates as Python writes them."""
+    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why a check failed.
+
+    Attributes:
+        said: what happened and what would be right.
+        where: file, line, table and entry.
+        look: a command that shows it.
+    """
+
+    said: str
+    where: str = ""
+    look: str = ""
+
+    def __post_init__(self) -> None:
+        """What students' code says is in it: nothing that a terminal or an encoding would stumble over stays."""
+        for name in ("said", "where", "look"):
+            object.__setattr__(self, name, _printable(getattr(self, name)))
+
+    @property
+    def text(self) -> str:
+        """All of it, a line for each part."""
+        named = (("", self.said), ("where: ", self.where), ("look: ", self.look))
+        return "\n".join(f"{label}{text}" for label, text in named if text)
+
+
+class Wrong(Exception):
+    """Raised by a check: what is wrong in the student's work."""
+
+    def __init__(self, said: str, where: str = "", look: str = "") -> None:
+        """The same three as of a Finding."""
+        super().__init__(said)
+        self.finding = Finding(said, where, look)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check.
+
+    Attributes:
+        subject: the part of the lab that it belongs to.
+        title: what is checked.
+        passed: None: not tried, because something before it failed.
+        finding: where it failed.
+        points: what it is worth; the student has them where it passed.
+    """
+
+    subject: str
+    title: str
+    passed: bool | None
+    finding: Finding | None = None
+    points: int = 1
+
+    @property
+    def scored(self) -> int:
+        """Points that the student has of it."""
+        return self.points if self.passed else 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks of a folder.
+
+    Attributes:
+        praise: what passing all of it means.
+        notes: what a teacher should know: whose parameters, which digest.
+        digest: of what was handed in, without comments, spaces and numbers; empty where all right answers are alike.
+    """
+
+    lab: str
+    folder: str
+    checks: tuple[Check, ...]
+    student: str = ""
+    praise: str = "all checks hold"
+    notes: tuple[str, ...] = ()
+    digest: str = ""
+    sandbox: tuple[str, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything is right."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def points(self) -> int:
+        """What the student has."""
+        return sum(check.scored for check in self.checks)
+
+    @property
+    def most(self) -> int:
+        """What there was to have."""
+        return sum(check.points for check in self.checks)
+
+    @property
+    def parts(self) -> list[str]:
+        """Parts in the order of their checks."""
+        return list(dict.fromkeys(check.subject for check in self.checks))
+
+    def part(self, name: str) -> tuple[int, int]:
+        """Points had and points to have of a part."""
+        mine = [check for check in self.checks if check.subject == name]
+        return sum(check.scored for check in mine), sum(check.points for check in mine)
+
+    def data(self) -> dict[str, Any]:
+        """The report for ``--json``."""
+        checks = [
+            {
+                "subject": check.subject,
+                "title": check.title,
+                "passed": check.passed,
+                "points": check.scored,
+                "max_points": check.points,
+                "finding": None
+                if check.finding is None
+                else {"said": check.finding.said, "where": check.finding.where, "look": check.finding.look},
+            }
+            for check in self.checks
+        ]
+        parts = {name: dict(zip(("points", "max_points"), self.part(name), strict=True)) for name in self.parts}
+        return {
+            "lab": self.lab,
+            "folder": self.folder,
+            "student": self.student,
+            "passed": self.passed,
+            "points": self.points,
+            "max_points": self.most,
+            "parts": parts,
+            "checks": checks,
+            "notes": list(self.notes),
+            "digest": self.digest,
+            "sandbox": list(self.sandbox),
+        }
+
+
+def shared_out(points: int, checks: Iterable[Check]) -> list[Check]:
+    """The checks of a part with its points shared out between them, the earlier ones get what is left over."""
+    listed = list(checks)
+    each, over = divmod(points, max(1, len(listed)))
+    return [Check(c.subject, c.title, c.passed, c.finding, each + (number < over)) for number, c in enumerate(listed)]
+
+
+# Gradescope's ``results.json``: https://gradescope-autograders.readthedocs.io/en/latest/specs/.
+
+
+def gradescope(report: Report) -> str:
+    """One test for each check, numbered within its part."""
+    counts: dict[str, int] = {}
+    tests: list[dict[str, Any]] = []
+    for check in report.checks:
+        counts[check.subject] = counts.get(check.subject, 0) + 1
+        number = f"{report.parts.index(check.subject) + 1}.{counts[check.subject]}"
+        tests.append(
+            {
+                "name": f"{check.subject}: {check.title}",
+                "number": number,
+                "score": check.scored,
+                "max_score": check.points,
+                "status": "passed" if check.passed else "failed",
+                "output": said_of(check),
+                "visibility": "visible",
+            }
+        )
+    found = {"score": report.points, "stdout_visibility": "hidden", "tests": tests}
+    if of_another := [note for note in report.notes if "lab.yaml" in note]:  # the others are for teachers
+        found["output"] = "\n".join(of_another)
+    return json.dumps(found, indent=1) + "\n"
+
+
+def said_of(check: Check) -> str:
+    """Why a check failed or was not tried; empty where it passed."""
+    if check.finding is not None:
+        return check.finding.text
+    return "not tried: something before it failed" if check.passed is None else ""
+
+
+# JUnit's XML: a test suite for each part, a test case for each check.
+
+
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(report: Report) -> str:
+    """Points stand as properties of the suites."""
+    failed = sum(check.passed is False for check in report.checks)
+    root = Xml.Element("testsuites", name=report.lab, tests=str(len(report.checks)), failures=str(failed))
+    for part in report.parts:
+        mine = [check for check in report.checks if check.subject == part]
+        suite = Xml.SubElement(
+            root,
+            "testsuite",
+            name=part,
+            tests=str(len(mine)),
+            failures=str(sum(c.passed is False for c in mine)),
+            skipped=str(sum(c.passed is None for c in mine)),
+        )
+        properties = Xml.SubElement(suite, "properties")
+        for name, value in zip(("points", "max_points"), report.part(part), strict=True):
+            Xml.SubElement(properties, "property", name=name, value=str(value))
+        for check in mine:
+            case = Xml.SubElement(suite, "testcase", classname=f"{report.lab}.{part}", name=check.title)
+            text = _NOT_XML.sub("?", said_of(check))
+            if check.passed is False:
+                Xml.SubElement(case, "failure", message=text.partition("\n")[0]).text = text
+            elif check.passed is None:
+                Xml.SubElement(case, "skipped", message=text)
+    Xml.indent(root)
+    return Xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+# CSV: one row for each check of a report, or for each student of a class.
+
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def checks_csv(report: Report) -> str:
+    """One row for each check."""
+    rows = [
+        [report.lab, report.student, c.subject, c.title, _state(c.passed), c.scored, c.points, said_of(c)]
+        for c in report.checks
+    ]
+    return as_csv(("lab", "student", "part", "check", "state", "points", "max_points", "said"), rows)
+
+
+def as_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table; a text that a spreadsheet would take for a formula gets an apostrophe."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow([_harmless(cell) for cell in row])
+    return out.getvalue()
+
+
+def class_csv(parts: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """One row for each student."""
+    head = ("student", "lab", "points", "max_points", *parts, "passed", "first_failure", "same_as", "note", "digest")
+    return as_csv(head, [[row.get(name, "") for name in head] for row in rows])
+
+
+def _harmless(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+def _state(passed: bool | None) -> str:
+    return {True: "passed", False: "failed", None: "not tried"}[passed]

@@ -1,0 +1,248 @@
+"""Lab 04: floating point in integer lanes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.sandbox.process import StudentCode
+
+# Grading lab 04: exact sums by fractions, held against what the student's integers stand for.
+
+
+FILE: Final = "quantize.py"
+CHUNKS: Final = 1000
+LANES: Final = 16
+_FAR: Final = 1 << 12
+"""exponents beyond this are nobody's: float64 ends at 2^1024"""
+
+Floats = NDArray[np.float64]
+
+
+def bits_of(draws: Draws) -> int:
+    """Bits of a student's lanes."""
+    return draws.choice("bits", (16, 18, 20, 22, 24, 26, 28, 30))
+
+
+def limit_of(draws: Draws) -> int:
+    """The largest number in a lane."""
+    return (1 << bits_of(draws) - 1) - 1
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 04."""
+    with StudentCode(task.answers / FILE, seen=task.seen) as code:
+        yield from run_steps(task, _Grader(task, code).steps())
+
+
+def exponent(largest: float, workers: int, limit: int) -> int:
+    """The largest e with workers * rint(largest * 2^e) <= limit, in exact arithmetic; largest > 0."""
+    value = Fraction(largest)
+    e = math.frexp(limit / workers)[1] - math.frexp(largest)[1] + 2
+    while workers * round(value * Fraction(2) ** e) > limit:
+        e -= 1
+    return e
+
+
+class _Grader:
+    def __init__(self, task: Task, code: StudentCode) -> None:
+        self.code = code
+        self.draws = task.hidden
+        self.limit = limit_of(task.personal)
+        self.path = str(task.answers / FILE)
+
+    def steps(self) -> list[Step]:
+        return [
+            Step("rounding", "quantize rounds to the nearest", self.rounds),
+            Step("rounding", "dequantize goes back", self.back),
+            Step("exponent", "the sum of all workers fits", self.fits),
+            Step("exponent", "all workers' largest counts", self.everybody),
+            Step("exponent", "no bit is given away", self.generous),
+            Step("special", "zeros", self.zeros),
+            Step("special", "NaN and infinity are refused", self.refuses),
+            Step("special", "1e-30 and 1e30", self.extremes),
+            Step("bound", "1,000 chunks of 2 to 64 workers within n/2 units", self.bound),
+        ]
+
+    # --- the student's functions, with what they return looked at
+
+    def _quantize(self, values: Floats, e: int) -> NDArray[np.int64]:
+        found = self.code.call("quantize", values, e)
+        if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+            kind = f"an array of {found.dtype}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
+            raise Wrong(f"quantize returned {kind}; return an array of integers: .astype(numpy.int64)", self.path)
+        if found.shape != values.shape:
+            raise Wrong(f"quantize returned shape {found.shape} for values of shape {values.shape}", self.path)
+        return found.astype(np.int64)
+
+    def _dequantize(self, total: NDArray[np.int64], e: int) -> Floats:
+        found = self.code.call("dequantize", total, e)
+        if not isinstance(found, np.ndarray) or found.dtype.kind != "f" or found.shape != total.shape:
+            raise Wrong("dequantize must return an array of floats, of the same shape", self.path)
+        return found.astype(np.float64)
+
+    def _exponent(self, largest: list[float], workers: int) -> int:
+        found: Any = self.code.call("common_exponent", largest, workers)
+        if isinstance(found, bool) or not isinstance(found, int):
+            shown = f"{found!r}"[:60]
+            raise Wrong(f"common_exponent({largest[:3]}, {workers}) returned {shown}; return an int", self.path)
+        if abs(found) > _FAR:
+            raise Wrong(f"common_exponent returned {found}; floats end at 2^1024", self.path)
+        return found
+
+    # --- rounding
+
+    def rounds(self) -> None:
+        random = self.draws.generator("rounding")
+        values = random.normal(0, 1, 200)
+        for e in (0, 4, 9):
+            found, exact = self._quantize(values, e), np.ldexp(values, e)
+            off = np.abs(found - exact)
+            if (off <= 0.5).all():
+                continue
+            place = int(np.argmax(off))
+            value = f"{values[place]:.6g}"
+            said = f"quantize of {value} with exponent {e} is {found[place]}; times 2^{e} it is {exact[place]:.4f}"
+            if np.array_equal(found, np.trunc(exact).astype(np.int64)):
+                said += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
+            elif np.array_equal(found, np.floor(exact).astype(np.int64)):
+                said += ": it was rounded down. Round to the nearest: numpy.rint"
+            raise Wrong(said, self.path)
+
+    def back(self) -> None:
+        random = self.draws.generator("back")
+        totals = random.integers(-self.limit, self.limit, 200)
+        for e in (-5, 0, 12):
+            found, wanted = self._dequantize(totals, e), np.ldexp(totals.astype(np.float64), -e)
+            if not np.allclose(found, wanted, rtol=1e-6, atol=0):
+                said = f"dequantize of {totals[0]} with exponent {e} is {float(found[0])!r}, expected "
+                said += f"{float(wanted[0])!r}"
+                raise Wrong(f"{said}: a sum s stands for s / 2^e", self.path)
+
+    # --- exponent
+
+    def _draw(self, name: str, number: int) -> tuple[list[float], int]:
+        random = self.draws.generator(f"{name} {number}")
+        workers = int(random.integers(2, 65))
+        scale = 10.0 ** random.integers(-6, 7)
+        return [float(v) for v in np.abs(random.normal(0, 1, workers)) * scale + scale / 100], workers
+
+    def fits(self) -> None:
+        for number in range(60):
+            largest, workers = self._draw("fits", number)
+            each = max(largest)
+            e = self._exponent([each] * workers, workers)
+            total = workers * round(Fraction(each) * Fraction(2) ** e)
+            if total <= self.limit:
+                continue
+            said = (
+                f"{workers} workers that all send {each:.6g} with exponent {e} add up to {total}, beyond {self.limit}"
+            )
+            if round(Fraction(each) * Fraction(2) ** e) <= self.limit:
+                said += ": each one fits, their sum overflows. Divide the limit by the number of workers"
+            raise Wrong(said, self.path)
+
+    def everybody(self) -> None:
+        for number in range(40):
+            largest, workers = self._draw("everybody", number)
+            place = number % workers
+            largest[place] = max(largest) * 1000.0
+            e, wanted = self._exponent(largest, workers), exponent(largest[place], workers, self.limit)
+            if e > wanted:
+                said = f"worker {place} has {largest[place]:.6g}, the others at most a thousandth; the exponent is {e}"
+                raise Wrong(
+                    f"{said}, which suits somebody else: {wanted} is the most. Take the largest of all workers, "
+                    "not of one",
+                    self.path,
+                )
+
+    def generous(self) -> None:
+        for number in range(60):
+            largest, workers = self._draw("generous", number)
+            e, wanted = self._exponent(largest, workers), exponent(max(largest), workers, self.limit)
+            if e < wanted:
+                said = (
+                    f"{workers} workers, the largest is {max(largest):.6g}: the exponent is {e}, and {wanted} fits too"
+                )
+                raise Wrong(f"{said}: every bit given away doubles the error", self.path)
+
+    # --- special
+
+    def zeros(self) -> None:
+        e = self._exponent([0.0] * 4, 4)
+        nothing = np.zeros((4, LANES))
+        if self._quantize(nothing, e).any() or self._dequantize(np.zeros(LANES, np.int64), e).any():
+            raise Wrong("zeros did not stay zeros", self.path)
+
+    def refuses(self) -> None:
+        for value in (math.nan, math.inf, -math.inf):
+            values = np.array([1.0, value, 2.0])
+            try:
+                found = self.code.call("quantize", values, 3)
+            except Wrong as wrong:
+                if "ValueError" in wrong.finding.said:
+                    continue
+                raise
+            shown = found[1] if isinstance(found, np.ndarray) else found
+            said = f"quantize took {value} and sent {shown}: no integer stands for it, and nobody would notice"
+            raise Wrong(f"{said}. Raise ValueError unless numpy.isfinite(values).all()", self.path)
+
+    def extremes(self) -> None:
+        for scale in (1e-30, 1e30, 2.0**-1000, 1.0):
+            largest = [scale, scale / 3, 0.0]
+            e, wanted = self._exponent(largest, 3), exponent(scale, 3, self.limit)
+            if e != wanted:
+                raise Wrong(
+                    f"with {scale:g} as the largest of 3 workers the exponent is {e}, expected {wanted}", self.path
+                )
+
+    # --- bound
+
+    def bound(self) -> None:
+        random = self.draws.generator("chunks")
+        for number in range(CHUNKS):
+            workers = int(random.integers(2, 65))
+            values = random.normal(0, 10.0 ** random.integers(-8, 9), (workers, LANES))
+            values[random.random(values.shape) < 0.2] = 0.0
+            e = self._exponent([float(v) for v in np.abs(values).max(axis=1)], workers)
+            total = self._quantize(values, e).sum(axis=0)
+            if np.abs(total).max() > self.limit:
+                most = int(np.abs(total).max())
+                said = f"chunk {number} of {workers} workers: a lane's sum is {most}, beyond {self.limit}"
+                raise Wrong(f"{said}: the switch would wrap it around", self.path)
+            found = self._dequantize(total, e)
+            unit = math.ldexp(1.0, -e)
+            exact = np.array([math.fsum(column) for column in values.T])
+            off = np.abs(found - exact)
+            if (off > workers * unit / 2 * (1 + 1e-9) + 1e-6 * np.abs(exact)).any():
+                said = f"chunk {number} of {workers} workers errs by {off.max() / unit:.2f} units of 2^({-e})"
+                raise Wrong(f"{said}; rounded to the nearest it is {workers / 2:g} at most", self.path)
+
+
+def _parameters(draws: Draws) -> Mapping[str, str]:
+    return {"bits": str(bits_of(draws)), "limit": str(limit_of(draws))}
+
+
+LAB: Final = Lab(
+    number="04",
+    name="04-numbers",
+    title="numbers",
+    minutes=60,
+    parts=(
+        Part("rounding", "to the nearest, both ways", 25),
+        Part("exponent", "headroom for the sum", 35),
+        Part("special", "zeros, NaN, infinity, tiny and huge", 20),
+        Part("bound", "1,000 chunks", 20),
+    ),
+    files=(FILE,),
+    grade=grade,
+    praise="sums of floats in integer lanes, within n/2 units",
+    parameters=_parameters,
+)

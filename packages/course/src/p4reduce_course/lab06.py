@@ -1,0 +1,217 @@
+"""Lab 06: a controller that makes a tree of switches add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.topologies import Topology
+from p4reduce_course.controllers.diagnose import check_entries, check_given
+from p4reduce_course.controllers.room import Held, Room, drawn, layout, plan_of, told, wired
+from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode
+
+# The five networks of lab 06: a switch, a chain, a leaf-spine, a random tree, a random graph.
+
+
+KINDS: Final = ("one switch", "a chain", "a leaf-spine", "a tree", "a graph")
+Links = list[tuple[str, str]]
+Shape = tuple[int, int, Links]
+"""How many switches, how many of them (the first ones) have hosts, and the links between switches."""
+
+
+def draw(draws: Draws, number: int) -> tuple[Topology, dict[str, Any]]:
+    """A network, and the job that is to be installed in it, as the student's code gets it."""
+    random = draws.generator(f"network {number}")
+    switches, housed, links = _SHAPES[number](random)
+    hosts = 0
+    for switch in range(1, housed + 1):
+        for _ in range(int(random.integers(0 if number else 4, 4 if number else 9))):
+            hosts += 1
+            links.append((f"h{hosts}", f"s{switch}"))
+    for switch in (1, housed):
+        hosts += 1
+        links.append((f"h{hosts}", f"s{switch}"))
+    topology = wired(KINDS[number].replace(" ", "-"), links, random)
+    names = [host.name for host in topology.workers]
+    # The last two stand behind the first switch and another one: the tree is never a single one where there are more.
+    chosen = [name for name in names[:-2] if random.random() < 0.8] + names[-2:]
+    job = {
+        "job": int(random.integers(1, 1000)),
+        "epoch": int(random.integers(2, 1000)),
+        "generation": int(random.integers(2, 1 << 20)),
+        "base": 16 * int(random.integers(0, 8)),
+        "slots": 16,
+        "stats": int(random.integers(0, 16)),
+        "root": f"s{int(random.integers(1, switches + 1))}",
+        "workers": [chosen[int(place)] for place in random.permutation(len(chosen))],
+    }
+    return topology, {**job, **told(topology)}
+
+
+def _one(random: np.random.Generator) -> Shape:
+    return 1, 1, []
+
+
+def _chain(random: np.random.Generator) -> Shape:
+    count = int(random.integers(3, 6))
+    return count, count, [(f"s{number}", f"s{number + 1}") for number in range(1, count)]
+
+
+def _leaf_spine(random: np.random.Generator) -> Shape:
+    leaves, spines = int(random.integers(3, 5)), 2
+    pairs = [(leaf, leaves + spine) for leaf in range(1, leaves + 1) for spine in range(1, spines + 1)]
+    return leaves + spines, leaves, [(f"s{leaf}", f"s{spine}") for leaf, spine in pairs]
+
+
+def _tree(random: np.random.Generator) -> Shape:
+    count = int(random.integers(6, 9))
+    return count, count - 1, [(f"s{number}", f"s{int(random.integers(1, number))}") for number in range(2, count + 1)]
+
+
+def _graph(random: np.random.Generator) -> Shape:
+    count, housed, links = _tree(random)
+    known = {frozenset(link) for link in links}
+    for _ in range(count):
+        a, b = (int(end) for end in random.integers(1, count + 1, 2))
+        link = f"s{a}", f"s{b}"
+        if a != b and frozenset(link) not in known:
+            known.add(frozenset(link))
+            links.append(link)
+    return count, housed, links
+
+
+_SHAPES: Final = (_one, _chain, _leaf_spine, _tree, _graph)
+
+
+# Grading lab 06: trees, the entries that a controller wrote, and the packets that follow from them.
+
+
+FILE: Final = "controller.py"
+_ELEMENTS: Final = 64 * 40 - 7
+GIVEN: Final = ("generation", "base", "slots", "stats")
+
+
+def numbers_of(draws: Draws) -> tuple[int, int, int]:
+    """Of a student: the older controller's election id, the first multicast group and the first replication id."""
+    return draws.integer("election", 20, 900), draws.integer("group", 3, 9), draws.integer("rid", 10, 30)
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 06."""
+    with StudentCode(task.answers / FILE, seen=task.seen) as code:
+        yield from run_steps(task, _Grader(task, code).steps())
+
+
+class _Grader:
+    def __init__(self, task: Task, code: StudentCode) -> None:
+        self.code = code
+        self.draws = task.hidden
+        self.path = str(task.answers / FILE)
+        self.held = Held(*numbers_of(task.personal))
+        self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
+
+    def steps(self) -> list[Step]:
+        def each(part: str, what: Callable[[int], None]) -> list[Step]:
+            return [Step(part, kind, lambda number=number: what(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
+
+        return [*each("tree", self.tree), *each("entries", self.entries), *each("packets", self.packets)]
+
+    # --- the tree
+
+    def tree(self, number: int) -> None:
+        topology, job = draw(self.draws, number)
+        found, right = self.code.call("tree", job), layout(topology, job["root"], job["workers"]).parent
+        if not isinstance(found, dict):
+            raise Wrong(f"tree returned a {type(found).__name__}; return a dict, a parent for each node", self.path)
+        where = f"{KINDS[number]}, root {job['root']}"
+        for node, parent in right.items():
+            if node not in found:
+                raise Wrong(f"{where}: tree gives {node} no parent; its parent is {parent}", self.path)
+            if found[node] != parent:
+                raise Wrong(self._other_parent(topology, job, node, str(found[node])[:20], parent), self.path)
+        if extra := [str(node)[:20] for node in found if node not in right]:
+            why = "the root has no parent" if extra[0] == job["root"] else "no worker of the job is below it"
+            raise Wrong(f"{where}: tree gives {extra[0]} a parent: {why}", self.path)
+
+    @staticmethod
+    def _other_parent(topology: Topology, job: dict[str, Any], node: str, found: str, right: str) -> str:
+        said = f"root {job['root']}: tree gives {node} the parent {found}, expected {right}"
+        neighbours = topology.neighbours(node)
+        if found not in neighbours:
+            return f"{said}: {found} is not behind any port of {node}"
+        ports = f"port {neighbours.index(right) + 1}, {found} at port {neighbours.index(found) + 1}"
+        return f"{said}, at {ports}: the nearest to the root, of equal ones the one at the lowest port"
+
+    # --- what the controller does
+
+    def entries(self, number: int) -> None:
+        if (wrong := self._outcome(number)[0]) is not None:
+            raise wrong
+
+    def packets(self, number: int) -> None:
+        for wrong in self._outcome(number)[::-1]:
+            if wrong is not None:
+                raise wrong
+
+    def _outcome(self, number: int) -> tuple[Wrong | None, Wrong | None]:
+        """What is wrong with the entries, and with the packets."""
+        if number not in self._known:
+            topology, job = draw(self.draws, number)
+            with Room(topology, self.held) as room:
+                try:
+                    self.code.call("install", job, Remote("p4rt"), services={"p4rt": room.sessions.service})
+                except Wrong as wrong:
+                    self._known[number] = wrong, None
+                    return self._known[number]
+                plan = plan_of(topology, job)
+                self._known[number] = self._caught(room, plan, job), self._sent(room, plan)
+        return self._known[number]
+
+    def _caught(self, room: Room, plan: Plan, job: dict[str, Any]) -> Wrong | None:
+        book = room.sessions.book
+        try:
+            check_entries(book, plan, self.path)
+            check_given(book, plan, GIVEN, job, self.path)
+        except Wrong as wrong:
+            return wrong
+        return None
+
+    def _sent(self, room: Room, plan: Plan) -> Wrong | None:
+        inputs, wanted = drawn(self.draws.generator(f"numbers {plan.job}"), len(plan.workers), _ELEMENTS)
+        job = room.network.add(plan)
+        room.post(job, inputs)
+        room.run([job])
+        try:
+            room.check_sum(job, inputs, wanted, self.path)
+            room.check_links([job], self.path)
+        except Wrong as wrong:
+            return wrong
+        return None
+
+
+def _parameters(draws: Draws) -> Mapping[str, str]:
+    election, group, rid = numbers_of(draws)
+    return {"election": str(election), "group": str(group), "rid": str(rid)}
+
+
+LAB: Final = Lab(
+    number="06",
+    name="06-a-tree-by-program",
+    title="a tree by program",
+    minutes=75,
+    parts=(
+        Part("tree", "who adds up where, in 5 networks", 25),
+        Part("entries", "what your controller wrote into their switches", 40),
+        Part("packets", "exact sums, and bytes on every link as predicted", 35),
+    ),
+    files=(FILE,),
+    grade=grade,
+    praise="any network, summed up by its switches",
+    parameters=_parameters,
+)

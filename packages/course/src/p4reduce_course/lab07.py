@@ -1,0 +1,344 @@
+"""Lab 07: two jobs in one network, a forger, and a change of epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.network.jobs.network import Job
+from p4reduce.topologies import Topology
+from p4reduce.workers.wire import PacketType
+from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries
+from p4reduce_course.controllers.room import Forgery, Held, Room, check_refused, drawn, packet, plan_of, told, wired
+from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode
+from p4switch.base.units import PS_PER_US
+
+# The networks of lab 07: every leaf has four hosts, of which one has no part in any job and forges.
+
+
+KINDS: Final = ("a leaf-spine", "a tree")
+_HOSTS: Final = 4
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A network with two jobs, and what becomes of the first.
+
+    Attributes:
+        network: as the student's code gets it; its jobs are the first two.
+        changed: the first job after its change: a worker has left, and its root is another switch.
+        forgers: a host of each leaf that has no part in a job.
+    """
+
+    topology: Topology
+    network: dict[str, Any]
+    changed: dict[str, Any]
+    forgers: dict[str, str]
+
+
+def draw(draws: Draws, number: int) -> Scene:
+    """One of the networks."""
+    random = draws.generator(f"network {number}")
+    if number == 0:
+        leaves = int(random.integers(2, 4))
+        links = [(f"s{leaf}", f"s{leaves + spine}") for leaf in range(1, leaves + 1) for spine in (1, 2)]
+        roots = [f"s{leaves + 1}", f"s{leaves + 2}", f"s{leaves + 2}"]
+    else:  # leaves under two switches that are joined
+        leaves = 4
+        links = [("s1", "s5"), ("s2", "s5"), ("s3", "s6"), ("s4", "s6"), ("s5", "s6")]
+        roots = ["s5", "s6", "s6"]
+    hosts: dict[str, list[str]] = {}
+    for leaf in range(1, leaves + 1):
+        hosts[f"s{leaf}"] = [f"h{_HOSTS * (leaf - 1) + host}" for host in range(1, _HOSTS + 1)]
+        links += [(host, f"s{leaf}") for host in hosts[f"s{leaf}"]]
+    topology = wired(KINDS[number].replace(" ", "-"), links, random)
+    orders = {leaf: [names[int(place)] for place in random.permutation(_HOSTS)] for leaf, names in hosts.items()}
+    first = [name for names in orders.values() for name in names[:2]]
+    second = [name for names in orders.values() for name in names[1:3]]
+    numbers = [int(one) for one in random.choice(1000, 2, replace=False)]
+    jobs = [
+        {"job": numbers[0], "root": roots[0], "slots": 16, "workers": first},
+        {"job": numbers[1], "root": roots[1], "slots": 8, "workers": second},
+    ]
+    left = first[int(random.integers(0, len(first)))]
+    changed = {**jobs[0], "root": roots[2], "workers": [name for name in first if name != left]}
+    forgers = {leaf: names[3] for leaf, names in orders.items()}
+    return Scene(topology, {"jobs": jobs, **told(topology)}, changed, forgers)
+
+
+# One network of lab 07 from its entries to its late packets: each act is run once, and remembered.
+
+
+ELEMENTS: Final = 64 * 40 - 11
+LONG: Final = 64 * 400
+"""of the job that goes on while the other one changes"""
+_BEGUN_PS: Final = 20 * PS_PER_US
+Ask = Callable[..., Any]
+
+
+class Play:
+    """The acts of one network, in order. An act that failed ends the play: the others fail alike."""
+
+    def __init__(self, scene: Scene, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
+        """``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
+        self.scene, self.room, self._ask, self._first_epoch, self._where = scene, room, ask, first_epoch, where
+        self._plans: list[Plan] = []
+        self._jobs: list[Job] = []
+        self._known: list[Job] = []
+        self._random = np.random.default_rng(scene.network["jobs"][0]["job"])
+
+    def acts(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Name and act."""
+        yield "install", self.install
+        yield "entries", self.entries
+        yield "sums", self.sums
+        yield "forged", self.forged
+        yield "change", self.change
+        yield "late", self.late
+
+    def install(self) -> None:
+        """The student's epochs, and the plans that follow."""
+        found = self._ask("install", self.scene.network)
+        jobs = self.scene.network["jobs"]
+        if isinstance(found, dict) and found and not set(found) & {job["job"] for job in jobs}:
+            said = f"install returned epochs of jobs {', '.join(map(str, found)):.40}; this network has the jobs "
+            said += ", ".join(str(job["job"]) for job in jobs)
+            raise Wrong(f"{said}: forget what you kept of the one before", self._where)
+        if not isinstance(found, dict) or set(found) != {job["job"] for job in jobs}:
+            raise Wrong(f"install returned {found!r:.60}; return a dict: the epoch of each job", self._where)
+        self._plans = [plan_of(self.scene.topology, {**job, "epoch": self._epoch(found[job["job"]])}) for job in jobs]
+
+    def _epoch(self, found: Any) -> int:
+        if isinstance(found, bool) or not isinstance(found, int) or not self._first_epoch <= found < 1 << 16:
+            raise Wrong(f"{found!r:.40} is no epoch: a number from {self._first_epoch} to 65535", self._where)
+        return found
+
+    def entries(self) -> None:
+        """Both jobs' entries, and that they keep apart."""
+        check_apart(self.room.sessions.book, self._plans, self._where)
+        for plan in self._plans:
+            check_entries(self.room.sessions.book, plan, self._where)
+
+    def sums(self) -> None:
+        """Both at once."""
+        self._jobs = [self.room.network.add(plan) for plan in self._plans]
+        self._known = list(self._jobs)
+        self._sum_all()
+        self.room.check_links(self._known, self._where)
+
+    def _sum_all(self) -> None:
+        given = [drawn(self._random, len(job.members), ELEMENTS) for job in self._jobs]
+        for job, (inputs, _) in zip(self._jobs, given, strict=True):
+            self.room.post(job, inputs)
+        self.room.run(self._jobs)
+        for job, (inputs, wanted) in zip(self._jobs, given, strict=True):
+            self.room.check_sum(job, inputs, wanted, self._where)
+
+    # --- the forger
+
+    def forged(self) -> None:
+        """Packets of hosts that may not send them, and sums afterwards."""
+        for forgery in self._forgeries():
+            check_refused(self.room, forgery, self._where)
+        self._sum_all()
+        self.room.check_links(self._known, self._where)
+
+    def _forgeries(self) -> Iterator[Forgery]:
+        topology = self.scene.topology
+        first, second = self._plans
+        for leaf, forger in self.scene.forgers.items():
+            victim = next(child.name for child in first.by_switch[leaf].children if child.is_worker)
+            named = {"job": first.job, "epoch": first.epoch, "seq": _next(self._jobs[0])}
+            yield Forgery(
+                f"{forger} sends {leaf} a PUSH of job {first.job} in the name of {victim}, from its own port",
+                forger,
+                packet(topology, forger, victim, leaf, **named, kind=PacketType.PUSH),
+                leaf,
+                8,
+                "table peer trusts the address without the port",
+            )
+            parent = first.by_switch[leaf].parent
+            if parent is None:
+                continue
+            yield Forgery(
+                f"{forger} sends {leaf} a RESULT of job {first.job} in the name of {parent.name}, from its own port",
+                forger,
+                packet(topology, forger, parent.name, leaf, **named, kind=PacketType.RESULT),
+                leaf,
+                8,
+                "table peer trusts the address without the port",
+            )
+            yield Forgery(
+                f"{forger} sends {parent.name} a PUSH of job {first.job} in the name of {leaf}, its own switch",
+                forger,
+                packet(topology, forger, leaf, parent.name, **named, kind=PacketType.PUSH),
+                leaf,
+                16,
+                "table edge says which host stands behind a port, and nothing else may be sent on from there",
+            )
+        leaf, (outsider, *_) = next(iter(self._strangers(second).items()))
+        named = {"job": second.job, "epoch": second.epoch, "seq": _next(self._jobs[1])}
+        yield Forgery(
+            f"{outsider}, a worker of job {first.job}, sends {leaf} a PUSH of job {second.job}",
+            outsider,
+            packet(topology, outsider, outsider, leaf, **named, kind=PacketType.PUSH),
+            leaf,
+            8,
+            "a worker of one job has no part in the other",
+        )
+
+    def _strangers(self, plan: Plan) -> dict[str, list[str]]:
+        """Workers of the first job alone, by their switch."""
+        found: dict[str, list[str]] = {}
+        for worker in self._plans[0].workers:
+            if worker not in plan.workers:
+                found.setdefault(self.scene.topology.neighbours(worker)[0], []).append(worker)
+        return found
+
+    # --- another epoch
+
+    def change(self) -> None:
+        """The first job loses a worker and gets another root, while the second one is in the middle of a sum."""
+        room, (old, other) = self.room, self._jobs
+        inputs, wanted = drawn(self._random, len(other.members), LONG)
+        room.post(other, inputs)
+        room.network.advance(room.network.now + _BEGUN_PS)
+        before = {**self.scene.network["jobs"][0], "epoch": old.plan.epoch}
+        epoch = self._epoch(self._ask("change", self.scene.network, before, self.scene.changed))
+        room.run([other])
+        room.check_sum(other, inputs, wanted, self._where)
+        if epoch == old.plan.epoch:
+            gone = next(name for name in old.plan.workers if name not in self.scene.changed["workers"])
+            said = (
+                f"job {old.plan.job} has epoch {epoch} after its change, as before: a packet of {gone}, which has left"
+            )
+            raise Wrong(
+                f"{said}, or one that is late, cannot be told from a current one. Use another epoch", self._where
+            )
+        plan = plan_of(self.scene.topology, {**self.scene.changed, "epoch": epoch})
+        self._plans[0] = plan
+        check_apart(room.sessions.book, self._plans, self._where)
+        check_entries(room.sessions.book, plan, self._where)
+        check_cleared(room.sessions.book, old.plan, plan, self._where)
+        room.network.retire(old)
+        self._jobs[0] = room.network.add(plan)
+        self._known.append(self._jobs[0])
+        self._sum_all()
+        room.check_links(self._known, self._where)
+
+    def late(self) -> None:
+        """Packets of the epoch that is over."""
+        topology, job = self.scene.topology, self._known[0]
+        old = job.plan
+        gone = next(name for name in old.workers if name not in self.scene.changed["workers"])
+        stays = self.scene.changed["workers"][0]
+        for worker, why in ((gone, "which has left"), (stays, "which is late")):
+            leaf = topology.neighbours(worker)[0]
+            named = {"job": old.job, "epoch": old.epoch, "seq": _next(job)}
+            frame = packet(topology, worker, worker, leaf, **named, kind=PacketType.PUSH)
+            otherwise = "entries of the old epoch are still there; delete them, table job first"
+            said = f"{worker}, {why}, sends a PUSH of job {old.job}, epoch {old.epoch}"
+            check_refused(self.room, Forgery(said, worker, frame, leaf, 7, otherwise), self._where)
+
+
+def _next(job: Job) -> int:
+    """The chunk that a job's workers send next: one that a switch takes, if it takes the packet."""
+    return sum(-(-elements // job.plan.lanes) for _, elements, _ in job.carried)
+
+
+# Grading lab 07: two jobs in one network, packets of others, and a change of epoch.
+
+
+FILE: Final = "controller.py"
+_TITLES: Final = (
+    ("jobs", "entries", "entries of two jobs"),
+    ("jobs", "sums", "both add up at once"),
+    ("forger", "forged", "forged packets are refused"),
+    ("epochs", "change", "one changes while the other goes on"),
+    ("epochs", "late", "late packets are refused"),
+)
+
+
+def numbers_of(draws: Draws) -> tuple[int, int, int, int]:
+    """Of a student: the older controller's election id, first multicast group, replication id and epoch."""
+    high, low = draws.integer("election", 20, 900), draws.integer("group", 3, 9)
+    return high, low, draws.integer("rid", 10, 30), draws.integer("epoch", 3, 90)
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 07."""
+    with StudentCode(task.answers / FILE, seen=task.seen) as code:
+        yield from run_steps(task, _Grader(task, code).steps())
+
+
+class _Grader:
+    def __init__(self, task: Task, code: StudentCode) -> None:
+        self.code = code
+        self.draws = task.hidden
+        self.path = str(task.answers / FILE)
+        self.numbers = numbers_of(task.personal)
+        self._known: dict[int, dict[str, Wrong]] = {}
+
+    def steps(self) -> list[Step]:
+        return [
+            Step(part, f"{kind}: {title}", lambda number=number, act=act: self._check(number, act))  # type: ignore[misc]
+            for part, act, title in _TITLES
+            for number, kind in enumerate(KINDS)
+        ]
+
+    def _check(self, number: int, act: str) -> None:
+        if number not in self._known:
+            self._known[number] = self._played(number)
+        wrong = self._known[number].get(act)
+        if wrong is not None:
+            raise wrong
+
+    def _played(self, number: int) -> dict[str, Wrong]:
+        """What is wrong, by act."""
+        scene = draw(self.draws, number)
+        *held, first_epoch = self.numbers
+        with Room(scene.topology, Held(*held), edges=False) as room:
+
+            def ask(name: str, *arguments: Any) -> Any:
+                return self.code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+
+            found: dict[str, Wrong] = {}
+            over: Wrong | None = None
+            for name, act in Play(scene, room, ask, first_epoch, self.path).acts():
+                try:
+                    if over is not None:
+                        raise over
+                    act()
+                except Wrong as wrong:
+                    found[name] = wrong
+                    if name != "entries":  # what is wrong with them shows in what follows
+                        over = wrong
+            return found
+
+
+def _parameters(draws: Draws) -> Mapping[str, str]:
+    return dict(zip(("election", "group", "rid", "epoch"), map(str, numbers_of(draws)), strict=True))
+
+
+LAB: Final = Lab(
+    number="07",
+    name="07-two-jobs-and-a-forger",
+    title="two jobs and a forger",
+    minutes=60,
+    parts=(
+        Part("jobs", "two jobs in the same switches", 40),
+        Part("forger", "nobody speaks in another's name", 30),
+        Part("epochs", "a job changes, and what is late is refused", 30),
+    ),
+    files=(FILE,),
+    grade=grade,
+    praise="two jobs that do not mix, whoever else sends",
+    parameters=_parameters,
+)

@@ -1,0 +1,278 @@
+"""Lab 08: bounds of trees, rings and servers, and the window that a link needs."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import run_experiment
+from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.sandbox.process import StudentCode
+from p4switch.base.units import PS_PER_S
+
+# Grading lab 08: predictions against runs of packets in virtual time, and what a wrong one has left out.
+
+
+FILE: Final = "predict.py"
+NEAR: Final = 0.02
+_AS_NEAR: Final = 0.005
+"""a run takes a little longer than its formula"""
+_HEADERS: Final = 62
+_GAP: Final = 24
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run.
+
+    Attributes:
+        rate_gbps, delay_us: of every link.
+        window: None: as many as there is room for.
+    """
+
+    plan: str
+    workers: int
+    elements: int
+    lanes: int
+    rate_gbps: int
+    delay_us: int = 1
+    window: int | None = None
+
+    @property
+    def rate(self) -> float:
+        """Bits a second."""
+        return self.rate_gbps * 1e9
+
+    @property
+    def delay(self) -> float:
+        """Seconds."""
+        return self.delay_us * 1e-6
+
+    @property
+    def frame(self) -> float:
+        """Seconds of a full frame."""
+        return (_GAP + _HEADERS + 4 * self.lanes) * 8 / self.rate
+
+    @property
+    def flags(self) -> str:
+        """The same by hand."""
+        said = f"-t star:hosts={self.workers}{',servers=1' if self.plan == 'ps' else ''} --plan {self.plan}"
+        said += f" --elements {self.elements} --lanes {self.lanes} --rate {self.rate_gbps}G --delay {self.delay_us}us"
+        return said + (f" --window {self.window}" if self.window else "")
+
+
+@functools.lru_cache(maxsize=64)
+def seconds(case: Case) -> float:
+    """What a run takes: packets through the P4 program, in virtual time."""
+    servers = ",servers=1" if case.plan == "ps" else ""
+    experiment = Experiment.model_validate(
+        {
+            "topology": f"star:hosts={case.workers}{servers}",
+            "plan": case.plan,
+            "elements": case.elements,
+            "lanes": case.lanes,
+            "rate": f"{case.rate_gbps}G",
+            "delay": f"{case.delay_us}us",
+            "window": case.window,
+        }
+    )
+    return run_experiment(experiment).network.collectives[0].communication_ps / PS_PER_S
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 08."""
+    with StudentCode(task.answers / FILE, seen=task.seen) as code:
+        yield from run_steps(task, _Grader(task, code).steps())
+
+
+class _Grader:
+    def __init__(self, task: Task, code: StudentCode) -> None:
+        self.code = code
+        self.draws = task.hidden
+        self.path = str(task.answers / FILE)
+
+    def steps(self) -> list[Step]:
+        return [
+            Step("tree", "bytes of a frame", self.frame),
+            Step("tree", "many workers", lambda: self.tree(0)),
+            Step("tree", "few workers", lambda: self.tree(1)),
+            Step("ring", "many workers", lambda: self.ring(0)),
+            Step("ring", "few workers", lambda: self.ring(1)),
+            Step("server", "a parameter server", self.server),
+            Step("window", "the least window that fills the link", self.least),
+            Step("window", "a window that is too small", lambda: self.window(1)),
+            Step("window", "a window that is large enough", lambda: self.window(40)),
+        ]
+
+    def _case(self, plan: str, number: int) -> Case:
+        def draw(name: str, low: int, high: int) -> int:
+            return self.draws.integer(f"{plan} {number} {name}", low, high)
+
+        workers = draw("workers", 3, 4) if number else draw("workers", 7, 12)
+        lanes = 256 if draw("lanes", 0, 1) else 64
+        chunks = draw("chunks", 6000, 8000) if plan != "ps" else draw("chunks", 2000, 3000)
+        rate = (10, 25, 40)[draw("rate", 0, 2)]
+        return Case(plan, workers, chunks * lanes - draw("rest", 1, lanes - 1), lanes, rate)
+
+    def _number(self, name: str, *arguments: float) -> float:
+        found = self.code.call(name, *arguments)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            raise Wrong(f"{name} returned {str(found)[:60]!r}; return a number", self.path)
+        return float(found)
+
+    # --- checks
+
+    def frame(self) -> None:
+        for lanes in (64, 256):
+            found, wanted = self._number("frame_bytes", lanes), _GAP + _HEADERS + 4 * lanes
+            if found != wanted:
+                said = f"frame_bytes({lanes}) is {found:g}, expected {wanted}"
+                if found == 4 * lanes:
+                    said += ": that is the lanes alone. Headers and the gap between frames take time, too"
+                elif found == 4 * lanes + _HEADERS:
+                    said += ": preamble, checksum and gap are missing, 24 bytes"
+                elif found == lanes + _GAP + _HEADERS:
+                    said += ": a lane has 4 bytes"
+                raise Wrong(said, self.path)
+
+    def tree(self, number: int) -> None:
+        case = self._case("steiner", number)
+        found = self._number("tree_seconds", case.workers, case.elements, case.lanes, case.rate)
+        n = case.workers
+        self._near("tree_seconds", case, found, {
+            n: "each worker sends its own chunk on its own link: n workers do not share it",
+            2 * (n - 1) / n: "that is a ring's; in a tree each chunk crosses a link once in each direction",
+        })  # fmt: skip
+
+    def ring(self, number: int) -> None:
+        case = self._case("ring", number)
+        found = self._number("ring_seconds", case.workers, case.elements, case.lanes, case.rate)
+        n = case.workers
+        right = 2 * (n - 1) / n
+        turns = "a ring of n sends 2(n-1) blocks of 1/n of the gradient: each chunk crosses a link 2(n-1)/n times"
+        self._near("ring_seconds", case, found, {
+            0.5: f"{turns}; that is half of it: the sums go round, too",
+            (n / (n - 1)) ** 2: turns, 1 / right: turns, 2 / right: turns, n: turns, n / 2: turns, n / (n - 1): turns,
+        })  # fmt: skip
+
+    def server(self) -> None:
+        case = self._case("ps", 0)
+        found = self._number("server_seconds", case.workers, case.elements, case.lanes, case.rate)
+        busiest = "the server's link is the busiest: every worker's chunks cross it"
+        n = case.workers
+        self._near(
+            "server_seconds", case, found, {1 / n: busiest, (n - 1) / n: f"{busiest}, n of them", 2 / n: busiest}
+        )
+
+    def _near(self, name: str, case: Case, found: float, ratios: Mapping[float, str]) -> None:
+        actual = seconds(case)
+        if abs(found - actual) <= NEAR * actual:
+            return
+        said = f"{name}: {found * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
+        look = f"p4reduce run {case.flags}"
+        lanes = 4 * case.lanes
+        known: dict[float, str] = {
+            1 / 8: "an eighth: rates are in bits, frames in bytes",
+            8: "eight times: rates are in bits, frames in bytes, once",
+            1000: "a thousand times: seconds, not milliseconds",
+            lanes / (lanes + _HEADERS + _GAP): "headers and the gap between frames are left out",
+            (lanes + _HEADERS) / (lanes + _HEADERS + _GAP): "preamble, checksum and gap are left out",
+            2: "twice: both directions of a link carry frames at the same time",
+            **ratios,
+        }
+        near = {
+            why: abs(found / actual / ratio - 1)
+            for ratio, why in known.items()
+            if ratio > 0 and abs(found / actual / ratio - 1) < NEAR and abs(ratio - 1) > NEAR
+        }
+        if near:  # the nearest, and what is about as near
+            best = min(near.values())
+            whys = [why for why, off in sorted(near.items(), key=lambda one: one[1]) if off < best + _AS_NEAR]
+            raise Wrong(f"{said}: {'; or '.join(whys)}", self.path, look)
+        raise Wrong(f"{said}: {abs(found / actual - 1):.0%} off, 2 % are allowed", self.path, look)
+
+    # --- window
+
+    def least(self) -> None:
+        for number in range(6):
+            lanes = (64, 256)[number % 2]
+            rate = (10, 25, 40, 100)[self.draws.integer(f"least {number} rate", 0, 3)] * 1e9
+            delay = self.draws.integer(f"least {number} delay", 1, 20) * 1e-6
+            frame = (_GAP + _HEADERS + 4 * lanes) * 8 / rate
+            exact = 2 * (frame + delay) / frame
+            found = self._number("least_window", lanes, rate, delay)
+            if found in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)):
+                continue
+            said = f"least_window({lanes}, {rate:g}, {delay:g}) is {found:g}, expected {math.ceil(exact)}"
+            if found != int(found):
+                said += ": a whole number of chunks"
+            elif abs(found / exact - 8) < NEAR:
+                said += ": eight times: rates are in bits, frames in bytes"
+            elif abs(found - delay / frame) <= 3 or abs(found - exact / 2) <= 1:
+                said += ": there and back: the round trip has two links and two frames"
+            else:
+                said += ": frames that fit into a round trip, rounded up (rate times round trip)"
+            raise Wrong(said, self.path)
+
+    def window(self, times: int) -> None:
+        lanes, rate, delay = 256, (10, 25)[self.draws.integer("window rate", 0, 1)], self.draws.integer("window", 3, 6)
+        few = self.draws.integer("few", 2, 4)
+        chunks = self.draws.integer("window chunks", 3000, 4000)
+        case = Case("steiner", 4, chunks * lanes, lanes, rate, delay, few * times)
+        found = self._number("window_seconds", case.elements, lanes, case.rate, case.delay, case.window or 0)
+        trip = 2 * (case.frame + case.delay)
+        full, small = chunks * case.frame, chunks * trip / (case.window or 1)
+        actual = seconds(case)
+        if abs(found - actual) <= NEAR * actual:
+            return
+        said = f"window_seconds with {case.window} chunks: {found * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
+        why: Callable[[float], bool] = lambda other: abs(found - other) <= NEAR * other  # noqa: E731
+        if times == 1 and why(full):
+            said += f": the link is idle most of the time. {case.window} chunks are sent in each round trip, no more"
+        elif times != 1 and why(small):
+            said += ": a link does not send faster than its rate, however many chunks may be on their way"
+        elif why(full / 8) or why(full * 8):
+            said += ": rates are in bits, frames in bytes"
+        elif why(full + small):
+            said += ": the larger of the two counts, the link's time or the round trips', not their sum"
+        elif why(bits := chunks * 2 * (case.frame / 8 + case.delay) / (case.window or 1)) and (
+            abs(found - bits) < abs(found - chunks * 2 * case.delay / (case.window or 1))
+        ):
+            said += ": rates are in bits, frames in bytes"
+        elif times == 1 and why(chunks * 2 * case.delay / (case.window or 1)):
+            said += ": the switch gets a whole frame before it sends one, so the round trip has two frames, too"
+        elif times == 1 and (why(small / 2) or why(chunks * case.delay / (case.window or 1))):
+            said += ": there and back: the round trip has two links and two frames"
+        raise Wrong(said, self.path, f"p4reduce run {case.flags}")
+
+
+def _parameters(draws: Draws) -> Mapping[str, str]:
+    return {
+        "workers": str(draws.integer("workers", 3, 8)),
+        "lanes": str(draws.choice("lanes", (64, 256))),
+        "rate": draws.choice("rate", ("10G", "25G", "40G")),
+        "delay": f"{draws.integer('delay', 2, 5)}us",
+    }
+
+
+LAB: Final = Lab(
+    number="08",
+    name="08-how-fast",
+    title="how fast",
+    minutes=75,
+    parts=(
+        Part("tree", "within 2 % of two runs", 25),
+        Part("ring", "within 2 % of two runs", 25),
+        Part("server", "within 2 % of a run", 20),
+        Part("window", "the least window, and times below and above it", 30),
+    ),
+    files=(FILE,),
+    grade=grade,
+    praise="every prediction is within 2 % of the packets",
+    parameters=_parameters,
+)

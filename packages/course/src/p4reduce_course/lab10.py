@@ -1,0 +1,315 @@
+"""Lab 10: a controller that puts another tree in the place of a dead switch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.network.jobs.network import Job
+from p4reduce.topologies import Topology
+from p4reduce_course.controllers.diagnose import check_cleared, check_entries, check_gone
+from p4reduce_course.controllers.room import Held, Room, Words, drawn, plan_of, told, wired
+from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode
+from p4switch.base.units import PS_PER_MS, PS_PER_US
+
+# The networks of lab 10: leaves with workers, and spines of which each one could be the root.
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A network with one job, as the student's code gets it."""
+
+    topology: Topology
+    network: dict[str, Any]
+    spines: frozenset[str]
+
+
+def draw(draws: Draws, name: str) -> Ground:
+    """A leaf-spine of 2 or 3 leaves and 4 spines."""
+    random = draws.generator(f"network {name}")
+    leaves, spines, hosts = int(random.integers(2, 4)), 4, 0
+    order = [f"s{int(place) + 1}" for place in random.permutation(leaves + spines)]  # numbers do not tell who is what
+    links = [(leaf, spine) for leaf in order[:leaves] for spine in order[leaves:]]
+    for leaf in order[:leaves]:
+        for _ in range(int(random.integers(1, 4))):
+            hosts += 1
+            links.append((f"h{hosts}", leaf))
+    topology = wired("leaf-spine", links, random)
+    job = {"job": int(random.integers(1, 1000)), "slots": 8, "workers": [host.name for host in topology.workers]}
+    return Ground(topology, {**job, **told(topology)}, frozenset(order[leaves:]))
+
+
+# A controller at work in virtual time: sums under way, switches that die, and what the controller makes of it.
+
+
+TICK_PS: Final = 200 * PS_PER_US
+PATIENCE_PS: Final = 12 * PS_PER_MS
+"""virtual time after which nobody waits for a sum any more; a right controller needs some 4 ms"""
+ELEMENTS: Final = 64 * 400 - 5
+Ask = Callable[..., Any]
+
+
+class Play:
+    """One network with one job, and the student's controller.
+
+    Attributes:
+        took_ps: the virtual time of the last sum.
+        changes: how often the controller has changed the tree.
+        changed: is called after each change.
+    """
+
+    def __init__(self, ground: Ground, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
+        """``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
+        self.ground, self.room, self._ask, self._first_epoch, self._where = ground, room, ask, first_epoch, where
+        self.took_ps = self.changes = 0
+        self.changed: Callable[[], None] = lambda: None
+        self._random = np.random.default_rng(ground.network["job"])
+        self._plan = self._answered("start", ask("start", ground.network))
+        check_entries(room.sessions.book, self._plan, where)
+        self.job: Job = room.network.add(self._plan)
+        self._epochs = [self._plan.epoch]
+
+    @property
+    def root(self) -> str:
+        """Of the tree that workers use."""
+        return self._plan.root
+
+    @property
+    def now(self) -> int:
+        """Virtual time, picoseconds."""
+        return self.room.network.now
+
+    def sum(self) -> None:
+        """One sum of all workers, with the controller called every now and then. Raises Wrong."""
+        inputs, _ = drawn(self._random, len(self.ground.network["workers"]), ELEMENTS)
+        self._given = dict(zip(self.ground.network["workers"], inputs, strict=True))
+        begin = self.now
+        self._post()
+        while self.room.waiting(self.job):
+            self.room.advance(self.now + TICK_PS, self.job.endpoints)
+            if self.room.waiting(self.job):
+                if self.now > begin + PATIENCE_PS:
+                    raise self._waits()
+                self.tick()
+        self.took_ps = self.now - begin
+        wanted: Words = np.sum([self._given[worker] for worker in self.job.members], axis=0, dtype=np.int32)
+        self.room.check_sum(self.job, self._sums, wanted, self._where)
+
+    def _post(self) -> None:
+        """Every member gives its numbers, from the first chunk on."""
+        self._sums = [self._given[worker].copy() for worker in self.job.members]
+        self.room.post(self.job, self._sums)
+
+    def tick(self) -> None:
+        """The controller looks around, and may change the tree."""
+        answer = self._ask("tick", self.ground.network, self.now // PS_PER_US)
+        if answer is not None:
+            self._change(self._answered("tick", answer))
+
+    def check_end(self, dead: Collection[str]) -> None:
+        """Raises Wrong where entries of an epoch that is over are left in a switch that lives."""
+        check_gone(self.room.sessions.book, self._plan, self._where, dead)
+
+    def _waits(self) -> Wrong:
+        dead = sorted(self.room.sessions.dead)
+        said = f"after {PATIENCE_PS // PS_PER_MS} ms of virtual time {self.room.waiting(self.job)[0]} still waits"
+        if dead:
+            said += f"; {' and '.join(dead)} {'is' if len(dead) == 1 else 'are'} dead"
+        lost = [switch for switch in dead if switch in self._plan.by_switch]
+        if lost:
+            said += f", and tick has not put another tree in the place of that with {lost[0]}: waiting for ever"
+        elif why := self.room.why():
+            said += f". {why}"
+        return Wrong(said, self._where)
+
+    def _change(self, plan: Plan) -> None:
+        old, dead = self._plan, self.room.sessions.dead
+        if plan.epoch in self._epochs:
+            said = f"epoch {plan.epoch} again, for a tree with root {plan.root}: packets that were on their way in the "
+            raise Wrong(f"{said}tree of {old.root} cannot be told from current ones. Use another epoch", self._where)
+        check_entries(self.room.sessions.book, plan, self._where, dead)
+        check_cleared(self.room.sessions.book, old, plan, self._where)
+        if plan.workers == old.workers:
+            self.room.network.change_over(self.job, plan)
+        else:  # sums of some chunks have in them what the dead gave: all of it again, without
+            self.room.network.give_up(self.job)
+            self.room.network.retire(self.job)
+            self.job = self.room.network.add(plan)
+            self._post()
+        self._epochs.append(plan.epoch)
+        self._plan = plan
+        self.changes += 1
+        self.changed()
+
+    def _answered(self, name: str, answer: Any) -> Plan:
+        """The plan that an answer of the student's stands for."""
+        if not isinstance(answer, dict) or set(answer) != {"epoch", "root"}:
+            nothing = ", or None" if name == "tick" else ""
+            said = f"{name} returned {answer!r:.60}; return {{'epoch': number, 'root': name of a switch}}{nothing}"
+            raise Wrong(said, self._where)
+        epoch, root, dead = answer["epoch"], answer["root"], self.room.sessions.dead
+        topology, network = self.ground.topology, self.ground.network
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or not self._first_epoch <= epoch < 1 << 16:
+            said = f"{epoch!r:.40} is no epoch: a number from {self._first_epoch} to 65535"
+            raise Wrong(f"{name}: {said}", self._where)
+        if not isinstance(root, str) or root not in self.ground.spines:
+            raise Wrong(f"{name}: {root!r:.40} is no root; take a switch without workers", self._where)
+        if root in dead and not self._written(root, epoch):
+            said = f"{name} returned the root {root}, which is dead and has nothing of epoch {epoch}"
+            raise Wrong(f"{said}: return the root of the tree that you installed", self._where)
+        # What dies while a tree is written is a part of it still: the next tick sees it.
+        gone = {leaf for leaf in dead if leaf not in self.ground.spines and not self._written(leaf, epoch)}
+        staying = [worker for worker in network["workers"] if topology.neighbours(worker)[0] not in gone]
+        job = {**network, "epoch": epoch, "root": root, "workers": staying}
+        return plan_of(topology, job, frozenset(dead - {root}) & (gone | self.ground.spines))
+
+    def _written(self, switch: str, epoch: int) -> bool:
+        """Whether the controller has put a switch into an epoch's tree."""
+        return (self.ground.network["job"], epoch) in self.room.sessions.book.jobs(switch)
+
+
+# Grading lab 10: switches die at moments that a controller cannot know, and sums stay exact.
+
+
+FILE: Final = "controller.py"
+_MOMENTS: Final = 6
+"""parts of a sum, in each of which a root dies once"""
+
+
+def numbers_of(draws: Draws) -> tuple[int, int, int, int]:
+    """Of a student: the older controller's election id, first multicast group, replication id and epoch."""
+    high, low = draws.integer("election", 20, 900), draws.integer("group", 3, 9)
+    return high, low, draws.integer("rid", 10, 30), draws.integer("epoch", 3, 90)
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 10."""
+    with StudentCode(task.answers / FILE, seen=task.seen) as code:
+        yield from run_steps(task, _Grader(task, code).steps())
+
+
+class _Grader:
+    def __init__(self, task: Task, code: StudentCode) -> None:
+        self.code = code
+        self.draws = task.hidden
+        self.path = str(task.answers / FILE)
+        *held, self.first_epoch = numbers_of(task.personal)
+        self.held = Held(*held)
+
+    def steps(self) -> list[Step]:
+        part = 100 // _MOMENTS
+        return [
+            Step("start", "nothing dies", lambda: self._played("start", self.quiet)),
+            *(
+                Step(
+                    "replace",
+                    f"the root dies after {number * part} to {(number + 1) * part} % of a sum",
+                    lambda number=number: self._played(f"moment {number}", lambda play: self.moment(play, number)),  # type: ignore[misc]
+                )
+                for number in range(_MOMENTS)
+            ),
+            Step("replace", "the root dies between two sums", lambda: self._played("between", self.between)),
+            Step("again", "the next root dies, too", lambda: self._played("again", self.again)),
+            Step("again", "a switch dies while it is written to", lambda: self._played("writing", self.writing)),
+            Step("again", "a switch dies that has no part", lambda: self._played("idle", self.idle)),
+            Step("leaf", "a leaf dies, and its workers with it", lambda: self._played("leaf", self.leaf)),
+            Step("leaf", "a leaf dies between two sums", lambda: self._played("leaf, idle", self.leaf_between)),
+        ]
+
+    def _played(self, name: str, act: Callable[[Play], None]) -> None:
+        ground = draw(self.draws, name)
+        with Room(ground.topology, self.held) as room:
+
+            def ask(function: str, *arguments: Any) -> Any:
+                return self.code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
+
+            play = Play(ground, room, ask, self.first_epoch, self.path)
+            play.sum()
+            act(play)
+            play.sum()
+            play.check_end(room.sessions.dead)
+
+    # --- what happens between a first sum and a last one
+
+    def quiet(self, play: Play) -> None:
+        play.sum()
+        if play.changes:
+            said = f"nothing has died, and tick changed the tree {play.changes} times"
+            raise Wrong(f"{said}: each change costs what is on its way", self.path)
+        play.room.check_links([play.job], self.path)
+
+    def moment(self, play: Play, number: int) -> None:
+        within = self.draws.integer(f"moment {number}", number * 1000, (number + 1) * 1000) / (1000 * _MOMENTS)
+        play.room.deaths.append((play.now + int(within * play.took_ps), play.root))
+        play.sum()
+
+    def between(self, play: Play) -> None:
+        play.room.die(play.root)
+
+    def again(self, play: Play) -> None:
+        soon = self.draws.integer("soon", 0, play.took_ps // 2)
+
+        def next_one() -> None:
+            if play.changes == 1:
+                play.room.deaths.append((play.now + soon, play.root))
+
+        play.changed = next_one
+        play.room.deaths.append((play.now + self.draws.integer("first", 0, play.took_ps // 2), play.root))
+        play.sum()
+
+    def writing(self, play: Play) -> None:
+        spines = play.ground.spines
+
+        def written(switch: str) -> None:
+            if switch in spines - play.room.sessions.dead:
+                play.room.sessions.writing = lambda _: None
+                play.room.die(switch)
+
+        play.room.sessions.writing = written
+        play.room.deaths.append((play.now + self.draws.integer("writing", 0, play.took_ps), play.root))
+        play.sum()
+
+    def idle(self, play: Play) -> None:
+        others = sorted(play.ground.spines - {play.root})
+        play.room.deaths.append((play.now + play.took_ps // 3, self.draws.choice("idle", others)))
+        play.sum()
+
+    def leaf(self, play: Play) -> None:
+        play.room.deaths.append((play.now + self.draws.integer("leaf", 0, play.took_ps), self._leaf(play)))
+        play.sum()
+
+    def leaf_between(self, play: Play) -> None:
+        play.room.die(self._leaf(play))
+
+    def _leaf(self, play: Play) -> str:
+        leaves = [node.name for node in play.ground.topology.switches if node.name not in play.ground.spines]
+        return self.draws.choice("which leaf", leaves)
+
+
+def _parameters(draws: Draws) -> Mapping[str, str]:
+    return dict(zip(("election", "group", "rid", "epoch"), map(str, numbers_of(draws)), strict=True))
+
+
+LAB: Final = Lab(
+    number="10",
+    name="10-failures",
+    title="failures",
+    minutes=75,
+    parts=(
+        Part("start", "sums while nothing dies", 20),
+        Part("replace", "the root dies, whenever it likes", 40),
+        Part("again", "more than one dies", 20),
+        Part("leaf", "a switch with workers dies", 20),
+    ),
+    files=(FILE,),
+    grade=grade,
+    praise="sums are exact, whichever switch dies when",
+    parameters=_parameters,
+)

@@ -1,0 +1,141 @@
+"""The student's process: confines itself, imports the student's file, and answers calls.
+
+``python -P -m p4reduce_course.sandbox.child FILE LIMITS IN OUT``; requests come by descriptor IN, answers leave by OUT,
+which become 3 and 4.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from p4reduce_course.sandbox.confine import confine, die_with_parent
+from p4reduce_course.sandbox.limits import Limits
+from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
+
+
+class Stub:
+    """An object of the grader; each method is asked of it."""
+
+    def __init__(self, remote: Remote, channel: Channel) -> None:
+        """A stub with the remote's plain attributes."""
+        self.__dict__.update(remote.attributes)
+        self.__name = remote.name
+        self.__channel = channel
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.__channel.write({"ask": self.__name, "method": method, "arguments": arguments, "named": named})
+            answer = self.__channel.read()
+            if "problem" in answer:
+                raise RuntimeError(answer["problem"])
+            return answer["value"]
+
+        return call
+
+
+class Channel:
+    """Messages to and from the grader."""
+
+    def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
+        """Over two pipes."""
+        self._reader = reader
+        self._writer = writer
+
+    def read(self) -> dict[str, Any]:
+        """The next message; ends the process when the grader has gone."""
+        line = self._reader.readline()
+        if not line:
+            os._exit(0)
+        found: dict[str, Any] = unpack(line)
+        return found
+
+    def write(self, message: dict[str, Any]) -> None:
+        """One message."""
+        self._writer.write(pack(message))
+        self._writer.flush()
+
+
+def main() -> None:
+    """Until the grader closes its end."""
+    die_with_parent()
+    file = Path(sys.argv[1])
+    limits = Limits(**json.loads(sys.argv[2]))
+    channel = Channel(*_moved(int(sys.argv[3]), int(sys.argv[4])))
+    readable = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    readable |= {Path("/usr/lib"), Path("/lib"), Path("/lib64"), Path("/usr/local/lib"), Path("/etc/ld.so.cache")}
+    readable |= {Path("/dev/null"), Path("/dev/urandom"), Path("/usr/share/zoneinfo")}
+    ways = confine(limits, readable, file.parent)
+    channel.write({"confined": ways})
+    try:
+        module = _load(file)
+    except BaseException as error:
+        channel.write(_problem(error, file.parent))
+        return
+    channel.write({"value": None})
+    while True:
+        _answer(channel, module, file.parent)
+
+
+def _moved(inward: int, outward: int) -> tuple[BinaryIO, BinaryIO]:
+    """Both pipes at 3 and 4, whatever they were."""
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (inward, outward)]
+    for descriptor in (inward, outward):
+        os.close(descriptor)
+    for number, descriptor in zip((3, 4), high, strict=True):
+        os.dup2(descriptor, number, inheritable=False)
+        os.close(descriptor)
+    return os.fdopen(3, "rb"), os.fdopen(4, "wb")
+
+
+def _answer(channel: Channel, module: Any, folder: Path) -> None:
+    request = channel.read()
+    try:
+        function = getattr(module, request["call"], None)
+        if not callable(function):
+            channel.write({"missing": request["call"]})
+            return
+        given = [Stub(a, channel) if isinstance(a, Remote) else a for a in request["arguments"]]
+        channel.write({"value": function(*given)})
+    except MessageError as error:
+        channel.write({"problem": f"{request['call']} returned {error}", "where": "", "kind": "MessageError"})
+    except BaseException as error:
+        channel.write(_problem(error, folder))
+
+
+def _load(file: Path) -> Any:
+    sys.path.append(str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None  # noqa: S101  (it is a .py file)
+    assert spec.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _problem(error: BaseException, folder: Path) -> dict[str, Any]:
+    """An exception in the student's code: what and where, in their own files."""
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if Path(frame.filename).parent == folder:
+            where = f"{Path(frame.filename).name}, line {frame.lineno}: {frame.line}"
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{Path(error.filename).name}, line {error.lineno}: {(error.text or '').strip()}"
+    text = str(error)[:2000]
+    kind = type(error).__name__
+    return {"problem": f"{kind}: {text}" if text else kind, "where": where, "kind": kind}
+
+
+if __name__ == "__main__":
+    main()

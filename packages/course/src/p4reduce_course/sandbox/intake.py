@@ -1,0 +1,157 @@
+"""Taking in what was handed in: a submission is copied once, and graders read the copy alone.
+
+What a student hands in is hostile. A symbolic link could name any file that the grader may read, a FIFO would block
+whoever opens it, ``/dev/zero`` never ends. So one walk over the folder copies regular files, within bounds, and follows
+no link; nothing else of the submission is opened afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from p4reduce_course.frame.report import LabError
+
+MIB: Final = 1 << 20
+MOST_BYTES: Final = 8 * MIB
+"""of all files of a submission together"""
+MOST_FILES: Final = 500
+"""files, folders and everything else that is looked at"""
+DEEPEST: Final = 4
+"""folders inside each other"""
+_PIECE: Final = 1 << 16
+_SKIPPED: Final = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv"})
+_KINDS: Final = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+@dataclass
+class Intake:
+    """A copy of a submission.
+
+    Attributes:
+        folder: where the copy is.
+        original: what was copied, as the user named it.
+        left_out: what was not taken, each with the reason, by its path inside the submission.
+    """
+
+    folder: Path
+    original: Path
+    left_out: dict[str, str] = field(default_factory=dict)
+    _bytes: int = 0
+    _entries: int = 0
+
+    def as_named(self, text: str) -> str:
+        """A text with paths of the copy turned into those that the user knows."""
+        return text.replace(str(self.folder), str(self.original))
+
+    def take(self, source: int, target: Path, inside: str, depth: int) -> None:
+        """Copies what is in an open folder. Raises LabError where the submission is too large."""
+        target.mkdir(mode=0o700, exist_ok=True)
+        for name in sorted(os.listdir(source)):
+            self._entries += 1
+            if self._entries > MOST_FILES:
+                raise LabError(f"{self.original}: holds more than {MOST_FILES} files; hand in those of the lab alone")
+            if name in _SKIPPED:
+                continue
+            path = f"{inside}{name}"
+            try:
+                self._one(source, name, target / name, path, depth)
+            except OSError as error:
+                self.left_out[path] = f"cannot be read: {error.strerror}"
+
+    def _one(self, source: int, name: str, target: Path, path: str, depth: int) -> None:
+        mode = os.stat(name, dir_fd=source, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            if depth == DEEPEST:
+                self.left_out[path] = f"lies more than {DEEPEST} folders deep"
+                return
+            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
+            try:
+                self.take(inner, target, f"{path}/", depth + 1)
+            finally:
+                os.close(inner)
+        elif stat.S_ISREG(mode):
+            # What was a file a moment ago may be a FIFO now: opening it does not wait, and what is open is looked at.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            file = os.open(name, flags, dir_fd=source)
+            try:
+                if stat.S_ISREG(os.fstat(file).st_mode):
+                    self._copy(file, target)
+                else:
+                    self.left_out[path] = "is no regular file"
+            finally:
+                os.close(file)
+        else:
+            kind = next((text for is_kind, text in _KINDS if is_kind(mode)), "no regular file")
+            self.left_out[path] = f"is {kind}; hand in the file itself"
+
+    def _copy(self, file: int, target: Path) -> None:
+        with target.open("xb") as written:
+            while piece := os.read(file, _PIECE):
+                self._bytes += len(piece)
+                if self._bytes > MOST_BYTES:
+                    raise LabError(f"{self.original}: more than {MOST_BYTES // MIB} MiB were handed in")
+                written.write(piece)
+
+
+@contextmanager
+def taken_in(folder: Path, *, follow: bool = True) -> Iterator[Intake]:
+    """A copy of a submission, which goes away at the end.
+
+    The copy keeps the folder's name. A ``lab.yaml`` beside a folder ``skeleton`` is taken too.
+
+    Args:
+        folder: the submission.
+        follow: whether the folder itself may be a symbolic link: yes for one that a user named, no for one that lies
+            in a folder of submissions.
+
+    Raises:
+        LabError: it is no folder, or larger than a submission can be.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        source = os.open(folder, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        if folder.is_symlink():
+            raise LabError(f"{folder}: is a symbolic link; hand in the folder itself") from None
+        raise LabError(f"{folder}: there is no such folder; 'p4reduce lab copy 01' makes one") from None
+    except OSError as error:
+        raise LabError(f"{folder}: cannot be read: {error.strerror}") from None
+    try:
+        with tempfile.TemporaryDirectory(prefix="p4reduce-taken-", ignore_cleanup_errors=True) as home:
+            name = Path(os.path.realpath(folder)).name or "submission"
+            found = Intake(Path(home) / "in" / name, folder)
+            found.folder.parent.mkdir(mode=0o700)
+            found.take(source, found.folder, "", 1)
+            if name == "skeleton":
+                _beside(source, found)
+            yield found
+    finally:
+        os.close(source)
+
+
+def _beside(source: int, found: Intake) -> None:
+    """The ``lab.yaml`` of the folder above, which says which lab this is, and whose."""
+    try:
+        above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=source)
+    except OSError:
+        return
+    try:
+        if stat.S_ISREG(os.stat("lab.yaml", dir_fd=above, follow_symlinks=False).st_mode):
+            found._one(above, "lab.yaml", found.folder.parent / "lab.yaml", "../lab.yaml", DEEPEST)
+    except OSError:
+        pass
+    finally:
+        os.close(above)

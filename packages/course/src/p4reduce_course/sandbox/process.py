@@ -1,0 +1,338 @@
+"""The grader's end of a student's process."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import p4reduce
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.confine import undumpable
+from p4reduce_course.sandbox.limits import MIB, Limits
+from p4reduce_course.sandbox.messages import LIMIT, MessageError, pack, unpack
+
+Service = Callable[..., Any]
+"""``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
+_PIECE: Final = 1 << 20
+"""bytes that are read at once"""
+_BUSY: Final = 0.05
+"""of the wall clock: code that has used as much of a processor computes, and does not sleep"""
+_LARGEST: Final = 8 * MIB
+"""bytes of a folder that is handed in"""
+
+
+class Untold(Exception):
+    """What a service says to the student's code, as an exception there."""
+
+
+class StudentCode:
+    """A student's file in a process of its own; ``call`` runs one of its functions.
+
+    Every failure of it is raised as Wrong: it is the student's, and what follows in the same process fails alike.
+    """
+
+    def __init__(self, file: Path, limits: Limits | None = None, seen: dict[str, None] | None = None) -> None:
+        """Nothing runs before the first call.
+
+        Args:
+            file: a Python file; the other files of its folder are there too, in a copy that goes away.
+            limits: of the process.
+            seen: ways of confinement, as they took hold, are put in.
+        """
+        self.file = file
+        self.limits = limits or Limits()
+        self.printed = ""
+        self._seen = seen if seen is not None else {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._dead: Wrong | None = None
+        self._output = 0
+        self._buffer = bytearray()
+        self._unsent = bytearray()
+        self._asked = 0
+        self._until = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
+        """What a function of the student's returns. Raises Wrong."""
+        self.start()
+        self._asked, self._until = 0, time.monotonic() + self.limits.call_s
+        try:
+            self._write({"call": name, "arguments": list(arguments)})
+            return self._answer(name, services or {})
+        except Wrong as wrong:
+            self._note(wrong)
+            raise
+
+    def start(self) -> None:
+        """Starts the process where it has not been started. Raises Wrong where it cannot be, or has ended.
+
+        On Linux it ends with the thread that starts it: where several threads call, start it in one that outlives them.
+        """
+        if self._dead is not None:
+            raise self._dead
+        if self._process is None:
+            try:
+                self._start()
+            except Wrong as wrong:  # final, though the process may need another moment to be gone
+                self._dead = wrong
+                raise
+
+    def close(self) -> None:
+        """Ends the process and removes its folder."""
+        if self._process is not None:
+            self._kill()
+            for pipe in (self._requests, self._answers, self._prints):
+                os.close(pipe)
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    # --- the process
+
+    def _note(self, wrong: Wrong) -> None:
+        """Whatever is called from now on fails alike where the process has gone."""
+        if self._process is None or self._process.poll() is not None:
+            self._dead = wrong
+
+    def _start(self) -> None:
+        if not self.file.is_file():
+            raise Wrong(f"there is no {self.file.name}: hand it in", str(self.file))
+        undumpable()
+        self._folder = tempfile.TemporaryDirectory(prefix="p4reduce-lab-", ignore_cleanup_errors=True)
+        folder = Path(self._folder.name)
+        _copy(self.file.parent, folder)
+        inward, self._requests = os.pipe()
+        self._answers, outward = os.pipe()
+        self._prints, said = os.pipe()
+        root = Path(p4reduce.__file__).parent.parent
+        environment = {
+            "PYTHONPATH": str(root),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHASHSEED": "0",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONIOENCODING": "utf-8:replace",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(folder),
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+        }
+        inner = [sys.executable, "-P", "-s", "-m", "p4reduce_course.sandbox.child"]
+        inner += [str(folder / self.file.name), json.dumps(asdict(self.limits)), str(inward), str(outward)]
+        self._process = subprocess.Popen(
+            inner,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            pass_fds=(inward, outward),
+            start_new_session=True,
+        )
+        for pipe in (inward, outward, said):
+            os.close(pipe)
+        for pipe in (self._prints, self._answers, self._requests):
+            os.set_blocking(pipe, False)
+        self._until = time.monotonic() + self.limits.call_s
+        self._seen.update(dict.fromkeys(self._message(self.file.name)["confined"]))
+        self._checked(self._message(self.file.name), self.file.name)
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    # --- messages
+
+    def _write(self, message: dict[str, Any]) -> None:
+        """Puts a message behind those that have not left yet; `_message` sends them while it reads."""
+        self._unsent += pack(message)
+        if len(self._unsent) > 2 * LIMIT:
+            self._kill()
+            raise Wrong(f"{self.file.name} asks and does not read the answers", str(self.file))
+
+    def _answer(self, name: str, services: Mapping[str, Service]) -> Any:
+        while True:
+            message = self._message(name)
+            if "ask" not in message:
+                return self._checked(message, name)
+            self._asked += 1
+            if self._asked > self.limits.messages:
+                self._kill()
+                raise Wrong(f"{name} asked the grader more than {self.limits.messages:,} times", str(self.file))
+            try:
+                method, arguments, named = _question(message)
+                service = services.get(message["ask"])
+                if service is None:
+                    raise Untold(f"there is no {message['ask']} here")
+                self._write({"value": service(method, *arguments, **named)})
+            except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
+                self._write({"problem": str(error)})
+            except Wrong:  # nothing is answered: the code still waits for it
+                self._kill()
+                raise
+
+    def _checked(self, message: dict[str, Any], name: str) -> Any:
+        file = self.file.name
+        if "missing" in message:
+            raise Wrong(f"{file} has no function {name}: keep the names of the skeleton", str(self.file))
+        if "problem" in message:
+            raise Wrong(_explained(message, name), str(message.get("where") or self.file))
+        if "value" not in message:
+            raise Wrong(f"{file} wrote into the grader's pipe; leave descriptors 3 and 4 alone", str(self.file))
+        return message["value"]
+
+    def _message(self, name: str) -> dict[str, Any]:
+        """The next message of the process: read while what it prints is kept, and what it is told leaves. Raises Wrong.
+
+        One loop for both directions and one clock, so that a process that does not read keeps nothing waiting.
+        """
+        until, used = time.monotonic() + self.limits.wall_s, self._used()
+        searched = 0
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._answers, selectors.EVENT_READ)
+            selector.register(self._prints, selectors.EVENT_READ)
+            if self._unsent:
+                selector.register(self._requests, selectors.EVENT_WRITE)
+            while (end := self._buffer.find(b"\n", searched)) < 0:
+                searched = len(self._buffer)
+                now = time.monotonic()
+                ready = selector.select(max(0.0, min(until, self._until) - now))
+                late = time.monotonic() >= self._until
+                if late or not ready:
+                    if not late and self._used() - used > _BUSY * self.limits.wall_s:  # it works, beside others
+                        until, used = time.monotonic() + self.limits.wall_s, self._used()
+                        continue
+                    self._kill()
+                    waited = self.limits.call_s if late else self.limits.wall_s
+                    said = f"{name} did not return within {waited:g} s: does it wait for something?"
+                    raise Wrong(said, str(self.file))
+                for key, _ in ready:
+                    if key.fd == self._requests:
+                        self._send(selector)
+                    else:
+                        self._take(key.fd, selector, name)
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        try:
+            message = unpack(line)
+        except MessageError:
+            message = None
+        if not isinstance(message, dict):
+            self._kill()
+            raise Wrong(f"{self.file.name} wrote into the grader's pipe; leave descriptors alone", str(self.file))
+        return message
+
+    def _send(self, selector: selectors.BaseSelector) -> None:
+        """What the pipe takes of what has not left yet."""
+        try:
+            sent = os.write(self._requests, self._unsent[:_PIECE])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # why it has ended is told by the other pipe
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+        if not self._unsent:
+            selector.unregister(self._requests)
+
+    def _used(self) -> float:
+        """Seconds of processor time of the process; 0 where nobody tells."""
+        assert self._process is not None  # noqa: S101  (it was started)
+        try:
+            words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _take(self, descriptor: int, selector: selectors.BaseSelector, name: str) -> None:
+        data = os.read(descriptor, _PIECE)
+        if descriptor == self._answers:
+            if not data:
+                raise self._ended(name)
+            self._buffer += data
+            if len(self._buffer) > LIMIT:
+                self._kill()
+                raise Wrong(f"{name} returned more than {LIMIT} bytes", str(self.file))
+            return
+        if not data:
+            selector.unregister(descriptor)
+            return
+        self._output += len(data)
+        self.printed = (self.printed + data.decode("utf-8", "replace"))[-4000:]
+        if self._output > self.limits.output:
+            self._kill()
+            said = f"{name} printed more than {self.limits.output // 1024} KiB: take the print out of the loop"
+            raise Wrong(said, str(self.file))
+
+    def _ended(self, name: str) -> Wrong:
+        """Why the process has gone."""
+        assert self._process is not None  # noqa: S101  (it was started)
+        code = self._process.wait()
+        doing = f"{self.file.name}, in {name}," if name else self.file.name
+        if code in (-signal.SIGXCPU, -signal.SIGKILL):
+            said = f"{doing} used more than {self.limits.cpu_s} s of processor time: does a loop never end?"
+            return Wrong(said, str(self.file))
+        if code == -signal.SIGXFSZ:
+            return Wrong(f"{doing} wrote a file of more than {self.limits.file // MIB} MiB", str(self.file))
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return Wrong(f"{doing} ended its process ({how}); functions return, they do not exit", str(self.file))
+
+
+def _question(message: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
+    """Method, arguments and named arguments of a question. Raises MessageError for anything else."""
+    method, arguments, named = message.get("method"), message.get("arguments"), message.get("named")
+    if not isinstance(method, str) or not isinstance(arguments, list | tuple) or not isinstance(named, dict):
+        raise MessageError("a question has a method, arguments and named arguments")
+    if not all(isinstance(key, str) for key in named):
+        raise MessageError("named arguments have names")
+    return method, list(arguments), named
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The files of a folder, without links: they could name what the student may not read."""
+    total = 0
+    for entry in sorted(source.iterdir()):
+        if entry.is_file() and not entry.is_symlink():
+            total += entry.stat().st_size
+            if total > _LARGEST:
+                raise Wrong(f"more than {_LARGEST // MIB} MiB were handed in", str(source))
+            shutil.copy(entry, target / entry.name)
+
+
+def _explained(message: Mapping[str, Any], name: str) -> str:
+    problem, kind = str(message["problem"]), message.get("kind")
+    hints = {
+        "MemoryError": "it asked for more memory than there is for it",
+        "ModuleNotFoundError": "only Python's own modules and NumPy are there",
+        "PermissionError": "processes, sockets and files outside of its own folder are not for student code",
+        "SystemExit": "functions return, they do not exit",
+        "NotImplementedError": "that is how the lab begins: write this function, see README.md",
+    }
+    hint = hints.get(str(kind))
+    if (kind == "OSError" and "Permission" in problem) or (kind == "FileNotFoundError" and "'/" in problem):
+        hint = hints["PermissionError"]
+    return f"{name}: {problem}" + (f" ({hint})" if hint else "")
+
+
+def calls(code: StudentCode, name: str, many: Sequence[Sequence[Any]]) -> list[Any]:
+    """A function's answers to many arguments."""
+    return [code.call(name, *arguments) for arguments in many]

@@ -1,0 +1,28 @@
+"""The embedded switch: runs P4 programs that p4c, or the front end of this package, compiled for BMv2."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from p4switch.program.program import Program
+
+__version__: Final = "0.1.0"
+
+
+def compile_p4(path: str | Path, defines: Mapping[str, str] | None = None) -> "Program":
+    """A P4_16 program for v1model, compiled and loaded: ``Device(compile_p4("my.p4"))``.
+
+    Args:
+        path: the source.
+        defines: macros that are defined from the beginning.
+
+    Raises:
+        P4Error: the program is wrong; its text holds every error with its line and what mends it.
+        UnsupportedConstruct: it uses what the embedded switch does not run.
+    """
+    # Whoever loads what is compiled already needs no compiler.
+    from p4switch.p4.compile import compile_file  # noqa: PLC0415
+    from p4switch.program.loader import load_program  # noqa: PLC0415
+
+    return load_program(compile_file(path, defines).require().json or {})

@@ -1,0 +1,333 @@
+"""Expressions to machine code.
+
+Data are unbounded integers (as BMv2 computes them), machine code holds residues. ``number(e, w)`` is ``e mod 2**w``;
+with w the width that Analysis finds sufficient, that is the integer itself. Values of 256 bits and more are computed as
+vectors of 32-bit lanes where each operation stays within its lanes, else as one LLVM integer.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from llvmlite import ir
+
+from p4switch.compiler.lanes import Analysis, Bits, Bounds, FunctionContext, LaneOps, ones
+from p4switch.compiler.storage import (
+    I1,
+    Value,
+    integer,
+    integer_to_lanes,
+    is_lanes,
+    lane_constant,
+    lanes_to_integer,
+    number,
+    resize,
+    sign_resize,
+)
+from p4switch.program.errors import SHIFT_MASK, UnsupportedConstruct
+from p4switch.program.expressions import (
+    LENGTH_FIELD,
+    Arith,
+    BoolConst,
+    BoolExpr,
+    BoolSelect,
+    Cast,
+    Compare,
+    Const,
+    DataExpr,
+    FieldRef,
+    HeaderEqual,
+    Invert,
+    Logic,
+    Lookahead,
+    Not,
+    Parameter,
+    Select,
+    ToBool,
+    ToData,
+    Valid,
+)
+from p4switch.state.layout import LANE_BITS, WIDE_BITS
+
+MAX_INTEGER_BITS: Final = 1 << 16
+"""Of what is computed as one LLVM integer; no field is wider."""
+
+MAX_PRODUCT_BITS: Final = 1 << 12
+"""LLVM writes a product out, which takes the square of its width in time and in instructions."""
+
+SHIFT_BITS: Final = SHIFT_MASK.bit_length()
+
+_BITWISE: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", "^": "xor"}
+
+
+class DataLowering:
+    """Lowers the expressions of one place: an action, a condition, a parser state."""
+
+    def __init__(
+        self,
+        context: FunctionContext,
+        where: str,
+        parameters: Mapping[int, Callable[[int], Value]] | None = None,
+        lookahead: Callable[[Lookahead], Value] | None = None,
+    ) -> None:
+        """Args:
+        context: the function.
+        where: for messages.
+        parameters: the action's arguments: from a width to the argument as an integer of that width.
+        lookahead: reads ahead in the packet (parser only).
+        """
+        self._context = context
+        self._builder = context.builder
+        self._where = where
+        self._parameters = parameters or {}
+        self._lookahead = lookahead
+        self._facts: dict[FieldRef, Bits] = {}
+        self._analysis = Analysis()
+        self._lanes = LaneOps(self)
+
+    @property
+    def analysis(self) -> Analysis:
+        """What is known here."""
+        return self._analysis
+
+    @property
+    def context(self) -> FunctionContext:
+        """The function."""
+        return self._context
+
+    # --- fields
+
+    def assign(self, target: FieldRef, value: DataExpr) -> None:
+        """``target = value``; what is known of the value is known of the field from here on."""
+        bits = self._analysis.bits(value, target.width)
+        self.store(target, self.lanes(value, target.width) if is_lanes(target) else self.number(value, target.width))
+        if not target.signed:
+            self._facts[target] = bits
+            self._analysis = Analysis(dict(self._facts))
+
+    def store(self, target: FieldRef, value: Value) -> None:
+        """Sets a field to a value of its own kind, of which nothing is known."""
+        self._context.storage.store(target, value)
+        self.forget(target)
+
+    def forget(self, *fields: FieldRef) -> None:
+        """Drops what was known of fields; of all, if none is named."""
+        for field in fields or tuple(self._facts):
+            self._facts.pop(field, None)
+        self._analysis = Analysis(dict(self._facts))
+
+    # --- numbers
+
+    def number(self, expr: DataExpr, width: int) -> Value:
+        """``expr mod 2**width`` as an LLVM integer of that width."""
+        bounds = self._analysis.bounds(expr)
+        if bounds.low is not None and bounds.low == bounds.high:
+            return number(width, bounds.low)
+        enough = bounds.width() if bounds.is_natural else None
+        if enough is not None and enough < width:
+            return self._builder.zext(self.number(expr, enough), integer(width))
+        if width >= WIDE_BITS:
+            rounded = -(-width // LANE_BITS) * LANE_BITS
+            if self._lanes.can(expr, rounded):
+                return lanes_to_integer(self._builder, self.lanes(expr, rounded), width)
+        return self.integer_number(expr, width)
+
+    def lanes(self, expr: DataExpr, width: int) -> Value:
+        """``expr mod 2**width`` as a vector of lanes; width is a multiple of 32."""
+        bounds = self._analysis.bounds(expr)
+        if bounds.low is not None and bounds.low == bounds.high:
+            return lane_constant(width, bounds.low)
+        enough = bounds.width() if bounds.is_natural else None
+        if enough is not None and enough < WIDE_BITS and not (isinstance(expr, FieldRef) and is_lanes(expr)):
+            return integer_to_lanes(self._builder, self.number(expr, enough), width)
+        if self._lanes.can(expr, width):
+            return self._lanes.lower(expr, width)
+        return integer_to_lanes(self._builder, self.integer_number(expr, width), width)
+
+    def exact(self, expr: DataExpr) -> tuple[Value, Bounds]:
+        """The integer itself: unsigned where its bounds are natural, else two's complement."""
+        bounds = self._analysis.bounds(expr)
+        width = bounds.width()
+        if width is None:
+            raise UnsupportedConstruct("a left shift whose result has no bound", self._where)
+        return self.number(expr, width), bounds
+
+    def integer_number(self, expr: DataExpr, width: int) -> Value:
+        """Like number, by LLVM integer operations on the operands."""
+        b = self._builder
+        if width > MAX_INTEGER_BITS:
+            raise UnsupportedConstruct(f"a number of more than {MAX_INTEGER_BITS} bits", self._where)
+        match expr:
+            case Const(value):
+                return number(width, value)
+            case FieldRef():
+                value = self._context.storage.load(expr)
+                value = lanes_to_integer(b, value, min(expr.width, width)) if is_lanes(expr) else value
+                return sign_resize(b, value, width) if expr.signed else resize(b, value, width)
+            case Valid(header):
+                return resize(b, self._context.storage.valid(header), width)
+            case Parameter(index=index, width=have):
+                return resize(b, self._parameters[index](have), width)
+            case Lookahead():
+                return resize(b, self._look(expr), width)
+            case ToData(operand):
+                return resize(b, self.condition(operand), width)
+            case Invert(operand):
+                return b.not_(self.number(operand, width))
+            case Select(condition, then, otherwise):
+                return b.select(self.condition(condition), self.number(then, width), self.number(otherwise, width))
+            case Cast():
+                return self._cast(expr, width)
+            case Arith():
+                return self._arith(expr, width)
+
+    def _look(self, expr: Lookahead) -> Value:
+        if self._lookahead is None:
+            raise UnsupportedConstruct("lookahead outside the parser", self._where)
+        return self._lookahead(expr)
+
+    def _arith(self, expr: Arith, width: int) -> Value:
+        if expr.op == "*" and width > MAX_PRODUCT_BITS:
+            raise UnsupportedConstruct(f"a product of more than {MAX_PRODUCT_BITS} bits", self._where)
+        if expr.op in _BITWISE:
+            operation = getattr(self._builder, _BITWISE[expr.op])
+            return operation(self.number(expr.left, width), self.number(expr.right, width))
+        if expr.op == "<<":
+            return self._shift_left(expr, width)
+        if expr.op == ">>":
+            return self._shift_right(expr, width)
+        return self._divide(expr, width)
+
+    def _shift_left(self, expr: Arith, width: int) -> Value:
+        b = self._builder
+        if isinstance(expr.right, Const):
+            by = expr.right.value
+            if not 0 <= by < width:
+                return number(width, 0)
+            return b.shl(self.number(expr.left, width), number(width, by))
+        amount, fits = self._shift_amount(expr.right, width)
+        return b.select(fits, b.shl(self.number(expr.left, width), amount), number(width, 0))
+
+    def _shift_right(self, expr: Arith, width: int) -> Value:
+        b = self._builder
+        if isinstance(expr.right, Const):
+            by = expr.right.value
+            bounds = self._analysis.bounds(expr.left)
+            need = bounds.width()
+            if need is not None and not bounds.is_natural:
+                by = min(by, need)  # there are copies of the sign only
+            # Bits from `by` to `by + width` of the operand; above its own width there are zeros or signs.
+            wide = by + width if need is None or not bounds.is_natural else min(by + width, max(need, by + 1))
+            value = b.lshr(self.number(expr.left, wide), number(wide, by))
+            return resize(b, value, width)
+        value, bounds = self.exact(expr.left)
+        have = value.type.width
+        amount, fits = self._shift_amount(expr.right, have)
+        if bounds.is_natural:
+            return resize(b, b.select(fits, b.lshr(value, amount), number(have, 0)), width)
+        amount = b.select(fits, amount, number(have, have - 1))
+        return sign_resize(b, b.ashr(value, amount), width)
+
+    def _shift_amount(self, expr: DataExpr, width: int) -> tuple[Value, Value]:
+        """A shift amount modulo 2**32 as an integer of ``width`` bits, and whether it is below ``width``."""
+        b = self._builder
+        bounds = self._analysis.bounds(expr)
+        enough = bounds.width() if bounds.is_natural else None
+        value = self.number(expr, SHIFT_BITS if enough is None else min(enough, SHIFT_BITS))
+        have = max(value.type.width, width.bit_length())
+        value = resize(b, value, have)
+        fits = b.icmp_unsigned("<", value, number(have, width))
+        # A shift by the width or more is undefined in LLVM, even where the result is not used.
+        return resize(b, b.select(fits, value, number(have, 0)), width), fits
+
+    def _divide(self, expr: Arith, width: int) -> Value:
+        """``/`` and ``%`` of natural numbers; BMv2 aborts on negative ones and on a divisor of 0: here 0 results."""
+        b = self._builder
+        (left, left_bounds), (right, right_bounds) = self.exact(expr.left), self.exact(expr.right)
+        have = max(left.type.width, right.type.width)
+        if have > MAX_PRODUCT_BITS:
+            raise UnsupportedConstruct(f"a division of more than {MAX_PRODUCT_BITS} bits", self._where)
+        left, right = _extend(b, left, left_bounds, have), _extend(b, right, right_bounds, have)
+        defined = b.icmp_unsigned("!=", right, number(have, 0))
+        for value, bounds in ((left, left_bounds), (right, right_bounds)):
+            if not bounds.is_natural:
+                defined = b.and_(defined, b.icmp_signed(">=", value, number(have, 0)))
+        divisor = b.select(defined, right, number(have, 1))
+        result = b.udiv(left, divisor) if expr.op == "/" else b.urem(left, divisor)
+        return resize(b, b.select(defined, result, number(have, 0)), width)
+
+    def _cast(self, expr: Cast, width: int) -> Value:
+        b = self._builder
+        if expr.op == "two_comp_mod":
+            return sign_resize(b, self.number(expr.operand, expr.width), width)
+        value, bounds = self.exact(expr.operand)
+        least, most = (0, ones(expr.width))
+        if expr.op == "sat_cast":
+            least, most = -(1 << (expr.width - 1)), ones(expr.width - 1)
+        # Two's complement in one bit more than either needs holds the value and both limits.
+        have = max(value.type.width, expr.width) + 2
+        value = resize(b, value, have) if bounds.is_natural else sign_resize(b, value, have)
+        low, high = number(have, least), number(have, most)
+        value = b.select(b.icmp_signed("<", value, low), low, value)
+        value = b.select(b.icmp_signed(">", value, high), high, value)
+        return sign_resize(b, value, width)
+
+    # --- conditions
+
+    def condition(self, expr: BoolExpr) -> Value:
+        """A bool as i1."""
+        b = self._builder
+        match expr:
+            case BoolConst(value):
+                return ir.Constant(I1, int(value))
+            case ToBool(operand):
+                return self._nonzero(operand)
+            case Compare():
+                return self._compare(expr)
+            case Logic(op=op, left=left, right=right):
+                p, q = self.condition(left), self.condition(right)
+                operations = {"and": b.and_, "or": b.or_, "!=": b.xor}
+                return operations[op](p, q) if op in operations else b.not_(b.xor(p, q))
+            case Not(operand):
+                return b.not_(self.condition(operand))
+            case BoolSelect(condition, then, otherwise):
+                return b.select(self.condition(condition), self.condition(then), self.condition(otherwise))
+            case HeaderEqual(left=one, right=other):
+                return self._headers_equal(one, other)
+
+    def _nonzero(self, expr: DataExpr) -> Value:
+        return self._compare(Compare("!=", expr, Const(0)))
+
+    def _compare(self, expr: Compare) -> Value:
+        b = self._builder
+        left, right = self._analysis.bounds(expr.left), self._analysis.bounds(expr.right)
+        if left.is_natural and right.is_natural:
+            width = max(left.width() or 1, right.width() or 1)
+            if width >= WIDE_BITS and expr.op in ("==", "!="):
+                return self._lanes.compare(expr, -(-width // LANE_BITS) * LANE_BITS)
+            return b.icmp_unsigned(expr.op, self.number(expr.left, width), self.number(expr.right, width))
+        widths = [_signed_width(bounds) for bounds in (left, right)]
+        if None in widths:
+            raise UnsupportedConstruct("comparison of a left shift whose result has no bound", self._where)
+        width = max(w for w in widths if w is not None)
+        return b.icmp_signed(expr.op, self.number(expr.left, width), self.number(expr.right, width))
+
+    def _headers_equal(self, one: str, other: str) -> Value:
+        b, storage = self._builder, self._context.storage
+        if self._context.program.headers[one].type != self._context.program.headers[other].type:
+            return ir.Constant(I1, 0)
+        equal = b.and_(storage.valid(one), storage.valid(other))
+        for left, right in zip(storage.fields_of(one), storage.fields_of(other), strict=True):
+            if left.name == LENGTH_FIELD:
+                continue  # a varbit field is compared as a number, whatever its length, as in BMv2
+            equal = b.and_(equal, self._compare(Compare("==", left, right)))
+        return equal
+
+
+def _signed_width(bounds: Bounds) -> int | None:
+    """Bits that hold every value in two's complement."""
+    width = bounds.width()
+    return None if width is None else width + int(bounds.is_natural)
+
+
+def _extend(builder: Value, value: Value, bounds: Bounds, width: int) -> Value:
+    return resize(builder, value, width) if bounds.is_natural else sign_resize(builder, value, width)

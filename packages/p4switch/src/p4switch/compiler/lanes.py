@@ -1,0 +1,507 @@
+"""Wide values as vectors of 32-bit lanes, the most significant lane first, as they travel in packets.
+
+An operation is lane-wise when nothing it does crosses from one lane into the next; Analysis proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from llvmlite import ir
+
+from p4switch.compiler.storage import (
+    I32,
+    I64,
+    POINTER,
+    Builder,
+    FieldStorage,
+    Value,
+    byte_offset,
+    intrinsic,
+    is_lanes,
+    lane_constant,
+    number,
+    pick_lanes,
+)
+from p4switch.program.errors import MAX_STEPS, SHIFT_MASK
+from p4switch.program.expressions import (
+    Arith,
+    Cast,
+    Compare,
+    Const,
+    DataExpr,
+    FieldRef,
+    Invert,
+    Lookahead,
+    Parameter,
+    Select,
+    ToData,
+    Valid,
+)
+from p4switch.program.program import Program
+from p4switch.state.layout import LANE_BITS, StateLayout
+
+if TYPE_CHECKING:
+    from p4switch.compiler.data import DataLowering
+
+
+# What is known of a value before the program runs: bounds, and bits that are always or never set.
+#
+# Data are unbounded integers. ``Bounds`` speak of the integer itself, ``Bits`` of its residue modulo a power of two,
+# which is what machine code holds. Both are sound: they may say less than is true, never more.
+
+
+LANE: Final = 32
+MAX_SHIFT: Final = 4096
+"""A left shift by more has no upper bound here; masked, it is still compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``low <= value <= high``; None where there is no bound."""
+
+    low: int | None
+    high: int | None
+
+    @property
+    def is_natural(self) -> bool:
+        """Whether the value is bounded and never negative."""
+        return self.low is not None and self.low >= 0 and self.high is not None
+
+    def width(self) -> int | None:
+        """Bits that hold every value: unsigned where none is negative, else two's complement; None: unbounded."""
+        if self.low is None or self.high is None:
+            return None
+        if self.low >= 0:
+            return max(1, self.high.bit_length())
+        return max((-self.low - 1).bit_length(), self.high.bit_length() if self.high > 0 else 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """Bits that are set in every residue (``must``) and in some (``may``)."""
+
+    must: int
+    may: int
+
+
+def ones(width: int) -> int:
+    """``width`` one bits."""
+    return (1 << width) - 1
+
+
+def lanes_of(number: int, width: int) -> list[int]:
+    """The 32-bit lanes of a number, least significant first."""
+    return [(number >> at) & 0xFFFFFFFF for at in range(0, width, LANE)]
+
+
+def from_lanes(lanes: list[int]) -> int:
+    """Inverse of lanes_of."""
+    return sum(lane << (LANE * i) for i, lane in enumerate(lanes))
+
+
+def adds_in_lanes(left: Bits, right: Bits, width: int) -> bool:
+    """Whether no carry leaves a lane of ``left + right`` (but the topmost, where it falls off modulo 2**width)."""
+    pairs = zip(lanes_of(left.may, width)[:-1], lanes_of(right.may, width)[:-1], strict=True)
+    return all(a + b < 1 << LANE for a, b in pairs)
+
+
+def subtracts_in_lanes(left: Bits, right: Bits, width: int) -> bool:
+    """Whether no borrow crosses into a lane of ``left - right`` from the one below."""
+    pairs = zip(lanes_of(left.must, width)[:-1], lanes_of(right.may, width)[:-1], strict=True)
+    return all(a >= b for a, b in pairs)
+
+
+@dataclass
+class Analysis:
+    """Bounds and bits of expressions at one point of the program.
+
+    Attributes:
+        facts: bits of fields that are known here, beyond their widths.
+    """
+
+    facts: Mapping[FieldRef, Bits] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._bounds: dict[int, tuple[DataExpr, Bounds]] = {}
+        self._bits: dict[tuple[int, int], tuple[DataExpr, Bits]] = {}
+
+    def bounds(self, expr: DataExpr) -> Bounds:
+        """Bounds of the integer."""
+        found = self._bounds.get(id(expr))
+        if found is None:
+            # The expression is kept beside its result, so that its id stays its own.
+            found = self._bounds[id(expr)] = (expr, self._compute_bounds(expr))
+        return found[1]
+
+    def bits(self, expr: DataExpr, width: int) -> Bits:
+        """Bits of the integer modulo ``2**width``."""
+        key = (id(expr), width)
+        found = self._bits.get(key)
+        if found is None:
+            found = self._bits[key] = (expr, self._compute_bits(expr, width))
+        return found[1]
+
+    # --- bounds
+
+    def _compute_bounds(self, expr: DataExpr) -> Bounds:
+        match expr:
+            case Const(value):
+                return Bounds(value, value)
+            case FieldRef(width=width, signed=True):
+                return _signed(width)
+            case FieldRef():
+                fact = self.facts.get(expr)
+                return Bounds(0, ones(expr.width)) if fact is None else Bounds(fact.must, fact.may)
+            case Valid() | ToData():
+                return Bounds(0, 1)
+            case Parameter(width=width) | Lookahead(width=width):
+                return Bounds(0, ones(width))
+            case Invert(operand):
+                b = self.bounds(operand)
+                return Bounds(None if b.high is None else -b.high - 1, None if b.low is None else -b.low - 1)
+            case Select(then=then, otherwise=otherwise):
+                return _hull(self.bounds(then), self.bounds(otherwise))
+            case Cast():
+                return self._cast_bounds(expr)
+            case Arith(op="&" | "|" | "^"):
+                return self._bitwise_bounds(expr)
+            case Arith(op=op, left=left, right=right):
+                return _arith_bounds(op, self.bounds(left), self.bounds(right))
+
+    def _cast_bounds(self, expr: Cast) -> Bounds:
+        inner = self.bounds(expr.operand)
+        limit = Bounds(0, ones(expr.width)) if expr.op == "usat_cast" else _signed(expr.width)
+        if expr.op == "two_comp_mod":
+            return inner if _within(inner, limit) else limit
+        return Bounds(_clamp(inner.low, limit, limit.low), _clamp(inner.high, limit, limit.high))
+
+    def _bitwise_bounds(self, expr: Arith) -> Bounds:
+        left, right = self.bounds(expr.left), self.bounds(expr.right)
+        if left.is_natural and right.is_natural:
+            width = max(left.width() or 1, right.width() or 1)
+            bits = self._combine(expr, width)
+            return Bounds(bits.must, bits.may)
+        if expr.op == "&" and (left.is_natural or right.is_natural):
+            width = (left.width() if left.is_natural else right.width()) or 1
+            bits = self._combine(expr, width)
+            return Bounds(bits.must, bits.may)
+        widths = (left.width(), right.width())
+        if widths[0] is None or widths[1] is None:
+            return Bounds(None, None)
+        return _signed(max(widths[0], widths[1]) + 1)
+
+    # --- bits
+
+    def _compute_bits(self, expr: DataExpr, width: int) -> Bits:
+        all_ones = ones(width)
+        match expr:
+            case Const(value):
+                return Bits(value & all_ones, value & all_ones)
+            case FieldRef(signed=False):
+                fact = self.facts.get(expr, Bits(0, ones(expr.width)))
+                return Bits(fact.must & all_ones, fact.may & all_ones)
+            case Invert(operand):
+                b = self.bits(operand, width)
+                return Bits(all_ones & ~b.may, all_ones & ~b.must)
+            case Select(then=then, otherwise=otherwise):
+                a, b = self.bits(then, width), self.bits(otherwise, width)
+                return Bits(a.must & b.must, a.may | b.may)
+            case Cast(op="two_comp_mod", operand=operand, width=to) if to >= width:
+                return self.bits(operand, width)
+            case Arith(op="&" | "|" | "^"):
+                return self._combine(expr, width)
+            case Arith(op="<<", left=left, right=Const(by)) if by >= 0:
+                b = self.bits(left, max(width - by, 1))
+                return Bits((b.must << by) & all_ones, (b.may << by) & all_ones)
+            case Arith(op=">>", left=left, right=Const(by)) if by >= 0:
+                b = self.bits(left, width + by)
+                return Bits(b.must >> by, b.may >> by)
+            case Arith(op="+" | "-"):
+                return self._sum_bits(expr, width)
+            case _:
+                return self._bounded(expr, width)
+
+    def _combine(self, expr: Arith, width: int) -> Bits:
+        """&, | and ^, bit by bit."""
+        a, b = self.bits(expr.left, width), self.bits(expr.right, width)
+        if expr.op == "&":
+            return Bits(a.must & b.must, a.may & b.may)
+        if expr.op == "|":
+            return Bits(a.must | b.must, a.may | b.may)
+        surely_equal = (a.must & b.must) | ~(a.may | b.may)
+        return Bits((a.must & ~b.may) | (b.must & ~a.may), ones(width) & ~surely_equal)
+
+    def _sum_bits(self, expr: Arith, width: int) -> Bits:
+        """Lane by lane where nothing crosses lanes; else what the bounds say."""
+        rounded = -(-width // LANE) * LANE
+        a, b = self.bits(expr.left, rounded), self.bits(expr.right, rounded)
+        within = adds_in_lanes(a, b, rounded) if expr.op == "+" else subtracts_in_lanes(a, b, rounded)
+        if not within:
+            return self._bounded(expr, width)
+        must, may = [], []
+        for a_low, a_high, b_low, b_high in zip(
+            *(lanes_of(n, rounded) for n in (a.must, a.may, b.must, b.may)), strict=True
+        ):
+            low, high = (a_low + b_low, a_high + b_high) if expr.op == "+" else (a_low - b_high, a_high - b_low)
+            sure, possible = _interval_bits(low, high)
+            must.append(sure)
+            may.append(possible)
+        bounded = self._bounded(expr, width)
+        return Bits(from_lanes(must) & ones(width), from_lanes(may) & bounded.may)
+
+    def _bounded(self, expr: DataExpr, width: int) -> Bits:
+        bounds = self.bounds(expr)
+        if bounds.is_natural:
+            return Bits(0, ones(width) & ones(bounds.width() or 1))
+        return Bits(0, ones(width))
+
+
+def _interval_bits(low: int, high: int) -> tuple[int, int]:
+    """Bits of the 32-bit numbers in an interval, modulo 2**32."""
+    if low < 0 or high >= 1 << LANE:
+        return 0, ones(LANE)
+    differing = ones((low ^ high).bit_length())
+    return low & ~differing, high | differing
+
+
+def _signed(width: int) -> Bounds:
+    return Bounds(-(1 << (width - 1)), ones(width - 1))
+
+
+def _hull(a: Bounds, b: Bounds) -> Bounds:
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
+    return Bounds(low, high)
+
+
+def _within(inner: Bounds, outer: Bounds) -> bool:
+    if inner.low is None or inner.high is None or outer.low is None or outer.high is None:
+        return False
+    return outer.low <= inner.low and inner.high <= outer.high
+
+
+def _clamp(value: int | None, limit: Bounds, unbounded: int | None) -> int | None:
+    if value is None or limit.low is None or limit.high is None:
+        return unbounded
+    return min(max(value, limit.low), limit.high)
+
+
+def _arith_bounds(op: str, a: Bounds, b: Bounds) -> Bounds:
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        natural = all(x.low is not None and x.low >= 0 for x in (a, b)) and op != "-"
+        return Bounds(0 if natural else None, None)
+    if op == "+":
+        return Bounds(a.low + b.low, a.high + b.high)
+    if op == "-":
+        return Bounds(a.low - b.high, a.high - b.low)
+    if op == "*":
+        corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return Bounds(min(corners), max(corners))
+    if op == "/":
+        return Bounds(0, max(a.high, 0))
+    if op == "%":
+        return Bounds(0, max(min(a.high, b.high), 0))
+    least, most = (b.low, b.high) if b.low >= 0 and b.high <= SHIFT_MASK else (0, SHIFT_MASK)
+    return _shift_bounds(op, a.low, a.high, least, most)
+
+
+def _shift_bounds(op: str, low: int, high: int, least: int, most: int) -> Bounds:
+    if op == ">>":
+        least, most = min(least, 1 << 16), min(most, 1 << 16)
+        corners = [low >> least, low >> most, high >> least, high >> most]
+    elif most > MAX_SHIFT:
+        return Bounds(0 if low >= 0 else None, 0 if high <= 0 else None)
+    else:
+        corners = [low << least, low << most, high << least, high << most]
+    return Bounds(min(corners), max(corners))
+
+
+# What all lowering of one function shares.
+
+
+@dataclass
+class FunctionContext:
+    """A function under construction.
+
+    Attributes:
+        state: the function's pointer to the device's cells.
+        ingress_length: bytes of the frame as it came in, i64; what counters count.
+        packet_length: slot (i64) of BMv2's packet length, which setValid and setInvalid change.
+        exit_flag: slot (i1), set by ``exit``.
+        notes: slots of PathNotes (paths.py), None in programs that do not leave the straight path.
+        now: microseconds, i64; None in programs without meters.
+        steps: slot (i64) of the steps that may come again, None as long as the function has none.
+        endless: the block for packets that take too many; whoever builds the function fills it.
+        payload: gives address and length (i64) of the bytes that the parser did not extract.
+    """
+
+    program: Program
+    layout: StateLayout
+    builder: Builder
+    storage: FieldStorage
+    state: Value
+    ingress_length: Value
+    packet_length: Value
+    exit_flag: Value
+    payload: Callable[[], tuple[Value, Value]]
+    notes: Any = None
+    now: Value = None
+    steps: Value = None
+    endless: Value = None
+
+    def step(self) -> None:
+        """Counts a step that may come again for the same packet; leaves the function's way at limits.MAX_STEPS."""
+        b = self.builder
+        if self.steps is None:
+            self.steps, self.endless = self.storage.slot(I64, number(64, 0)), self.block("endless")
+        taken = b.add(b.load(self.steps, typ=I64), number(64, 1))
+        b.store(taken, self.steps)
+        goes_on = self.block("few_steps")
+        b.cbranch(b.icmp_unsigned(">", taken, number(64, MAX_STEPS)), self.endless, goes_on)
+        b.position_at_end(goes_on)
+
+    def block(self, name: str) -> Value:
+        """A new block at the end of the function."""
+        return self.builder.append_basic_block(name)
+
+    def cell_address(self, cell: int) -> Value:
+        """Where a cell of the device's state lies."""
+        return byte_offset(self.builder, self.state, 8 * cell)
+
+    def state_number(self, cell: int) -> Value:
+        """A cell that does not change while a packet is processed, as i64."""
+        return self._invariant(self.builder.load(self.cell_address(cell), align=8, typ=I64))
+
+    def state_pointer(self, cell: int) -> Value:
+        """A cell that does not change while a packet is processed, as a pointer."""
+        return self._invariant(self.builder.load(self.cell_address(cell), align=8, typ=POINTER))
+
+    def _invariant(self, load: Value) -> Value:
+        load.set_metadata("invariant.load", self.builder.module.add_metadata([]))
+        return load
+
+    def add_to(self, pointer: Value, amount: Value) -> None:
+        """``*pointer += amount``, 64 bits."""
+        old = self.builder.load(pointer, align=8, typ=I64)
+        self.builder.store(self.builder.add(old, amount), pointer, align=8)
+
+
+class LaneOps:
+    """Vector code for wide expressions."""
+
+    def __init__(self, data: DataLowering) -> None:
+        self._data = data
+        self._builder = data.context.builder
+
+    def can(self, expr: DataExpr, width: int) -> bool:
+        """Whether the operation at the root of an expression is lane-wise modulo ``2**width``."""
+        match expr:
+            case Const() | Invert() | Select():
+                return True
+            case FieldRef():
+                return is_lanes(expr) and (not expr.signed or width <= expr.width)
+            case Cast(op="two_comp_mod", width=to):
+                return to >= width
+            case Arith(op="&" | "|" | "^"):
+                return True
+            case Arith(op="<<" | ">>", right=Const(by)):
+                return by >= 0
+            case Arith(op="+" | "-"):
+                left, right = self._bits(expr.left, width), self._bits(expr.right, width)
+                within = adds_in_lanes if expr.op == "+" else subtracts_in_lanes
+                return within(left, right, width)
+            case _:
+                return False
+
+    def lower(self, expr: DataExpr, width: int) -> Value:
+        """The vector for an expression that ``can`` accepts."""
+        b, data = self._builder, self._data
+        match expr:
+            case Const(value):
+                return lane_constant(width, value)
+            case FieldRef():
+                return self._fit(data.context.storage.load(expr), width)
+            case Invert(operand):
+                return b.not_(data.lanes(operand, width))
+            case Select(condition, then, otherwise):
+                return b.select(data.condition(condition), data.lanes(then, width), data.lanes(otherwise, width))
+            case Cast(operand=operand):
+                return data.lanes(operand, width)
+            case Arith(op="<<", left=left, right=Const(by)):
+                return self._left(left, by, width)
+            case Arith(op=">>", left=left, right=Const(by)):
+                return self._right(left, by, width)
+            case Arith(op=op):
+                operations = {"+": b.add, "-": b.sub, "&": b.and_, "|": b.or_, "^": b.xor}
+                return operations[op](data.lanes(expr.left, width), data.lanes(expr.right, width))
+            case _:
+                raise AssertionError(f"not lane-wise: {expr}")
+
+    def compare(self, expr: Compare, width: int) -> Value:
+        """``==`` or ``!=`` of natural numbers below ``2**width``: an or over all lanes of their difference."""
+        b = self._builder
+        if expr.right == Const(0):
+            difference = self._data.lanes(expr.left, width)
+        else:
+            difference = b.xor(self._data.lanes(expr.left, width), self._data.lanes(expr.right, width))
+        name = f"llvm.vector.reduce.or.v{width // LANE_BITS}i32"
+        return b.icmp_unsigned(expr.op, intrinsic(b, name, I32, [difference]), ir.Constant(I32, 0))
+
+    def _bits(self, expr: DataExpr, width: int) -> Bits:
+        return self._data.analysis.bits(expr, width)
+
+    def _fit(self, vector: Value, width: int) -> Value:
+        """Cuts leading lanes or fills with zero lanes."""
+        have, want = vector.type.count, width // LANE_BITS
+        return vector if have == want else pick_lanes(self._builder, vector, list(range(have - want, have)))
+
+    def _left(self, operand: DataExpr, by: int, width: int) -> Value:
+        b = self._builder
+        lanes, bits = divmod(by, LANE_BITS)
+        vector, count = self._data.lanes(operand, width), width // LANE_BITS
+        near = pick_lanes(b, vector, [i + lanes for i in range(count)]) if lanes else vector
+        if bits == 0:
+            return near
+        shifted = b.shl(near, _splat(count, bits))
+        top = _splat_mask(width, ((1 << bits) - 1) << (LANE_BITS - bits))
+        if self._bits(operand, width).may & top & ~_top_lanes(width, lanes + 1) == 0:
+            return shifted
+        far = pick_lanes(b, vector, [i + lanes + 1 for i in range(count)])
+        return b.or_(shifted, b.lshr(far, _splat(count, LANE_BITS - bits)))
+
+    def _right(self, operand: DataExpr, by: int, width: int) -> Value:
+        b = self._builder
+        bounds = self._data.analysis.bounds(operand)
+        if not bounds.is_natural or (bounds.width() or 0) > width:
+            # Bits above `width` move in: compute with as many lanes more, and cut.
+            wider = width + -(-by // LANE_BITS) * LANE_BITS
+        else:
+            wider = width
+        lanes, bits = divmod(by, LANE_BITS)
+        vector, count = self._data.lanes(operand, wider), wider // LANE_BITS
+        near = pick_lanes(b, vector, [i - lanes for i in range(count)]) if lanes else vector
+        if bits:
+            shifted = b.lshr(near, _splat(count, bits))
+            low = _splat_mask(wider, (1 << bits) - 1)
+            if self._bits(operand, wider).may & low & ~((1 << min(by - bits + LANE_BITS, wider)) - 1):
+                far = pick_lanes(b, vector, [i - lanes - 1 for i in range(count)])
+                shifted = b.or_(shifted, b.shl(far, _splat(count, LANE_BITS - bits)))
+            near = shifted
+        return self._fit(near, width)
+
+
+def _splat(count: int, value: int) -> Value:
+    return ir.Constant(ir.VectorType(I32, count), [value] * count)
+
+
+def _splat_mask(width: int, lane: int) -> int:
+    return sum(lane << at for at in range(0, width, LANE_BITS))
+
+
+def _top_lanes(width: int, count: int) -> int:
+    """Ones in the topmost lanes."""
+    kept = max(width - LANE_BITS * count, 0)
+    return ((1 << width) - 1) & ~((1 << kept) - 1)

@@ -1,0 +1,500 @@
+"""Where fields live while a packet is processed."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from llvmlite import ir
+
+from p4switch.program.expressions import LENGTH_FIELD, LENGTH_WIDTH, Field, FieldRef, Header, HeaderType
+from p4switch.program.program import Program
+from p4switch.state.layout import cell_bytes, cell_kind
+
+# Short names for LLVM types and constants.
+
+
+Value: TypeAlias = Any
+"""An llvmlite IR value; llvmlite has no type hints."""
+
+Builder: TypeAlias = Any
+
+POINTER: Final = ir.PointerType()
+I1: Final = ir.IntType(1)
+I8: Final = ir.IntType(8)
+I32: Final = ir.IntType(32)
+I64: Final = ir.IntType(64)
+
+
+_FEW_LANES: Final = 4
+"""Up to so many lanes are joined one by one."""
+
+
+def integer(width: int) -> Any:
+    """The type of integers of a width."""
+    return ir.IntType(width)
+
+
+def number(width: int, value: int) -> Value:
+    """An integer constant, taken modulo ``2**width``."""
+    return ir.Constant(ir.IntType(width), value & ((1 << width) - 1))
+
+
+def lane_vector(width: int) -> Any:
+    """The type of a value of ``width`` bits as 32-bit lanes, the most significant first."""
+    return ir.VectorType(I32, width // 32)
+
+
+def lane_constant(width: int, value: int) -> Value:
+    """A constant vector of lanes."""
+    lanes = [(value >> at) & 0xFFFFFFFF for at in range(width - 32, -1, -32)]
+    return ir.Constant(lane_vector(width), lanes)
+
+
+def pick_lanes(builder: Builder, vector: Value, picks: list[int]) -> Value:
+    """Lanes by their numbers; a number that the vector does not have gives 0."""
+    count = vector.type.count
+    mask = [pick if 0 <= pick < count else count for pick in picks]
+    zeros = ir.Constant(vector.type, [0] * count)
+    return builder.shuffle_vector(vector, zeros, ir.Constant(ir.VectorType(I32, len(mask)), mask))
+
+
+def lanes_to_integer(builder: Builder, vector: Value, width: int) -> Value:
+    """The least significant bits of lanes as one integer, filled with zeros to ``width`` bits."""
+    count = min(vector.type.count, -(-width // 32))
+    if count <= _FEW_LANES:
+        value = number(32 * count, 0)
+        for i in range(count):
+            lane = builder.extract_element(vector, ir.Constant(I32, vector.type.count - 1 - i))
+            part = builder.shl(resize(builder, lane, 32 * count), number(32 * count, 32 * i))
+            value = builder.or_(value, part)
+        return resize(builder, value, width)
+    if count < vector.type.count:
+        vector = pick_lanes(builder, vector, list(range(vector.type.count - count, vector.type.count)))
+    # Reversing the bytes of each lane and then all bytes reverses the lanes. A shuffle would do so too, but
+    # LLVM 22 aborts on bitcasts of shuffles to odd widths (VectorCombine.cpp, foldBitcastShuffle).
+    swapped = builder.bitcast(byte_swap_lanes(builder, vector), integer(32 * count))
+    return resize(builder, byte_swap(builder, swapped), width)
+
+
+def integer_to_lanes(builder: Builder, value: Value, width: int) -> Value:
+    """Lanes from an integer, cut or filled with zeros to ``width`` bits, a multiple of 32."""
+    count = min(-(-value.type.width // 32), width // 32)
+    swapped = byte_swap(builder, resize(builder, value, 32 * count))
+    vector = byte_swap_lanes(builder, builder.bitcast(swapped, ir.VectorType(I32, count)))
+    return vector if 32 * count == width else pick_lanes(builder, vector, list(range(count - width // 32, count)))
+
+
+def byte_offset(builder: Builder, pointer: Value, offset: Value | int) -> Value:
+    """``pointer`` moved by bytes."""
+    at = ir.Constant(I64, offset) if isinstance(offset, int) else offset
+    return builder.gep(pointer, [at], source_etype=I8)
+
+
+def resize(builder: Builder, value: Value, width: int) -> Value:
+    """A value cut or filled with zeros to a width."""
+    have = value.type.width
+    if have == width:
+        return value
+    return builder.trunc(value, integer(width)) if have > width else builder.zext(value, integer(width))
+
+
+def sign_resize(builder: Builder, value: Value, width: int) -> Value:
+    """A value cut or filled with copies of its sign bit to a width."""
+    have = value.type.width
+    if have == width:
+        return value
+    return builder.trunc(value, integer(width)) if have > width else builder.sext(value, integer(width))
+
+
+def intrinsic(builder: Builder, name: str, result: Any, arguments: list[Value]) -> Value:
+    """Calls an LLVM intrinsic by its full name."""
+    module = builder.module
+    function = module.globals.get(name)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(result, [a.type for a in arguments]), name)
+    return builder.call(function, arguments)
+
+
+def byte_swap(builder: Builder, value: Value) -> Value:
+    """Reverses the bytes of an integer of 8 or a multiple of 16 bits."""
+    width = value.type.width
+    return value if width == 8 else intrinsic(builder, f"llvm.bswap.i{width}", value.type, [value])
+
+
+def byte_swap_lanes(builder: Builder, value: Value) -> Value:
+    """Reverses the bytes of each lane."""
+    return intrinsic(builder, f"llvm.bswap.v{value.type.count}i32", value.type, [value])
+
+
+def copy_bytes(builder: Builder, target: Value, origin: Value, length: Value) -> None:
+    """memcpy; the regions do not overlap."""
+    arguments = [target, origin, length, ir.Constant(I1, 0)]
+    intrinsic(builder, "llvm.memcpy.p0.p0.i64", ir.VoidType(), arguments)
+
+
+def zero_bytes(builder: Builder, target: Value, length: int) -> None:
+    """Memset to 0."""
+    arguments = [target, ir.Constant(I8, 0), ir.Constant(I64, length), ir.Constant(I1, 0)]
+    intrinsic(builder, "llvm.memset.p0.i64", ir.VoidType(), arguments)
+
+
+def is_lanes(field: FieldRef) -> bool:
+    """Whether a field is kept as a vector of lanes."""
+    return cell_kind(field.width) == "lanes"
+
+
+def load_cell(builder: Builder, pointer: Value, width: int) -> Value:
+    """A value from memory as StateLayout lays it out: a lane vector, or an integer of ``width`` bits."""
+    if cell_kind(width) == "lanes":
+        return builder.load(pointer, align=1, typ=lane_vector(width))
+    return resize(builder, builder.load(pointer, align=1, typ=integer(8 * cell_bytes(width))), width)
+
+
+def store_cell(builder: Builder, pointer: Value, value: Value, width: int) -> None:
+    """Inverse of load_cell."""
+    if cell_kind(width) != "lanes":
+        value = resize(builder, value, 8 * cell_bytes(width))
+    builder.store(value, pointer, align=1)
+
+
+class FieldStorage:
+    """Stack slots for the fields and validity bits that a function uses; LLVM turns most into registers.
+
+    A field that ``place`` puts elsewhere (wide header fields lie in the PHV buffer) is read and written there.
+    """
+
+    def __init__(self, program: Program, builder: Builder) -> None:
+        """Slots are made in the entry block at which ``builder`` stands."""
+        self._program = program
+        self._builder = builder
+        self._entry = builder.block
+        self._fields: dict[FieldRef, Value] = {}
+        self._valid: dict[str, Value] = {}
+
+    def place(self, field: FieldRef, pointer: Value) -> None:
+        """Puts a field into memory that the caller gives, laid out as by store_cell."""
+        self._fields[field] = pointer
+
+    def address(self, field: FieldRef) -> Value:
+        """Where a placed field lies."""
+        return self._fields[field]
+
+    def load(self, field: FieldRef) -> Value:
+        """The value of a field: a lane vector, or an integer of its width."""
+        pointer = self._pointer(field)
+        kind = lane_vector(field.width) if is_lanes(field) else integer(field.width)
+        return self._builder.load(pointer, align=1 if is_lanes(field) else None, typ=kind)
+
+    def store(self, field: FieldRef, value: Value) -> None:
+        """Sets a field; ``value`` is as load gives it."""
+        self._builder.store(value, self._pointer(field), align=1 if is_lanes(field) else None)
+
+    def zero(self, field: FieldRef) -> None:
+        """Sets a field to 0."""
+        self.store(field, lane_constant(field.width, 0) if is_lanes(field) else number(field.width, 0))
+
+    def valid(self, header: str) -> Value:
+        """Whether a header is valid; metadata always are."""
+        if self._program.headers[header].metadata:
+            return ir.Constant(I1, 1)
+        return self._builder.load(self._valid_pointer(header), typ=I1)
+
+    def set_valid(self, header: str, value: Value) -> None:
+        """Sets a header's validity."""
+        self._builder.store(value, self._valid_pointer(header))
+
+    def mark_valid(self, header: str, value: Value) -> None:
+        """Sets a header's validity; where it becomes valid, the others of its union become invalid."""
+        self.set_valid(header, value)
+        for sibling in self._program.headers[header].siblings:
+            self.set_valid(sibling, self._builder.and_(self.valid(sibling), self._builder.not_(value)))
+
+    def slot(self, kind: object, initial: Value) -> Value:
+        """A further stack slot, initialized at the start of the function."""
+        with self._builder.goto_block(self._entry):
+            pointer = self._builder.alloca(kind)
+            self._builder.store(initial, pointer)
+        # llvmlite types the pointer that alloca gives and would insist on that type; LLVM's pointers have none.
+        pointer.type = POINTER
+        return pointer
+
+    def fields_of(self, header: str) -> list[FieldRef]:
+        """References to all fields of a header."""
+        return [FieldRef(header, f.name, f.width, f.signed) for f in self._program.headers[header].type.fields]
+
+    def _pointer(self, field: FieldRef) -> Value:
+        if field not in self._fields:
+            zero = lane_constant(field.width, 0) if is_lanes(field) else number(field.width, 0)
+            self._fields[field] = self.slot(zero.type, zero)
+        return self._fields[field]
+
+    def _valid_pointer(self, header: str) -> Value:
+        if header not in self._valid:
+            self._valid[header] = self.slot(I1, ir.Constant(I1, 0))
+        return self._valid[header]
+
+
+# Headers as bytes: fields stand one behind the other, most significant bit first.
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bits of a header that are moved by one instruction: 1, 2, 4 or 8 bytes."""
+
+    start: int
+    end: int
+
+    @property
+    def width(self) -> int:
+        """Bits."""
+        return self.end - self.start
+
+
+def is_vector(field: Field) -> bool:
+    """Whether a field is moved as a vector of lanes: a wide one that starts at a byte."""
+    return _is_wide(field) and field.offset % 8 == 0
+
+
+def chunks(start: int, end: int) -> Iterator[Chunk]:
+    """Chunks that cover the bits from ``start`` to ``end``, both whole bytes."""
+    while start < end:
+        size = next(s for s in (64, 32, 16, 8) if s <= end - start)
+        yield Chunk(start, start + size)
+        start += size
+
+
+def segments(kind: HeaderType) -> Iterator[tuple[Field, ...]]:
+    """Runs of fields that are moved by chunks, and vector fields, each by itself."""
+    run: list[Field] = []
+    for field in kind.fields:
+        if is_vector(field):
+            if run:
+                yield tuple(run)
+            run = []
+            yield (field,)
+        else:
+            run.append(field)
+    if run:
+        yield tuple(run)
+
+
+def read_header(builder: Builder, pointer: Value, kind: HeaderType, give: Callable[[Field, Value], None]) -> None:
+    """Reads the fields of a header from memory; ``give`` takes each as FieldStorage stores it."""
+    for segment in segments(kind):
+        if len(segment) == 1 and is_vector(segment[0]):
+            field = segment[0]
+            at = byte_offset(builder, pointer, field.offset // 8)
+            give(field, byte_swap_lanes(builder, builder.load(at, align=1, typ=lane_vector(field.width))))
+        else:
+            _read_run(builder, pointer, segment, give)
+
+
+def _read_run(builder: Builder, pointer: Value, run: tuple[Field, ...], give: Callable[[Field, Value], None]) -> None:
+    start, end = run[0].offset, run[-1].offset + run[-1].width
+    pieces = [(chunk, read_chunk(builder, pointer, chunk)) for chunk in chunks(start, end)]
+    for field in run:
+        value = bits_of(builder, pieces, field.offset, field.width)
+        give(field, integer_to_lanes(builder, value, field.width) if _is_wide(field) else value)
+
+
+def read_chunk(builder: Builder, pointer: Value, chunk: Chunk) -> Value:
+    """A chunk as an integer whose most significant bit came first."""
+    at = byte_offset(builder, pointer, chunk.start // 8)
+    return byte_swap(builder, builder.load(at, align=1, typ=integer(chunk.width)))
+
+
+def bits_of(builder: Builder, pieces: list[tuple[Chunk, Value]], offset: int, width: int) -> Value:
+    """``width`` bits from ``offset`` on, put together from chunks."""
+    result = number(width, 0)
+    for chunk, value in pieces:
+        low, high = max(offset, chunk.start), min(offset + width, chunk.end)
+        if low >= high:
+            continue
+        part = resize(builder, builder.lshr(value, number(chunk.width, chunk.end - high)), high - low)
+        part = builder.shl(resize(builder, part, width), number(width, offset + width - high))
+        result = part if high - low == width else builder.or_(result, part)
+    return result
+
+
+def write_header(builder: Builder, pointer: Value, kind: HeaderType, take: Callable[[Field], Value]) -> None:
+    """Writes a header to memory; ``take`` gives each field as FieldStorage loads it."""
+    for segment in segments(kind):
+        if len(segment) == 1 and is_vector(segment[0]):
+            field = segment[0]
+            at = byte_offset(builder, pointer, field.offset // 8)
+            builder.store(byte_swap_lanes(builder, take(field)), at, align=1)
+        else:
+            _write_run(builder, pointer, [(field.offset, _as_integer(builder, field, take)) for field in segment])
+
+
+def _is_wide(field: Field) -> bool:
+    return cell_kind(field.width) == "lanes"
+
+
+def _as_integer(builder: Builder, field: Field, take: Callable[[Field], Value]) -> Value:
+    return lanes_to_integer(builder, take(field), field.width) if _is_wide(field) else take(field)
+
+
+def _write_run(builder: Builder, pointer: Value, run: list[tuple[int, Value]]) -> None:
+    end = run[-1][0] + run[-1][1].type.width
+    for chunk in chunks(run[0][0], end):
+        value = gather(builder, chunk, run)
+        at = byte_offset(builder, pointer, chunk.start // 8)
+        builder.store(byte_swap(builder, value), at, align=1)
+
+
+def gather(builder: Builder, chunk: Chunk, fields: list[tuple[int, Value]]) -> Value:
+    """The bits of a chunk from the fields (offset, value) that overlap it."""
+    result = ir.Constant(integer(chunk.width), 0)
+    for offset, value in fields:
+        width = value.type.width
+        low, high = max(offset, chunk.start), min(offset + width, chunk.end)
+        if low >= high:
+            continue
+        part = resize(builder, builder.lshr(value, number(width, offset + width - high)), high - low)
+        part = builder.shl(resize(builder, part, chunk.width), number(chunk.width, chunk.end - high))
+        result = part if high - low == chunk.width else builder.or_(result, part)
+    return result
+
+
+# Headers with a field of variable length, between memory and fields.
+#
+# The field lies as a number in an integer (or lanes) of its greatest width, its length in bits in a field of its
+# own. On the wire it takes only its length. Bytes go through a buffer of the greatest width, where they are at the
+# end. Where the field does not start at a byte, the whole header goes through one integer, at whose end the header
+# is.
+
+
+def length_of(header: str) -> FieldRef:
+    """The field with the length of a header's varbit field."""
+    return FieldRef(header, LENGTH_FIELD, LENGTH_WIDTH)
+
+
+def varbit_bytes(builder: Value, storage: FieldStorage, header: str) -> Value:
+    """Bytes (i64) that a header's varbit field takes now."""
+    return resize(builder, builder.lshr(storage.load(length_of(header)), number(LENGTH_WIDTH, 3)), 64)
+
+
+def header_bytes(builder: Value, storage: FieldStorage, header: Header) -> Value:
+    """Bytes (i64) that a header takes on the wire."""
+    if header.type.varbit is None:
+        return number(64, header.bytes)
+    return builder.add(varbit_bytes(builder, storage, header.name), number(64, header.bytes))
+
+
+def read_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, header: Header, octets: Value) -> None:
+    """Sets the fields of a header from memory, its varbit field of ``octets`` (i64) bytes."""
+    before, field, behind = _parts(header.type)
+    if field.offset % 8:
+        _read_unaligned(builder, storage, pointer, header, octets)
+        return
+    size = field.width // 8
+
+    def give(read: Field, value: Value) -> None:
+        storage.store(FieldRef(header.name, read.name, read.width, read.signed), value)
+
+    read_header(builder, pointer, before, give)
+    buffer = _buffer(storage, size)
+    zero_bytes(builder, buffer, size)
+    start = byte_offset(builder, pointer, field.offset // 8)
+    copy_bytes(builder, byte_offset(builder, buffer, builder.sub(number(64, size), octets)), start, octets)
+    pieces = [(chunk, read_chunk(builder, buffer, chunk)) for chunk in chunks(0, field.width)]
+    ref = FieldRef(header.name, field.name, field.width)
+    value = bits_of(builder, pieces, 0, field.width)
+    storage.store(ref, integer_to_lanes(builder, value, field.width) if is_lanes(ref) else value)
+    bits = builder.shl(octets, number(64, 3))
+    storage.store(length_of(header.name), resize(builder, bits, LENGTH_WIDTH))
+    read_header(builder, byte_offset(builder, start, octets), behind, give)
+
+
+def write_varbit_header(builder: Value, storage: FieldStorage, pointer: Value, header: Header) -> None:
+    """Writes a header to memory."""
+    before, field, behind = _parts(header.type)
+    if field.offset % 8:
+        _write_unaligned(builder, storage, pointer, header)
+        return
+
+    def take(wanted: Field) -> Value:
+        return storage.load(FieldRef(header.name, wanted.name, wanted.width, wanted.signed))
+
+    write_header(builder, pointer, before, take)
+    size, octets = field.width // 8, varbit_bytes(builder, storage, header.name)
+    buffer = _buffer(storage, size)
+    value = varbit_number(builder, storage, FieldRef(header.name, field.name, field.width))
+    for chunk in chunks(0, field.width):
+        part = byte_swap(builder, gather(builder, chunk, [(0, value)]))
+        builder.store(part, byte_offset(builder, buffer, chunk.start // 8), align=1)
+    start = byte_offset(builder, pointer, field.offset // 8)
+    copy_bytes(builder, start, byte_offset(builder, buffer, builder.sub(number(64, size), octets)), octets)
+    write_header(builder, byte_offset(builder, start, octets), behind, take)
+
+
+def _read_unaligned(builder: Value, storage: FieldStorage, pointer: Value, header: Header, octets: Value) -> None:
+    size = header.most_bytes
+    buffer = _buffer(storage, size)
+    zero_bytes(builder, buffer, size)
+    length = builder.add(octets, number(64, header.bytes))
+    copy_bytes(builder, byte_offset(builder, buffer, builder.sub(number(64, size), length)), pointer, length)
+    pieces = [(chunk, read_chunk(builder, buffer, chunk)) for chunk in chunks(0, 8 * size)]
+    rest = bits_of(builder, pieces, 0, 8 * size)
+    bits = builder.shl(octets, number(64, 3))
+    for field in reversed(header.type.wire_fields):
+        ref = FieldRef(header.name, field.name, field.width, field.signed)
+        value = resize(builder, rest, field.width)
+        width = resize(builder, bits, rest.type.width) if field.kind == "varbit" else number(8 * size, field.width)
+        if field.kind == "varbit":
+            value = builder.and_(value, _ones(builder, field.width, bits))
+        storage.store(ref, integer_to_lanes(builder, value, field.width) if is_lanes(ref) else value)
+        rest = _shifted_right(builder, rest, width)
+    storage.store(length_of(header.name), resize(builder, bits, LENGTH_WIDTH))
+
+
+def _write_unaligned(builder: Value, storage: FieldStorage, pointer: Value, header: Header) -> None:
+    size = header.most_bytes
+    bits = resize(builder, storage.load(length_of(header.name)), 64)
+    whole, behind = number(8 * size, 0), number(8 * size, 0)
+    for field in reversed(header.type.wire_fields):
+        ref = FieldRef(header.name, field.name, field.width, field.signed)
+        value = resize(builder, varbit_number(builder, storage, ref), 8 * size)
+        whole = builder.or_(whole, builder.shl(value, behind))
+        width = resize(builder, bits, 8 * size) if field.kind == "varbit" else number(8 * size, field.width)
+        behind = builder.add(behind, width)
+    buffer = _buffer(storage, size)
+    for chunk in chunks(0, 8 * size):
+        part = byte_swap(builder, gather(builder, chunk, [(0, whole)]))
+        builder.store(part, byte_offset(builder, buffer, chunk.start // 8), align=1)
+    length = builder.add(builder.lshr(bits, number(64, 3)), number(64, header.bytes))
+    copy_bytes(builder, pointer, byte_offset(builder, buffer, builder.sub(number(64, size), length)), length)
+
+
+def _ones(builder: Value, width: int, count: Value) -> Value:
+    """An integer with ``count`` (i64, at most ``width``) ones at its end."""
+    wide = width + 1  # so that a shift by all bits is defined
+    one = builder.shl(number(wide, 1), resize(builder, count, wide))
+    return resize(builder, builder.sub(one, number(wide, 1)), width)
+
+
+def _shifted_right(builder: Value, value: Value, count: Value) -> Value:
+    """``value >> count``, 0 where that shifts out everything."""
+    width = value.type.width
+    everything = builder.icmp_unsigned(">=", count, number(width, width))
+    return builder.select(everything, number(width, 0), builder.lshr(value, count))
+
+
+def varbit_number(builder: Value, storage: FieldStorage, field: FieldRef) -> Value:
+    """The value of a varbit field as one integer."""
+    value = storage.load(field)
+    return lanes_to_integer(builder, value, field.width) if is_lanes(field) else value
+
+
+def _parts(kind: HeaderType) -> tuple[HeaderType, Field, HeaderType]:
+    """The fields in front of the varbit field, itself, and those behind it with offsets from its end."""
+    at = next(i for i, f in enumerate(kind.fields) if f.kind == "varbit")
+    field = kind.fields[at]
+    behind = tuple(Field(f.name, f.width, f.signed, f.offset - field.offset) for f in kind.wire_fields[at + 1 :])
+    return HeaderType(kind.name, kind.fields[:at]), field, HeaderType(kind.name, behind)
+
+
+def _buffer(storage: FieldStorage, size: int) -> Value:
+    kind = ir.ArrayType(I8, size)
+    return storage.slot(kind, ir.Constant(kind, None))

@@ -1,0 +1,178 @@
+"""Memory by address, for compiled code: frames and callers' arrays are read and written where they lie.
+
+An address is an int64; an index counts elements. Nothing is bounds-checked: who passes an address owns the
+memory behind it. Loads and stores assume no alignment (the lanes of a frame begin at byte 62).
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from p4switch.native.late import Late, LateModule
+
+_numba: Any = LateModule("numba")
+types: Any = LateModule("numba.core.types")
+cgutils: Any = LateModule("numba.core.cgutils")
+ir: Any = LateModule("llvmlite.ir")
+
+carray: Any = Late(lambda: _numba.carray)
+"""``numba.carray``"""
+_SWAP = sys.byteorder == "little"
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """``numba.extending.intrinsic``."""
+    return Late(lambda: LateModule("numba.extending").intrinsic(function))
+
+
+def external(name: str, result: str, *arguments: str) -> Any:
+    """A function of the C library; types are named as in ``numba.types``."""
+    return Late(
+        lambda: types.ExternalFunction(name, getattr(types, result)(*(getattr(types, one) for one in arguments)))
+    )
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Where an array's data begin; whoever keeps the number keeps the array alive."""
+    return int(array.ctypes.data)
+
+
+def _at(builder: Any, address: Any, index: Any, element: Any) -> Any:
+    return builder.gep(builder.inttoptr(address, element.as_pointer()), [index])
+
+
+def _swapped(builder: Any, word: Any) -> Any:
+    return builder.bswap(word) if _SWAP else word
+
+
+@intrinsic
+def pointer(typingctx: Any, address: Any) -> Any:
+    """The address as a void pointer, for ``carray``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def load_be32(typingctx: Any, address: Any, index: Any) -> Any:
+    """The index-th 32-bit word in network order, as int32."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _swapped(builder, builder.load(_at(builder, args[0], args[1], ir.IntType(32)), align=1))
+
+    return types.int32(types.int64, types.int64), generate
+
+
+@intrinsic
+def load_u8(typingctx: Any, address: Any, index: Any) -> Any:
+    """The index-th byte."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_at(builder, args[0], args[1], ir.IntType(8)))
+
+    return types.uint8(types.int64, types.int64), generate
+
+
+@intrinsic
+def store_u8(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Stores the index-th byte."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _at(builder, args[0], args[1], ir.IntType(8)))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.uint8), generate
+
+
+@intrinsic
+def load_be64(typingctx: Any, address: Any) -> Any:
+    """Eight bytes in network order, as int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _swapped(builder, builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def store_be32(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Stores an int32 as the index-th word, in network order."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(_swapped(builder, args[2]), _at(builder, args[0], args[1], ir.IntType(32)), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int32), generate
+
+
+@intrinsic
+def load_f32(typingctx: Any, address: Any, index: Any) -> Any:
+    """The index-th float32, in this machine's order."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_at(builder, args[0], args[1], ir.FloatType()), align=1)
+
+    return types.float32(types.int64, types.int64), generate
+
+
+@intrinsic
+def store_f32(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Stores a float32 as the index-th, in this machine's order."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _at(builder, args[0], args[1], ir.FloatType()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float32), generate
+
+
+@intrinsic
+def as_float(typingctx: Any, word: Any) -> Any:
+    """The float32 whose bits an int32 has."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), generate
+
+
+@intrinsic
+def as_double(typingctx: Any, word: Any) -> Any:
+    """The float64 whose bits an int64 has."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@intrinsic
+def as_word(typingctx: Any, number: Any) -> Any:
+    """The bits of a float32, as an int32."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.int32(types.float32), generate
+
+
+@intrinsic
+def copy_bytes(typingctx: Any, to: Any, source: Any, count: Any) -> Any:
+    """memcpy: ``count`` bytes from address ``source`` to address ``to``, which must not overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        raw_memcpy: Any = cgutils.raw_memcpy
+        raw_memcpy(
+            builder,
+            builder.inttoptr(args[0], cgutils.voidptr_t),
+            builder.inttoptr(args[1], cgutils.voidptr_t),
+            args[2],
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate

@@ -1,0 +1,189 @@
+"""From a file to BMv2's JSON and to P4Info."""
+
+import gc
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, Sources, Unexpected
+from p4switch.p4.info import P4Info
+from p4switch.p4.lower.programs import Emitter
+from p4switch.p4.syntax.parser import parse
+from p4switch.p4.syntax.preprocessor import Preprocessor
+from p4switch.p4.syntax.tree import Declaration
+from p4switch.p4.types.programs import Checker
+from p4switch.p4.types.warnings import package_blocks, warn, warn_of_invalid
+
+# How the JSON is written: one line for each object of a section, so that versions can be compared.
+
+
+_encode: Final = json.JSONEncoder(check_circular=False).encode  # what is compiled is a tree
+
+
+def json_text(program: dict[str, Any]) -> str:
+    """The JSON of a program as text."""
+    lines = []
+    for name, value in program.items():
+        if name == "pipelines":
+            shown = _list([_pipeline(item) for item in value])
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            shown = _list([_encode(item) for item in value])
+        else:
+            shown = _encode(value)
+        lines.append(f"{_encode(name)}: {shown}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _pipeline(item: dict[str, Any]) -> str:
+    parts = []
+    for name, value in item.items():
+        inner = isinstance(value, list) and value
+        parts.append(f"{_encode(name)}: {_list([_encode(v) for v in value]) if inner else _encode(value)}")
+    return "{" + ",\n ".join(parts) + "}"
+
+
+def _list(items: list[str]) -> str:
+    return "[\n  " + ",\n  ".join(items) + "\n ]"
+
+
+@dataclass
+class Compilation:
+    """One program on its way.
+
+    Attributes:
+        sources: its files.
+        diagnostics: errors and warnings so far.
+        json: BMv2's JSON, None if there are errors.
+    """
+
+    sources: Sources = field(default_factory=Sources)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    declarations: list[Declaration] = field(default_factory=list)
+    checker: Checker | None = None
+    emitter: Emitter | None = None
+    json: dict[str, Any] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors."""
+        return not self.diagnostics.errors
+
+    def require(self) -> "Compilation":
+        """Raises P4Error if there are errors."""
+        if not self.ok:
+            raise P4Error(self.diagnostics, self.sources)
+        return self
+
+    def p4info(self) -> str:
+        """P4Info as text. Raises P4Error if there are errors."""
+        self.require()
+        if self.emitter is None:
+            raise Unexpected
+        try:
+            return P4Info(self.emitter, self.declarations).text()
+        except SourceFault as fault:
+            self.diagnostics.error(fault.position, fault.message, fault.hint)
+            raise P4Error(self.diagnostics, self.sources) from None
+
+    def messages(self) -> list[str]:
+        """Every error and warning as a person reads it."""
+        return [item.render(self.sources) for item in self.diagnostics.items]
+
+
+def compile_file(
+    path: str | Path,
+    defines: Mapping[str, str] | None = None,
+    folders: Sequence[str | Path] = (),
+    name: str | None = None,
+) -> Compilation:
+    """Compiles a P4_16 program for v1model; errors are in the result.
+
+    Args:
+        path: the program.
+        defines: macros that are defined from the beginning.
+        folders: searched for what is included.
+        name: what the program is called in messages and in the JSON; else ``path``.
+    """
+    shown = name or str(path)
+    return _compile(lambda pre: pre.run(Path(path), shown), shown, defines, folders)
+
+
+def compile_text(
+    text: str,
+    name: str = "program.p4",
+    defines: Mapping[str, str] | None = None,
+    *,
+    library_only: bool = False,
+) -> Compilation:
+    """The same of a program that is a string.
+
+    Args:
+        text: the program.
+        name: what it is called in messages and in the JSON.
+        defines: macros that are defined from the beginning.
+        library_only: whether an ``#include`` of anything but core.p4 and v1model.p4 is an error. Then no file is read
+            but those two, whatever the text says: for programs of people who are not trusted.
+    """
+    return _compile(lambda pre: pre.run_text(text, name), name, defines, (), library_only=library_only)
+
+
+def _compile(
+    read: Any,
+    name: str,
+    defines: Mapping[str, str] | None,
+    folders: Sequence[str | Path],
+    *,
+    library_only: bool = False,
+) -> Compilation:
+    found = Compilation()
+    with _without_collection():
+        preprocessor = Preprocessor(
+            found.sources, [Path(folder) for folder in folders], defines, library_only=library_only
+        )
+        _stages(found, preprocessor, read, name)
+    return found
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Trees and tables are kept until the end, so a search for garbage among them finds nothing, in a sixth of the time
+    that a compilation takes.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str) -> None:
+    diagnostics = found.diagnostics
+    try:
+        tokens = read(preprocessor)
+        found.declarations = parse(tokens, diagnostics)
+        if diagnostics.errors:
+            return
+        found.checker = Checker(diagnostics)
+        found.checker.check_program(found.declarations)
+        if diagnostics.errors:
+            return
+        warn(found.declarations, diagnostics, found.sources.is_builtin)
+        blocks = package_blocks(found.declarations)
+        if blocks:
+            warn_of_invalid(blocks, diagnostics)
+        found.emitter = Emitter(diagnostics, found.checker, found.sources)
+        json = found.emitter.program(found.declarations, name)
+        if not diagnostics.errors:
+            found.json = json
+    except SourceFault as fault:
+        diagnostics.error(fault.position, fault.message, fault.hint)
+    except Unexpected:
+        at = found.declarations[-1].at if found.declarations else 0
+        diagnostics.error(at, "something in this program is not taken, and it is not known what", "Please report it.")
+    except RecursionError:
+        diagnostics.error(0, "the program is nested too deeply", "Split long expressions into several.")

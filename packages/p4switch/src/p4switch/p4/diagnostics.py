@@ -1,0 +1,204 @@
+"""Errors and warnings as values: several in one go, each with its place, what is wrong and how to mend it."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from p4switch.base.errors import InputError
+
+# Source files and positions in them.
+#
+# A position is one integer, so that tokens and trees carry it for nothing: file, line and column, the latter two
+# counted from 1 and 0.
+
+
+COLUMN_BITS: Final = 20
+LINE_BITS: Final = 24
+NOWHERE: Final = 0
+"""The position of what no file holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position, read out: line from 1, column from 0."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column + 1}"
+
+
+@dataclass(slots=True)
+class Sources:
+    """The files of one compilation, in the order in which they were first read.
+
+    Attributes:
+        names: as they are shown; file 0 is no file, but stands for the program as a whole and has its name.
+        texts: of each file.
+        builtin: numbers of the files that are part of this package.
+    """
+
+    names: list[str] = field(default_factory=lambda: ["<none>"])
+    texts: list[str] = field(default_factory=lambda: [""])
+    builtin: set[int] = field(default_factory=set)
+
+    def add(self, name: str, text: str, builtin: bool = False) -> int:
+        """A further file; its number."""
+        self.names.append(name)
+        self.texts.append(text)
+        if builtin:
+            self.builtin.add(len(self.names) - 1)
+        return len(self.names) - 1
+
+    def place(self, position: int) -> Place:
+        """What a position says."""
+        column = position & ((1 << COLUMN_BITS) - 1)
+        line = (position >> COLUMN_BITS) & ((1 << LINE_BITS) - 1) or 1
+        return Place(self.names[position >> (COLUMN_BITS + LINE_BITS)], line, column)
+
+    def is_builtin(self, position: int) -> bool:
+        """Whether it lies in a file of this package."""
+        return position >> (COLUMN_BITS + LINE_BITS) in self.builtin
+
+    def line(self, position: int) -> str:
+        """The line in which a position lies, without its end."""
+        lines = self.texts[position >> (COLUMN_BITS + LINE_BITS)].split("\n")
+        number = (position >> COLUMN_BITS) & ((1 << LINE_BITS) - 1)
+        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+
+    def fragment(self, start: int, end: int) -> str:
+        """The text between two positions of one line, or up to the line's end and ``...``."""
+        text, column = self.line(start), start & ((1 << COLUMN_BITS) - 1)
+        if start >> COLUMN_BITS == end >> COLUMN_BITS and start < end:
+            return text[column : end & ((1 << COLUMN_BITS) - 1)]
+        if end > start and start >> (COLUMN_BITS + LINE_BITS) == end >> (COLUMN_BITS + LINE_BITS):
+            return text[column:].rstrip() + " ..."
+        return text[column:].rstrip()
+
+
+def position(file: int, line: int, column: int) -> int:
+    """A position from its parts."""
+    return (file << (COLUMN_BITS + LINE_BITS)) | (line << COLUMN_BITS) | min(column, (1 << COLUMN_BITS) - 1)
+
+
+Severity = Literal["error", "warning"]
+
+MOST: Final = 20
+"""Errors after which the rest is only counted: they mostly follow from the first ones."""
+LONGEST: Final = 240
+"""Characters of a line that are shown at most, around the place."""
+LONGEST_MESSAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing to say about a program.
+
+    Attributes:
+        position: where; see source.py.
+        message: what is wrong.
+        hint: how to mend it; may be empty.
+    """
+
+    severity: Severity
+    position: int
+    message: str
+    hint: str = ""
+
+    def render(self, sources: Sources) -> str:
+        """``file:line:column: error: …``, the line itself with a mark, and the hint."""
+        place = sources.place(self.position)
+        head = f"{place}: {self.severity}: {self.message}"
+        text = sources.line(self.position)
+        if text:
+            before, after = _around(text, place.column)
+            mark = "".join("\t" if c == "\t" else " " for c in before)
+            head += f"\n    {before}{after}\n    {mark}^"
+        return head + (f"\n  {self.hint}" if self.hint else "")
+
+    def as_json(self, sources: Sources) -> dict[str, object]:
+        """The same for machines; line and column count from 1."""
+        place = sources.place(self.position)
+        return {
+            "severity": self.severity,
+            "file": place.file,
+            "line": place.line,
+            "column": place.column + 1,
+            "text": sources.line(self.position),
+            "message": self.message,
+            "hint": self.hint,
+        }
+
+
+def _around(text: str, column: int) -> tuple[str, str]:
+    """A line before and from a column, cut where it is too long to read, without what would steer a terminal."""
+    begin, end = max(column - LONGEST // 2, 0), column + LONGEST // 2
+    if len(text) <= LONGEST:
+        begin, end = 0, len(text)
+    before, after = (
+        "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in part)
+        for part in (text[begin:column], text[column:end])
+    )
+    return "… " * (begin > 0) + before, after + " …" * (end < len(text))
+
+
+@dataclass(slots=True)
+class Diagnostics:
+    """What has been found so far; one line says one thing once."""
+
+    items: list[Diagnostic] = field(default_factory=list)
+    _seen: set[tuple[int, str]] = field(default_factory=set)
+
+    def error(self, position: int, message: str, hint: str = "") -> None:
+        """The program is wrong."""
+        self._add(Diagnostic("error", position, message, hint))
+
+    def warning(self, position: int, message: str, hint: str = "") -> None:
+        """The program is legal, but hardly meant so."""
+        self._add(Diagnostic("warning", position, message, hint))
+
+    def _add(self, item: Diagnostic) -> None:
+        if len(item.message) > LONGEST_MESSAGE:  # it quotes what no person wrote
+            item = replace(item, message=f"{item.message[: LONGEST_MESSAGE - 2]} …")
+        key = (item.position >> COLUMN_BITS, item.message)
+        if key not in self._seen:
+            self._seen.add(key)
+            self.items.append(item)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """In the order in which they were found."""
+        return [item for item in self.items if item.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        """In the order in which they were found."""
+        return [item for item in self.items if item.severity == "warning"]
+
+
+class SourceFault(Exception):
+    """One error at which the work on some part of a program ends; whoever goes on with the next part records it."""
+
+    def __init__(self, position: int, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.position = position
+        self.message = message
+        self.hint = hint
+
+
+class Unexpected(RuntimeError):
+    """Something that the checks before should have refused: a mistake of this compiler, not of the program."""
+
+
+class P4Error(InputError, ValueError):
+    """A P4 program that cannot be compiled; the text holds every error with its line and what mends it."""
+
+    def __init__(self, diagnostics: Diagnostics, sources: Sources) -> None:
+        self.diagnostics = diagnostics
+        self.sources = sources
+        errors = diagnostics.errors
+        shown = [item.render(sources) for item in errors[:MOST]]
+        if len(errors) > MOST:
+            shown.append(f"… and {len(errors) - MOST} more errors")
+        super().__init__("\n".join(shown))

@@ -1,0 +1,670 @@
+"""The P4Info of a compiled program: every object that the control plane may read or write."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from p4switch.p4.diagnostics import Diagnostics, SourceFault
+from p4switch.p4.inventory import Inventory, UsedAction
+from p4switch.p4.lower.programs import Emitter, local_name
+from p4switch.p4.lower.statements import key_name
+from p4switch.p4.lower.storage import Instance, TableInstance
+from p4switch.p4.syntax.expressions import ExpressionParser
+from p4switch.p4.syntax.tokens import NUMBER, STRING, Token, value_of
+from p4switch.p4.syntax.tree import Annotation, Composite, Declaration
+from p4switch.p4.types.kinds import (
+    BOOL,
+    ERROR,
+    Bits,
+    CompositeType,
+    EnumType,
+    NewType,
+    StackType,
+    TupleType,
+    Type,
+    Varbits,
+    plain,
+    width_of,
+)
+from p4switch.p4.types.programs import Checker
+
+# Numbers and aliases of P4Runtime's objects (P4Runtime specification, section 6.3).
+
+
+ACTION: Final = 0x01
+TABLE: Final = 0x02
+VALUE_SET: Final = 0x03
+CONTROLLER_HEADER: Final = 0x04
+ACTION_PROFILE: Final = 0x11
+COUNTER: Final = 0x12
+DIRECT_COUNTER: Final = 0x13
+METER: Final = 0x14
+DIRECT_METER: Final = 0x15
+REGISTER: Final = 0x16
+DIGEST: Final = 0x17
+
+
+def one_at_a_time(name: str) -> int:
+    """Bob Jenkins's one-at-a-time hash, 32 bits, which p4c numbers objects with."""
+    value = 0
+    for byte in name.encode():
+        value = (value + byte) & 0xFFFFFFFF
+        value = (value + (value << 10)) & 0xFFFFFFFF
+        value ^= value >> 6
+    value = (value + (value << 3)) & 0xFFFFFFFF
+    value ^= value >> 11
+    return (value + (value << 15)) & 0xFFFFFFFF
+
+
+class Symbols:
+    """Names of objects by kind, with their ids; numbers are given when the first is asked for."""
+
+    def __init__(self) -> None:
+        self._given: dict[int, dict[str, int | None]] = {}
+        self._ids: dict[tuple[int, str], int] | None = None
+        self._aliases: dict[str, str] = {}
+
+    def add(self, kind: int, name: str, wanted: int | None = None) -> None:
+        """An object; ``wanted``: the number of its ``@id``."""
+        known = self._given.setdefault(kind, {})
+        if wanted is not None:
+            wanted = wanted if wanted >> 24 else (kind << 24) | wanted
+        if name not in known or known[name] is None:
+            known[name] = wanted
+
+    def id(self, kind: int, name: str) -> int:
+        """The number of an object: its kind, and 24 bits of its name's hash; the next free one after a clash."""
+        if self._ids is None:
+            self._ids = self._number()
+        return self._ids[kind, name]
+
+    def _number(self) -> dict[tuple[int, str], int]:
+        found: dict[tuple[int, str], int] = {}
+        taken: set[int] = set()
+        for kind, names in self._given.items():
+            for name, wanted in names.items():
+                if wanted is not None:
+                    found[kind, name] = wanted
+                    taken.add(wanted)
+        for kind in sorted(self._given):
+            for name in sorted(n for n, wanted in self._given[kind].items() if wanted is None):
+                value = one_at_a_time(name)
+                while (kind << 24) | (value & 0xFFFFFF) in taken:
+                    value += 1
+                found[kind, name] = (kind << 24) | (value & 0xFFFFFF)
+                taken.add(found[kind, name])
+        return found
+
+    def alias(self, name: str) -> str:
+        """The shortest end of a name, cut at dots, that no other object's name has."""
+        if not self._aliases:
+            self._aliases = shortest_ends({n for names in self._given.values() for n in names})
+        return self._aliases[name]
+
+
+def shortest_ends(names: Iterable[str]) -> dict[str, str]:
+    """For each name its shortest end, cut at dots, that is the end of no other."""
+    parts = {name: name.split(".") for name in names}
+    counts: Counter[str] = Counter()
+    for split in parts.values():
+        counts.update(".".join(split[i:]) for i in range(len(split)))
+    found = {}
+    for name, split in parts.items():
+        ends = [".".join(split[i:]) for i in range(len(split) - 1, -1, -1)]
+        found[name] = next((end for end in ends if counts[end] == 1), name)
+    return found
+
+
+# Protobuf's text format, of messages that are lists of (field, value): strings, numbers, names and messages.
+
+
+Message = list[tuple[str, Any]]
+
+
+class Word(str):
+    """A member of an enum, which stands without quotes; also ``true``."""
+
+    __slots__ = ()
+
+
+def write(message: Message, indent: str = "") -> str:
+    """A message as text; fields stand in the order in which they are given."""
+    lines: list[str] = []
+    for name, value in message:
+        if isinstance(value, list):
+            lines.append(f"{indent}{name} {{\n{write(value, indent + '  ')}{indent}}}\n")
+        elif isinstance(value, Word):
+            lines.append(f"{indent}{name}: {value}\n")
+        elif isinstance(value, bytes):
+            lines.append(f'{indent}{name}: "{_escaped(value)}"\n')
+        elif isinstance(value, str):
+            lines.append(f'{indent}{name}: "{_escaped(value.encode())}"\n')
+        else:
+            lines.append(f"{indent}{name}: {value}\n")
+    return "".join(lines)
+
+
+def _escaped(value: bytes) -> str:
+    plain = {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}
+    return "".join(plain.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in value)
+
+
+# Annotations as P4Info carries them.
+
+
+LARGEST_ID = (1 << 32) - 1
+_LEFT_OUT = frozenset({"name", "id", "brief", "description"})
+
+
+def plain_annotations(notes: Iterable[Annotation], without: Sequence[str] = ()) -> Message:
+    """``annotations`` of a message: those in round brackets or none, as text."""
+    return [
+        ("annotations", spelled(note))
+        for note in notes
+        if note.brackets != "[" and note.name not in _LEFT_OUT and note.name not in without
+    ]
+
+
+def structured_annotations(notes: Iterable[Annotation]) -> Message:
+    """``structured_annotations`` of a message: those in square brackets."""
+    return [("structured_annotations", _structured(note)) for note in notes if note.brackets == "["]
+
+
+def documentation(notes: Iterable[Annotation]) -> Message:
+    """``doc`` of a message, from ``@brief`` and ``@description``."""
+    found: Message = [
+        (note.name, note.string or "") for name in ("brief", "description") for note in notes if note.name == name
+    ]
+    return [("doc", found)] if found else []
+
+
+def id_of(notes: Iterable[Annotation]) -> int | None:
+    """The number of ``@id``."""
+    for note in notes:
+        if note.name == "id" and note.tokens and note.tokens[0][0] == NUMBER:
+            found = value_of(note.tokens[0])
+            if found > LARGEST_ID:
+                raise SourceFault(note.at, f"an id has 32 bits, but this is {found}")
+            return found
+    return None
+
+
+def spelled(note: Annotation) -> str:
+    """An annotation as p4c prints it."""
+    if not note.brackets:
+        return f"@{note.name}"
+    shown = [_token(token) for token in note.tokens]
+    text = ""
+    for index, word in enumerate(shown):
+        if index and word != "," and not (text.endswith(("(", ".", "-")) or word in (")", ".", "(")):
+            text += " "
+        text += word
+    return f"@{note.name}({text})"
+
+
+def _token(token: Token) -> str:
+    return token[1]
+
+
+def _structured(note: Annotation) -> Message:
+    found: Message = [("name", note.name)]
+    groups: list[list[Token]] = [[]]
+    for token in note.tokens:
+        if token[1] == "," and token[0] != STRING:
+            groups.append([])
+        else:
+            groups[-1].append(token)
+    groups = [group for group in groups if group]
+    if not groups:
+        return found
+    if len(groups[0]) > 1 and groups[0][1][1] == "=":
+        pairs: Message = [("kv_pairs", [("key", g[0][1]), ("value", [_value(g[2:])])]) for g in groups]
+        found.append(("kv_pair_list", pairs))
+    else:
+        found.append(("expression_list", [("expressions", [_value(g)]) for g in groups]))
+    return found
+
+
+def _value(tokens: Sequence[Token]) -> tuple[str, object]:
+    """A value of an annotation, which may be an expression of constants."""
+    checker = Checker(Diagnostics())
+    node = ExpressionParser(list(tokens), checker.diagnostics).expression()
+    checker.check(node)
+    if isinstance(node.value, bool):
+        return "bool_value", Word(str(node.value).lower())
+    if isinstance(node.value, int):
+        return "int64_value", node.value
+    return "string_value", str(node.value)
+
+
+# Types as P4Info describes them (P4Runtime specification, section 6.5).
+
+
+_ORDER = ("structs", "headers", "header_unions", "enums", "error", "serializable_enums", "new_types")
+
+
+class TypeSpecs:
+    """Describes types, and gathers those that have names."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, dict[str, Message]] = {section: {} for section in _ORDER}
+        self._errors: list[str] | None = None
+        self.errors: list[str] = []
+
+    def spec(self, kind: Type) -> Message:
+        """``P4DataTypeSpec`` of a type; named types are gathered."""
+        match kind:
+            case Bits(width, signed):
+                return [("bitstring", [("int" if signed else "bit", [("bitwidth", width)])])]
+            case Varbits(width):
+                return [("bitstring", [("varbit", [("max_bitwidth", width)])])]
+            case TupleType(elements):
+                return [("tuple", [("members", self.spec(e)) for e in elements])]
+            case CompositeType():
+                self._composite(kind)
+                word = {"struct": "struct", "header": "header", "header_union": "header_union"}[kind.kind]
+                return [(word, [("name", shown_name(kind))])]
+            case StackType(element, size):
+                self._composite(element)
+                word = element.kind
+                return [(f"{word}_stack", [(word, [("name", shown_name(element))]), ("size", size)])]
+            case EnumType():
+                self._enum(kind)
+                word = "serializable_enum" if kind.base is not None else "enum"
+                return [(word, [("name", kind.name)])]
+            case NewType():
+                self._new_type(kind)
+                return [("new_type", [("name", kind.name)])]
+        if kind is BOOL:
+            return [("bool", [])]
+        if kind is ERROR:
+            self._errors = self.errors
+            return [("error", [])]
+        return []
+
+    def _composite(self, kind: CompositeType) -> None:
+        section = {"struct": "structs", "header": "headers", "header_union": "header_unions"}[kind.kind]
+        name = shown_name(kind)
+        if name in self._named[section]:
+            return
+        members: Message = []
+        self._named[section][name] = members
+        for field, inner in kind.fields.items():
+            spec = self.spec(_number(inner))[0][1] if kind.kind == "header" else self.spec(inner)
+            what = "header" if kind.kind == "header_union" else "type_spec"
+            members.append(("members", [("name", field), (what, spec[0][1] if what == "header" else spec)]))
+
+    def _enum(self, kind: EnumType) -> None:
+        if kind.base is None:
+            self._named["enums"].setdefault(kind.name, [("members", [("name", m)]) for m in kind.members])
+            return
+        width = kind.base.width
+        found: Message = [("underlying_type", [("bitwidth", width)])]
+        for name, member in kind.members.items():
+            value = member.initial.value & ((1 << width) - 1)
+            shown = value.to_bytes(max(1, -(-width // 8)), "big")
+            found.append(("members", [("name", name), ("value", shown)]))
+        self._named["serializable_enums"].setdefault(kind.name, found)
+
+    def _new_type(self, kind: NewType) -> None:
+        translation = translation_of(kind)
+        if translation is None:
+            found: Message = [("original_type", self.spec(plain(kind)))]
+        else:
+            uri, width = translation
+            sdn: Any = ("sdn_string", []) if width is None else ("sdn_bitwidth", width)
+            found = [("translated_type", [("uri", uri), sdn])]
+        self._named["new_types"].setdefault(kind.name, found)
+
+    def message(self) -> Message:
+        """``type_info``."""
+        found: Message = []
+        for section in _ORDER:
+            if section == "error":
+                if self._errors is not None:
+                    found.append(("error", [("members", name) for name in self._errors]))
+                continue
+            for name in sorted(self._named[section]):
+                found.append((section, [("key", name), ("value", self._named[section][name])]))
+        return found
+
+
+def _number(kind: Type) -> Type:
+    bare = plain(kind)
+    return bare.base if isinstance(bare, EnumType) and bare.base is not None else bare
+
+
+def shown_name(kind: CompositeType) -> str:
+    """The name of a type for the control plane."""
+    note = kind.declaration.annotation("name")
+    return str(note.string) if note is not None and note.string else kind.name
+
+
+def translation_of(kind: Type) -> tuple[str, int | None] | None:
+    """What ``@p4runtime_translation`` says of a type: a URI, and the width or None for a string."""
+    if not isinstance(kind, NewType):
+        return None
+    note = kind.declaration.annotation("p4runtime_translation")
+    if note is None or len(note.tokens) < 3 or note.tokens[0][0] != STRING:
+        return None
+    uri, last = note.tokens[0][1][1:-1], note.tokens[2]
+    if last[0] == NUMBER:
+        return uri, value_of(last)
+    if last[1] == "bit" and len(note.tokens) > 4:
+        return uri, value_of(note.tokens[4])
+    return uri, None
+
+
+def control_plane_width(kind: Type) -> int:
+    """Bits of a value for the control plane; 0 for strings and errors."""
+    translation = translation_of(kind)
+    if translation is not None:
+        return translation[1] or 0
+    if kind is ERROR:
+        return 0
+    return width_of(kind) or (32 if isinstance(plain(kind), EnumType) else 0)
+
+
+_UNITS: Final = {"packets": "PACKETS", "bytes": "BYTES", "packets_and_bytes": "BOTH"}
+_EXTERNS: Final = {
+    "counter": COUNTER,
+    "direct_counter": DIRECT_COUNTER,
+    "meter": METER,
+    "direct_meter": DIRECT_METER,
+    "register": REGISTER,
+}
+
+
+class P4Info:
+    """Builds P4Info."""
+
+    def __init__(self, emitter: Emitter, declarations: list[Declaration]) -> None:
+        self.emitter = emitter
+        self.inventory = Inventory(emitter)
+        self.declarations = declarations
+        self.symbols = Symbols()
+        self.types = TypeSpecs()
+        self.types.errors = list(emitter.checker.errors)
+        self._typed = False
+        self._register_names()
+
+    def text(self) -> str:
+        """The whole message as text."""
+        inventory = self.inventory
+        tables = [("tables", self._table(table)) for table in inventory.tables]
+        actions = [("actions", self._action(action)) for action in inventory.actions]
+        profiles = [("action_profiles", self._profile(i, tables)) for i, tables in inventory.profiles]
+        externs = {kind: [i for i in inventory.externs if i.type.name == kind] for kind in _EXTERNS}
+        parts: Message = [("pkg_info", self._package())]
+        parts += tables + actions + profiles
+        parts += [("counters", self._counter(i)) for i in externs["counter"]]
+        parts += [("direct_counters", self._direct(i, DIRECT_COUNTER)) for i in externs["direct_counter"]]
+        parts += [("meters", self._counter(i)) for i in externs["meter"]]
+        parts += [("direct_meters", self._direct(i, DIRECT_METER)) for i in externs["direct_meter"]]
+        parts += [("controller_packet_metadata", self._header(item)) for item in self._controller_headers()]
+        parts += [("value_sets", self._value_set(v)) for v in inventory.value_sets]
+        parts += [("registers", self._register(i)) for i in externs["register"]]
+        parts += [("digests", self._digest(name, kind)) for name, kind in inventory.digests]
+        named = self.types.message()
+        if tables or profiles or named or self._typed or inventory.calls_externs:
+            parts.append(("type_info", named))
+        return write(parts)
+
+    # --- names
+
+    def _register_names(self) -> None:
+        inventory, add = self.inventory, self.symbols.add
+        for action in inventory.actions:
+            add(ACTION, action.name, id_of(action.declaration.annotations))
+        for table in inventory.tables:
+            add(TABLE, table.name, id_of(table.declaration.annotations))
+        for value_set in inventory.value_sets:
+            add(VALUE_SET, value_set.name, id_of(value_set.declaration.annotations))
+        for profile, _ in inventory.profiles:
+            add(ACTION_PROFILE, profile.name, id_of(profile.declaration.annotations))
+        for instance in inventory.externs:
+            add(_EXTERNS[instance.type.name], instance.name, id_of(instance.declaration.annotations))
+        for item in self._controller_headers():
+            add(CONTROLLER_HEADER, local_name(item), id_of(item.annotations))
+        for name, _ in inventory.digests:
+            add(DIGEST, name)
+
+    def _preamble(
+        self, kind: int, name: str, declaration: Declaration, without: tuple[str, ...] = ()
+    ) -> tuple[str, Any]:
+        notes = declaration.annotations
+        found: Message = [("id", self.symbols.id(kind, name)), ("name", name), ("alias", self.symbols.alias(name))]
+        found += plain_annotations(notes, without) + documentation(notes) + structured_annotations(notes)
+        return "preamble", found
+
+    def _package(self) -> Message:
+        found: Message = []
+        main = next((d for d in self.declarations if d.name == "main"), None)
+        if main is not None:
+            notes = main.annotations
+            for note in notes:
+                if note.name == "pkginfo":
+                    found += _pairs(note.tokens)
+            found += documentation(notes)
+            found += plain_annotations(notes, ("pkginfo",))
+        found.append(("arch", "v1model"))
+        order = ("name", "version", "doc", "annotations", "arch", "organization", "contact", "url")
+        return sorted(found, key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+
+    # --- tables and actions
+
+    def _table(self, table: TableInstance) -> Message:
+        declaration = table.declaration
+        found: Message = [self._preamble(TABLE, table.name, declaration)]
+        numbers = _numbers([key.annotations for key in declaration.keys])
+        for key, number in zip(declaration.keys, numbers, strict=True):
+            if key.match == "selector":
+                continue
+            kind = key.expression.type
+            field: Message = [("id", number), ("name", key_name(key))]
+            field += plain_annotations(key.annotations)
+            field += _width(control_plane_width(kind) if kind is not None else 0)
+            field.append(("match_type", Word(key.match.upper())))
+            field += documentation(key.annotations)
+            if kind is not None:
+                field += self._type_name(kind)
+            field += structured_annotations(key.annotations)
+            found.append(("match_fields", field))
+        for name, ref in self.inventory.refs_of(table):
+            item: Message = [("id", self.symbols.id(ACTION, name))]
+            item += plain_annotations(ref.annotations)
+            if ref.has("tableonly"):
+                item.append(("scope", Word("TABLE_ONLY")))
+            elif ref.has("defaultonly"):
+                item.append(("scope", Word("DEFAULT_ONLY")))
+            item += structured_annotations(ref.annotations)
+            found.append(("action_refs", item))
+        if declaration.default is not None and declaration.default_constant:
+            name = self.inventory.name_of(table, declaration.default)
+            found.append(("const_default_action_id", self.symbols.id(ACTION, name)))
+        for instance, tables in self.inventory.profiles:
+            if table in tables:
+                found.append(("implementation_id", self.symbols.id(ACTION_PROFILE, instance.name)))
+        for instance in self.inventory.direct_of(table):
+            found.append(("direct_resource_ids", self.symbols.id(_EXTERNS[instance.type.name], instance.name)))
+        size = declaration.properties.get("size")
+        value = self.emitter.evaluate(size.value) if size is not None else 0
+        most = (table.json or {}).get("max_size", value)
+        found.append(("size", most))
+        if (table.json or {}).get("support_timeout"):
+            found.append(("idle_timeout_behavior", Word("NOTIFY_CONTROL")))
+        if declaration.entries is not None:
+            found.append(("is_const_table", Word("true")))
+        return found
+
+    def _type_name(self, kind: Type) -> Message:
+        """``type_name``, and the type among those that have names."""
+        self._typed = True
+        self.types.spec(kind)
+        return [("type_name", [("name", kind.name)])] if isinstance(kind, NewType) else []
+
+    def _action(self, action: UsedAction) -> Message:
+        found: Message = [self._preamble(ACTION, action.name, action.declaration)]
+        numbers = _numbers([p.annotations for p in action.parameters])
+        for parameter, number in zip(action.parameters, numbers, strict=True):
+            kind = parameter.type
+            item: Message = [("id", number), ("name", local_name(parameter))]
+            item += plain_annotations(parameter.annotations)
+            plain_enum = isinstance(kind, EnumType) and kind.base is None
+            item += [] if plain_enum else _width(control_plane_width(kind))
+            item += documentation(parameter.annotations)
+            name = self._type_name(kind)
+            item += [("type_name", [("name", kind.name)])] if plain_enum else name
+            item += structured_annotations(parameter.annotations)
+            found.append(("params", item))
+        return found
+
+    # --- externs
+
+    def _counter(self, instance: Instance) -> Message:
+        self._typed = True
+        kind = _EXTERNS[instance.type.name]
+        unit = instance.arguments[1]
+        found: Message = [self._preamble(kind, instance.name, instance.declaration)]
+        found.append(("spec", [("unit", Word(_UNITS[unit.name]))]))
+        found += _size(instance.arguments[0])
+        return found + self._index(instance, 0)
+
+    def _index(self, instance: Instance, position: int) -> Message:
+        arguments = instance.type.arguments
+        kind = arguments[position] if position < len(arguments) else None
+        if isinstance(kind, NewType):
+            self.types.spec(kind)
+            return [("index_type_name", [("name", kind.name)])]
+        return []
+
+    def _direct(self, instance: Instance, kind: int) -> Message:
+        found: Message = [self._preamble(kind, instance.name, instance.declaration)]
+        found.append(("spec", [("unit", Word(_UNITS[instance.arguments[0].name]))]))
+        found.append(("direct_table_id", self.symbols.id(TABLE, instance.extra["binding"])))
+        return found
+
+    def _register(self, instance: Instance) -> Message:
+        self._typed = True
+        found: Message = [self._preamble(REGISTER, instance.name, instance.declaration)]
+        found.append(("type_spec", self.types.spec(instance.type.arguments[0])))
+        found += _size(instance.arguments[0])
+        return found + self._index(instance, 1)
+
+    def _profile(self, instance: Instance, tables: list[TableInstance]) -> Message:
+        selector = instance.type.name == "action_selector"
+        notes = instance.declaration.annotations
+        found: Message = [self._preamble(ACTION_PROFILE, instance.name, instance.declaration, ("max_group_size",))]
+        found += [("table_ids", self.symbols.id(TABLE, name)) for name in sorted(t.name for t in tables)]
+        if selector:
+            found.append(("with_selector", Word("true")))
+        found += _size(instance.arguments[1 if selector else 0])
+        most = next((n for n in notes if n.name == "max_group_size"), None)
+        if selector and most is not None and most.tokens:
+            found.append(("max_group_size", value_of(most.tokens[0])))
+        return found
+
+    def _value_set(self, item: Any) -> Message:
+        found: Message = [self._preamble(VALUE_SET, item.name, item.declaration, ())]
+        kind = item.declaration.type.element
+        bare = plain(kind)
+        if isinstance(bare, CompositeType):
+            numbers = _numbers([f.annotations for f in bare.declaration.fields])
+            for declared, number in zip(bare.declaration.fields, numbers, strict=True):
+                match = declared.annotation("match")
+                word = match.tokens[0][1].upper() if match is not None and match.tokens else "EXACT"
+                inner: Message = [("id", number), ("name", local_name(declared))]
+                inner += plain_annotations(declared.annotations, ("match",))
+                inner += _width(control_plane_width(bare.fields[declared.name]))
+                inner.append(("match_type", Word(word)))
+                found.append(("match", inner + documentation(declared.annotations)))
+        elif isinstance(bare, EnumType) and bare.base is not None:
+            for number, name in enumerate(bare.members, 1):
+                match_of: Message = [("id", number), ("name", name), ("bitwidth", bare.base.width)]
+                found.append(("match", [*match_of, ("match_type", Word("EXACT"))]))
+        else:
+            found.append(("match", [("id", 1), *_width(control_plane_width(kind)), ("match_type", Word("EXACT"))]))
+        return found + _size(item.json["max_size"])
+
+    def _digest(self, name: str, kind: Type) -> Message:
+        preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name)]
+        preamble.append(("alias", self.symbols.alias(name)))
+        return [("preamble", preamble), ("type_spec", self.types.spec(kind))]
+
+    # --- headers of packets for the controller
+
+    def _controller_headers(self) -> list[Composite]:
+        return [
+            d
+            for d in self.declarations
+            if isinstance(d, Composite)
+            and d.annotation("controller_header") is not None
+            and d.annotation("hidden") is None
+            and shown_name(d.type) in self.inventory.header_types
+        ]
+
+    def _header(self, item: Composite) -> Message:
+        note = item.annotation("controller_header")
+        name = note.string if note is not None and note.string else item.name
+        preamble: Message = [("id", self.symbols.id(CONTROLLER_HEADER, local_name(item)))]
+        preamble += [("name", name), ("alias", name)]
+        preamble += plain_annotations(item.annotations) + documentation(item.annotations)
+        preamble += structured_annotations(item.annotations)
+        found: Message = [("preamble", preamble)]
+        fields = flat_fields(item.type, "")
+        numbers = _numbers([declared.annotations for _, declared, _ in fields])
+        for (shown, declared, kind), number in zip(fields, numbers, strict=True):
+            if declared.annotation("hidden") is not None:
+                continue
+            field: Message = [("id", number), ("name", shown)]
+            field += plain_annotations(declared.annotations)
+            field += _width(control_plane_width(kind)) + self._type_name(kind)
+            found.append(("metadata", field))
+        return found
+
+
+def flat_fields(kind: CompositeType, prefix: str) -> list[tuple[str, Any, Type]]:
+    """Fields of a header with those of structs within it: name, declaration, type."""
+    found: list[tuple[str, Any, Type]] = []
+    for declared in kind.declaration.fields:
+        inner = kind.fields[declared.name]
+        shown = prefix + local_name(declared)
+        if isinstance(inner, CompositeType):
+            found += flat_fields(inner, f"{shown}.")
+        else:
+            found.append((shown, declared, inner))
+    return found
+
+
+def _width(bits: int) -> Message:
+    return [("bitwidth", bits)] if bits else []
+
+
+def _size(size: Any) -> Message:
+    return [("size", size)] if isinstance(size, int) and size else []
+
+
+def _numbers(notes: list[list[Any]]) -> list[int]:
+    """Numbers of fields: those of their ``@id``, for the others the first free ones in order."""
+    given = [id_of(note) for note in notes]
+    taken = {number for number in given if number is not None}
+    found, following = [], 1
+    for number in given:
+        if number is not None:
+            found.append(number)
+            following += 1
+            continue
+        while following in taken:
+            following += 1
+        taken.add(following)
+        found.append(following)
+    return found
+
+
+def _pairs(tokens: list[Any]) -> Message:
+    """``name = "value"`` pairs of an annotation."""
+    found: Message = []
+    for at in range(len(tokens) - 2):
+        if tokens[at + 1][1] == "=" and tokens[at + 2][0] == "string":
+            found.append((tokens[at][1], tokens[at + 2][1][1:-1]))
+    return found

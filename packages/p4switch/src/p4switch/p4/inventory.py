@@ -1,0 +1,168 @@
+"""What of a program the control plane sees, in the order in which p4c lists it."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from p4switch.p4.lower.programs import Emitter, full_name
+from p4switch.p4.lower.statements import global_name
+from p4switch.p4.lower.storage import Instance, ProgramInstance, TableInstance, ValueSetInstance
+from p4switch.p4.syntax.tree import Action, ActionRef, Parameter, Table, ValueSet
+from p4switch.p4.syntax.tree import Instance as InstanceDecl
+from p4switch.p4.types.kinds import Type
+
+_CONTROLS: Final = ("verify", "ingress", "egress", "compute", "deparser")
+_SEEN: Final = ("counter", "direct_counter", "meter", "direct_meter", "register")
+_PROFILES: Final = ("action_profile", "action_selector")
+
+
+@dataclass(frozen=True)
+class UsedAction:
+    """An action that a table or an apply block uses; ``parameters``: those that entries give."""
+
+    name: str
+    declaration: Action
+    parameters: list[Parameter]
+
+
+class Inventory:
+    """Goes through the instances of a program, each in the place where it is declared."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self.tables: list[TableInstance] = []
+        self.actions: list[UsedAction] = []
+        self.externs: list[Instance] = []
+        self.value_sets: list[ValueSetInstance] = []
+        self.profiles: list[tuple[Instance, list[TableInstance]]] = []
+        self._names: dict[tuple[int, Any], str] = {}
+        self._seen_actions: set[str] = set()
+        for declaration, bound in emitter.program_environment.bound.items():
+            if isinstance(declaration, InstanceDecl) and type(bound) is Instance:
+                self._extern(bound)
+        self._walk(emitter.blocks["parser"])
+        for block in _CONTROLS:
+            instance = emitter.blocks[block]
+            self._global_actions(instance, block)
+            self._walk(instance)
+        for table in self.tables:
+            self._profile(table)
+
+    @property
+    def digests(self) -> list[tuple[str, Type]]:
+        """Names and types of digests."""
+        return list(self.emitter.digests.items())
+
+    @property
+    def header_types(self) -> set[str]:
+        """Names of the header types of which there are instances."""
+        return {item["name"] for item in self.emitter.storage.header_types}
+
+    @property
+    def calls_externs(self) -> bool:
+        """Whether a control calls a function of the target."""
+        return self.emitter.extern_calls > 0
+
+    def _global_actions(self, instance: ProgramInstance, block: str) -> None:
+        """Actions of the program that a control uses come before its own."""
+        for table in self._tables_of(instance):
+            for name, ref in self.refs_of(table):
+                if table.environment.find(ref.target) is None:
+                    self._action(name, ref.target, False)
+        for name, (use, declaration, where) in self.emitter.action_uses.items():
+            found = self.emitter.checker.globals.find(declaration.name)
+            if use == "called" and where == block and found is declaration:
+                self._action(name, declaration, True)
+
+    def _tables_of(self, instance: ProgramInstance) -> list[TableInstance]:
+        found: list[TableInstance] = []
+        environment = instance.environment
+        for local in instance.program.locals if environment is not None else []:
+            bound = environment.bound.get(local) if environment is not None else None
+            if isinstance(bound, TableInstance) and bound.json is not None:
+                found.append(bound)
+            elif isinstance(bound, ProgramInstance):
+                found += self._tables_of(bound)
+        for inner in instance.directly.values():
+            found += self._tables_of(inner)
+        return found
+
+    def _walk(self, instance: ProgramInstance) -> None:
+        environment = instance.environment
+        if environment is None:
+            return
+        for local in instance.program.locals:
+            bound = environment.bound.get(local)
+            match local:
+                case Action():
+                    name = full_name(local, instance)
+                    use = self.emitter.action_uses.get(name)
+                    if use is not None:
+                        self._action(name, local, use[0] == "called")
+                case Table() if isinstance(bound, TableInstance) and bound.json is not None:
+                    if local.annotation("hidden") is None:
+                        self.tables.append(bound)
+                case ValueSet() if isinstance(bound, ValueSetInstance):
+                    self.value_sets.append(bound)
+                case _ if isinstance(bound, ProgramInstance):
+                    self._walk(bound)
+                case _ if isinstance(bound, Instance):
+                    self._extern(bound)
+        for inner in instance.directly.values():
+            self._walk(inner)
+
+    def _extern(self, instance: Instance) -> None:
+        if instance.declaration.annotation("hidden") is not None:
+            return
+        if instance.type.name in _PROFILES and all(known is not instance for known, _ in self.profiles):
+            self.profiles.append((instance, []))
+        if instance.type.name not in _SEEN:
+            return
+        if instance.type.name.startswith("direct_") and "binding" not in instance.extra:
+            return
+        self.externs.append(instance)
+
+    def _action(self, name: str, declaration: Action, called: bool) -> None:
+        if name in self._seen_actions or declaration.annotation("hidden") is not None:
+            return
+        self._seen_actions.add(name)
+        free = [] if called else [p for p in declaration.parameters if not p.direction]
+        self.actions.append(UsedAction(name, declaration, free))
+
+    def refs_of(self, table: TableInstance) -> list[tuple[str, ActionRef]]:
+        """Names of a table's actions, in the order of its list; NoAction is added where no default is given."""
+        refs = list(table.declaration.actions)
+        if table.declaration.default is None and "NoAction" not in {ref.name for ref in refs}:
+            no_action = self.emitter.no_action
+            if no_action is not None:
+                ref = ActionRef(0, 0, "NoAction", True, [], [default_only()])
+                ref.target = no_action
+                refs.append(ref)
+        return [(self.name_of(table, ref), ref) for ref in refs if ref.target.annotation("hidden") is None]
+
+    def name_of(self, table: TableInstance, ref: ActionRef) -> str:
+        """The full name of an action of a table."""
+        found = table.environment.find(ref.target)
+        return found.name if found is not None else global_name(ref.target)
+
+    def direct_of(self, table: TableInstance) -> list[Instance]:
+        """Direct counters and meters of a table."""
+        known = [i for i in self.emitter.direct if i.extra.get("binding") == table.name]
+        return sorted(known, key=lambda i: i.type.name)
+
+    def _profile(self, table: TableInstance) -> None:
+        found = table.declaration.properties.get("implementation")
+        if found is None or table.json is None or "action_profile" not in table.json:
+            return
+        instance = self.emitter.profile_objects[table.json["action_profile"]]
+        for known, tables in self.profiles:
+            if known is instance:
+                tables.append(table)
+                return
+        self.profiles.append((instance, [table]))
+
+
+def default_only() -> Any:
+    """The annotation ``@defaultonly``."""
+    from p4switch.p4.syntax.tree import Annotation  # noqa: PLC0415
+
+    return Annotation(0, 0, "defaultonly", [], "")

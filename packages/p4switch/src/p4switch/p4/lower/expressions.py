@@ -1,0 +1,648 @@
+"""Expressions: from trees to places and BMv2's operators."""
+
+from typing import Any
+
+from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.lower.layout import Branch, Code
+from p4switch.p4.lower.storage import LoweringBase, bits_of, is_scalar, member_of_header, storage_width
+from p4switch.p4.lower.values import (
+    FALSE,
+    TRUE,
+    ChosenField,
+    ChosenHeader,
+    FieldPlace,
+    HeaderPlace,
+    Json,
+    NoHeader,
+    Place,
+    RuntimeData,
+    SlicePlace,
+    StackPlace,
+    StructPlace,
+    UnionPlace,
+    Value,
+    as_data,
+    as_parameter,
+    choice,
+    constant,
+    data_of,
+    fields_of,
+    is_constant,
+    operation,
+    wrapped,
+)
+from p4switch.p4.syntax.tree import (
+    Binary,
+    Call,
+    Cast,
+    Default,
+    Expression,
+    Index,
+    InvalidHeader,
+    ListOf,
+    Member,
+    Name,
+    Record,
+    Slice,
+    Ternary,
+    Unary,
+)
+from p4switch.p4.types.kinds import (
+    BOOL,
+    ApplyResult,
+    Bits,
+    CompositeType,
+    StackType,
+    TupleType,
+    Type,
+    Varbits,
+    bits,
+    plain,
+)
+
+# Assignments of anything to anything of its type.
+
+
+class Assigning(LoweringBase):
+    """Assigns."""
+
+    def assign(self, target: Place, origin: Place, at: Any) -> None:
+        """``target = origin``."""
+        match target:
+            case SlicePlace():
+                self._assign_slice(target, origin, at)
+            case FieldPlace() | ChosenField():
+                self._assign_scalar(target, origin, at)
+            case HeaderPlace() | ChosenHeader():
+                self._assign_header(target, origin, at)
+            case UnionPlace():
+                self._assign_union(target, origin, at)
+            case StackPlace():
+                self._assign_stack(target, origin, at)
+            case StructPlace():
+                self._assign_struct(target, origin, at)
+            case _:
+                raise SourceFault(at.at, "this cannot be assigned to")
+
+    def _assign_scalar(self, target: FieldPlace | ChosenField, origin: Place, at: Any) -> None:
+        if same_field(target, origin):
+            return
+        varying = isinstance(plain(target.type), Varbits)
+        self.do(at, "assign_VL" if varying else "assign", as_parameter(target.target()), as_parameter(data_of(origin)))
+
+    def _assign_slice(self, target: SlicePlace, origin: Place, at: Any) -> None:
+        """Bits of a number: the others stay."""
+        base, low, high = target.base, target.low, target.high
+        while isinstance(base, SlicePlace):
+            low, high, base = low + base.low, high + base.low, base.base
+        width = storage_width(base.type)
+        mask = ((1 << (high - low + 1)) - 1) << low
+        number = bits_of(base.type)
+        rest = operation("&", data_of(base), constant(((1 << width) - 1) & ~mask, width))
+        moved = operation("<<", data_of(origin), constant(low, 32)) if low else data_of(origin)
+        placed = operation("&", moved, constant(mask, width))
+        whole = operation("|", rest, placed)
+        if number is not None and number.signed:
+            whole = wrapped(whole, Bits(width, True))
+        self.assign(base, Value(base.type, whole), at)
+
+    def _assign_header(self, target: HeaderPlace | ChosenHeader, origin: Place, at: Any) -> None:
+        match origin:
+            case NoHeader():
+                self.do(at, "remove_header", as_parameter(target.json()))
+            case HeaderPlace() if isinstance(target, HeaderPlace) and origin.name == target.name:
+                return
+            case HeaderPlace() | ChosenHeader():
+                self.do(at, "assign_header", as_parameter(target.json()), as_parameter(origin.json()))
+            case StructPlace():
+                members = self._kept_apart(target, origin, at)
+                self.do(at, "add_header", as_parameter(target.json()))
+                for name, member in members.items():
+                    self.assign(self.header_member(target, name), member, at)
+            case _:
+                raise SourceFault(at.at, "this cannot be assigned to a header")
+
+    def header_member(self, place: Place, name: str) -> Place:
+        """See ExpressionLowering."""
+        raise NotImplementedError
+
+    def _assign_union(self, target: UnionPlace, origin: Place, at: Any) -> None:
+        if isinstance(origin, NoHeader):
+            for member in target.members.values():
+                self.do(at, "remove_header", as_parameter(member.json()))
+        elif isinstance(origin, UnionPlace):
+            if origin.name != target.name or target.chosen is not None or origin.chosen is not None:
+                self.do(at, "assign_union", as_parameter(target.json()), as_parameter(origin.json()))
+        else:
+            raise SourceFault(at.at, "this cannot be assigned to a header union")
+
+    def _assign_stack(self, target: StackPlace, origin: Place, at: Any) -> None:
+        if isinstance(origin, StackPlace):
+            if origin.name != target.name:
+                operator = "assign_union_stack" if target.of_unions else "assign_header_stack"
+                self.do(at, operator, target.json(), origin.json())
+        elif isinstance(origin, NoHeader):
+            for element in target.elements:
+                self.assign(element, NoHeader(element.type), at)
+        elif isinstance(origin, StructPlace):
+            for element, member in zip(target.elements, origin.members.values(), strict=True):
+                self.assign(element, member, at)
+        else:
+            raise SourceFault(at.at, "this cannot be assigned to a stack")
+
+    def _assign_struct(self, target: StructPlace, origin: Place, at: Any) -> None:
+        if not isinstance(origin, StructPlace):
+            raise SourceFault(at.at, "this cannot be assigned to a struct")
+        members = list(self._kept_apart(target, origin, at).values())
+        for place, member in zip(target.members.values(), members, strict=True):
+            self.assign(place, member, at)
+
+    def _kept_apart(self, target: Place, origin: StructPlace, at: Any) -> dict[str, Place]:
+        """The members of a list; copied first where they read what the assignment changes."""
+        written = set(target.leaves())
+        headers = {header for header, name in written if name == "*"}
+        members: dict[str, Place] = {}
+        for position, (name, member) in enumerate(origin.members.items()):
+            members[name] = member
+            if (position == 0 and len(origin.members) == 1) or not is_scalar(member.type):
+                if isinstance(member, StructPlace):
+                    members[name] = StructPlace(member.type, self._kept_apart(target, member, at))
+                continue
+            read: set[tuple[str, str]] = set()
+            fields_of(data_of(member), read)
+            if isinstance(target, ChosenHeader) or any(f in written or f[0] in headers for f in read):
+                own = target.members.get(name) if isinstance(target, StructPlace) else None
+                if same_field(own, member):
+                    continue
+                copy = self.temporary(member.type)
+                self.assign(copy, member, at)
+                members[name] = copy
+        return members
+
+
+def same_field(one: Place | None, other: Place) -> bool:
+    """Whether two places are one field."""
+    fields = isinstance(one, FieldPlace) and isinstance(other, FieldPlace)
+    return fields and set(one.leaves()) == set(other.leaves()) if one is not None else False
+
+
+# Operators of expressions as BMv2 has them.
+
+
+_PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "^", ">>": ">>"}
+
+
+class OperatorLowering(Assigning):
+    """Lowers operators."""
+
+    def place(self, node: Expression) -> Place:
+        """See ExpressionLowering."""
+        raise NotImplementedError
+
+    def scalar(self, node: Expression) -> Json:
+        """See ExpressionLowering."""
+        raise NotImplementedError
+
+    def held(self, place: Place, at: Any) -> Place:
+        """See ExpressionLowering."""
+        raise NotImplementedError
+
+    def chosen_member(self, header: ChosenHeader, entry: tuple[Type, Any]) -> Place:
+        """See ExpressionLowering."""
+        raise NotImplementedError
+
+    def _unary(self, node: Unary, kind: Type) -> Place:
+        operand = self.scalar(node.operand)
+        if node.operator == "!":
+            return Value(BOOL, operation("not", None, operand))
+        number = self.as_bits(kind)
+        if node.operator == "+":
+            return Value(kind, operand)
+        if node.operator == "~":
+            return Value(kind, wrapped(operation("~", None, operand), number))
+        return Value(kind, wrapped(operation("-", constant(0, number.width), operand), number))
+
+    def _binary(self, node: Binary, kind: Type) -> Place:
+        if node.operator in ("&&", "||"):
+            return self._logic(node)
+        left = self.place(node.left)
+        if node.right.effects:
+            left = self.held(left, node.left)
+        right = self.place(node.right)
+        if node.operator in ("==", "!="):
+            same = self.equal(left, right, node)
+            return Value(BOOL, same if node.operator == "==" else self.negated(same))
+        one, other = data_of(left), data_of(right)
+        if node.operator in _PLAIN:
+            found = operation(_PLAIN[node.operator], one, other)
+            number = bits_of(kind)
+            if number is not None and number.signed and node.operator in ("&", "|", "^"):
+                found = wrapped(found, number)
+            return Value(kind, found)
+        return self._arithmetic(node, kind, one, other)
+
+    def _arithmetic(self, node: Binary, kind: Type, one: Json, other: Json) -> Place:
+        number = self.as_bits(kind)
+        match node.operator:
+            case "++":
+                right = self.as_bits(self.type_of(node.right))
+                low = operation("&", other, constant((1 << right.width) - 1, right.width)) if right.signed else other
+                joined = operation("|", operation("<<", one, constant(right.width, 32)), low)
+                return Value(kind, wrapped(joined, number) if number.signed else joined)
+            case "|+|" | "|-|":
+                inner = operation(node.operator[1], one, other)
+                cast = "sat_cast" if number.signed else "usat_cast"
+                return Value(kind, operation(cast, inner, constant(number.width, 32)))
+            case "/" | "%":
+                if self.evaluate(node.left) == 0:
+                    return self.known(0, kind)
+                divisor = self.evaluate(node.right)
+                if not isinstance(divisor, int) or divisor <= 0 or divisor & (divisor - 1):
+                    hint = "Use a table, or divide by a power of two."
+                    raise SourceFault(node.at, "the target divides by constants that are powers of two only", hint)
+                if node.operator == "/":
+                    return Value(kind, operation(">>", one, constant(divisor.bit_length() - 1, 32)))
+                return Value(kind, operation("&", one, constant(divisor - 1, number.width)))
+            case "+" | "-" | "*" | "<<":
+                return Value(kind, wrapped(operation(node.operator, one, other), number))
+        raise SourceFault(node.at, f"the operator {node.operator!r} is not taken here")
+
+    def negated(self, json: Json) -> Json:
+        """The opposite of a bool."""
+        if json["type"] == "bool":
+            return FALSE if json["value"] else TRUE
+        if json["type"] == "expression" and json["value"].get("op") == "==":
+            return operation("!=", json["value"]["left"], json["value"]["right"])
+        return operation("not", None, json)
+
+    def _logic(self, node: Binary) -> Place:
+        left = self.place(node.left)
+        if not node.right.effects:
+            right = self.scalar(node.right)
+            return Value(BOOL, operation("and" if node.operator == "&&" else "or", left.json(), right))
+        result = self.temporary(BOOL)
+        self.assign(result, left, node)
+        steps = self.collected(lambda: self.assign(result, self.place(node.right), node.right))
+        yes, no = (steps, []) if node.operator == "&&" else ([], steps)
+        self.out.append(Branch(node.at, node.end, result.json(), yes, no))
+        return result
+
+    def collected(self, make: Any) -> list[Code]:
+        """The steps that a function adds."""
+        outer, self.out = self.out, []
+        make()
+        made, self.out = self.out, outer
+        return made
+
+    def equal(self, left: Place, right: Place, node: Expression) -> Json:
+        """Whether two values are the same; of headers, stacks and unions member by member."""
+        if isinstance(left, NoHeader) or isinstance(right, NoHeader):
+            other = right if isinstance(left, NoHeader) else left
+            return TRUE if isinstance(other, NoHeader) else self.negated(self.validity(other, node))
+        if isinstance(left, StackPlace) and isinstance(right, StackPlace):
+            pairs = zip(left.elements, right.elements, strict=True)
+            return self._all([self.equal(a, b, node) for a, b in pairs])
+        if isinstance(left, UnionPlace) and isinstance(right, UnionPlace):
+            return self._all([self.equal(a, right.members[n], node) for n, a in left.members.items()])
+        headers = HeaderPlace | ChosenHeader
+        if isinstance(left, headers) or isinstance(right, headers):
+            return self._equal_headers(left, right, node)
+        if isinstance(left, StructPlace) and isinstance(right, StructPlace):
+            theirs = list(right.members.values())
+            pairs = zip(left.members.values(), theirs, strict=True)
+            return self._all([self.equal(a, b, node) for a, b in pairs])
+        if left.type is BOOL and right.type is BOOL:
+            for one, other in ((left, right), (right, left)):
+                if isinstance(one, Value) and one.constant is not None:
+                    return other.json() if one.constant else self.negated(other.json())
+            return operation("==", data_of(left), data_of(right))
+        return operation("==", data_of(left), data_of(right))
+
+    def _equal_headers(self, left: Place, right: Place, node: Expression) -> Json:
+        kind = plain(left.type)
+        if not isinstance(kind, CompositeType):
+            raise Unexpected
+        same = self._all(
+            [self.equal(self.header_member(left, n), self.header_member(right, n), node) for n in kind.fields]
+        )
+        one = TRUE if isinstance(left, StructPlace) else self.validity(left, node)
+        other = TRUE if isinstance(right, StructPlace) else self.validity(right, node)
+        both = self._all([one, other, same])
+        if TRUE in (one, other):
+            return both
+        return operation("or", both, operation("and", self.negated(one), self.negated(other)))
+
+    def _all(self, conditions: list[Json]) -> Json:
+        found: Json | None = None
+        for condition in conditions:
+            if condition["type"] == "bool" and condition["value"]:
+                continue
+            found = condition if found is None else operation("and", found, condition)
+        return found if found is not None else TRUE
+
+    def header_member(self, place: Place, name: str) -> Place:
+        """A field of a header, of whatever kind."""
+        if isinstance(place, HeaderPlace):
+            return member_of_header(place, name)
+        if isinstance(place, ChosenHeader):
+            return self.chosen_member(place, place.like.layout[name])
+        if not isinstance(place, StructPlace):
+            raise Unexpected
+        return place.members[name]
+
+    def validity(self, place: Place, node: Expression) -> Json:
+        """Whether a header or union is valid."""
+        if isinstance(place, HeaderPlace | ChosenHeader):
+            return place.valid()
+        if isinstance(place, UnionPlace):
+            if place.chosen is not None:
+                raise SourceFault(node.at, "BMv2 cannot tell whether a union is valid that only the packet names")
+            return operation("valid_union", None, place.json())
+        raise SourceFault(node.at, "this has no validity")
+
+
+class ExpressionLowering(OperatorLowering):
+    """Lowers expressions."""
+
+    def place(self, node: Expression) -> Place:
+        """Where an expression's value is, or what it is; steps that it needs go before."""
+        kind = self.type_of(node)
+        value = node.value
+        if value is None:
+            if isinstance(node, Name):  # its place knows what is constant
+                return self._name(node)
+            if isinstance(node, Member):
+                return self._member(node, kind)
+            if not node.effects and self.may_be_known(node):
+                value = self.evaluate(node)
+        if value is not None:
+            return self.constant_place(value, kind)
+        match node:
+            case Binary():
+                return self._binary(node, kind)
+            case Cast():
+                return self._cast(node, kind)
+            case Index():
+                return self._index(node)
+            case Slice():
+                return self._slice(node)
+            case Unary():
+                return self._unary(node, kind)
+            case Ternary():
+                return self._ternary(node, kind)
+            case ListOf() | Record():
+                return self._list(node, kind)
+            case InvalidHeader():
+                return NoHeader(kind)
+            case Call():
+                return self.call(node)
+            case Default():
+                return self.zeros(kind)
+        raise SourceFault(node.at, "this is not taken here")
+
+    def scalar(self, node: Expression) -> Json:
+        """The value of a number or bool."""
+        return self._single(node).json()
+
+    def data(self, node: Expression) -> Json:
+        """The value of a number; a bool is one of one bit."""
+        return data_of(self._single(node))
+
+    def _single(self, node: Expression) -> Place:
+        """The place of something that is one value; generic externs take anything as far as the types go."""
+        place = self.place(node)
+        if isinstance(plain(place.type), CompositeType | StackType | TupleType):
+            raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
+        return place
+
+    def call(self, node: Call) -> Place:
+        """See CallLowering."""
+        raise NotImplementedError
+
+    def held(self, place: Place, at: Any) -> Place:
+        """A scalar that later steps do not change: a copy, unless it is constant."""
+        if (isinstance(place, Value) and is_constant(place.data)) or isinstance(place, RuntimeData):
+            return place
+        if not is_scalar(place.type):
+            return place
+        copy = self.temporary(place.type)
+        self.assign(copy, place, at)
+        return copy
+
+    def constant_place(self, value: Any, kind: Type) -> Place:
+        """A compile-time value as a place; one of several values as one of places."""
+        bare = plain(kind)
+        if isinstance(value, tuple):
+            if isinstance(bare, CompositeType):
+                fields = bare.fields.items()
+                members = {n: self.constant_place(v, t) for (n, t), v in zip(fields, value, strict=True)}
+                return StructPlace(kind, members)
+            if not isinstance(bare, TupleType):
+                raise Unexpected
+            pairs = enumerate(zip(bare.elements, value, strict=True))
+            return StructPlace(kind, {str(i): self.constant_place(v, t) for i, (t, v) in pairs})
+        return self.known(value, kind)
+
+    # --- names and members
+
+    def _name(self, node: Name) -> Place:
+        found = self.environment.find(node.target)
+        if found is None:
+            raise SourceFault(node.at, f"{node.name!r} cannot be used here")
+        if not isinstance(found, Place):
+            raise SourceFault(node.at, f"{node.name!r} is no value")
+        return found
+
+    def _member(self, node: Member, kind: Type) -> Place:
+        if isinstance(node.base.type, ApplyResult):
+            return self.apply_result(node)
+        base = self.place(node.base)
+        match base:
+            case HeaderPlace():
+                return member_of_header(base, node.name)
+            case ChosenHeader():
+                return self.chosen_member(base, base.like.layout[node.name])
+            case StructPlace():
+                return base.members[node.name]
+            case UnionPlace():
+                return base.members[node.name]
+            case StackPlace():
+                return self._stack_member(node, base, kind)
+        raise SourceFault(node.at, f"the member {node.name!r} cannot be used here")
+
+    def chosen_member(self, header: ChosenHeader, entry: tuple[Type, Any]) -> Place:
+        """A field of a header that only the packet names."""
+        kind, inner = entry
+        if isinstance(inner, dict):
+            members = {n: self.chosen_member(header, e) for n, e in inner.items() if n != "$order$"}
+            return StructPlace(kind, members)
+        return ChosenField(kind, header, inner)
+
+    def apply_result(self, node: Member) -> Place:
+        """See CallLowering."""
+        raise NotImplementedError
+
+    def _stack_member(self, node: Member, base: StackPlace, kind: Type) -> Place:
+        last = operation("last_stack_index", None, base.json())
+        if node.name == "lastIndex":
+            return Value(bits(32), operation("&", last, constant((1 << 32) - 1, 32)))
+        if node.name == "last":
+            return self.element(base, last, (base.name, None))
+        return self.element(base, operation("size_stack", None, base.json()), None)
+
+    def element(self, stack: StackPlace, index: Json, last: tuple[str, str | None] | None) -> Place:
+        """The element of a stack that only the packet names."""
+        like = stack.elements[0]
+        if not isinstance(stack.type, StackType):
+            raise Unexpected
+        if isinstance(like, UnionPlace):
+            data = operation("dereference_union_stack", stack.json(), index)
+            members: dict[str, Place] = {}
+            for number, (name, header) in enumerate(like.members.items()):
+                if not isinstance(header, HeaderPlace):
+                    raise Unexpected
+                chosen = operation("access_union_header", data, number)  # type: ignore[arg-type]
+                tail = (last[0], name) if last is not None else None
+                members[name] = ChosenHeader(header.type, chosen, header, tail)
+            return UnionPlace(stack.type.element, stack.name, members, data)
+        if not isinstance(like, HeaderPlace):
+            raise Unexpected
+        data = operation("dereference_header_stack", stack.json(), index)
+        return ChosenHeader(stack.type.element, data, like, last)
+
+    def _index(self, node: Index) -> Place:
+        base = self.place(node.base)
+        position = self.evaluate(node.index)
+        if isinstance(base, StructPlace):
+            return base.members[str(position)]
+        if not isinstance(base, StackPlace):
+            raise SourceFault(node.at, "this cannot be indexed here")
+        if isinstance(position, int):
+            if not 0 <= position < len(base.elements):
+                raise SourceFault(node.index.at, f"there is no element {position} in a stack of {len(base.elements)}")
+            return base.elements[position]
+        index = self.place(node.index)
+        # What it is now counts, though steps in between may change it.
+        copied = self.held(index, node.index) if self.holds_index else index
+        return self.element(base, data_of(copied), None)
+
+    holds_index = False
+    """Whether steps follow before an index is used."""
+
+    def _slice(self, node: Slice) -> Place:
+        base = self.place(node.base)
+        high, low = node.high.value, node.low.value
+        return Value(bits(high - low + 1), self.slice_of(data_of(base), base.type, high, low))
+
+    def slice_of(self, data: Json, kind: Type, high: int, low: int) -> Json:
+        """Bits ``high`` to ``low`` of a number."""
+        shifted = operation(">>", data, constant(low, 32)) if low else data
+        number = bits_of(kind)
+        if number is not None and high == number.width - 1 and not number.signed:
+            return shifted
+        return operation("&", shifted, constant((1 << (high - low + 1)) - 1, high - low + 1))
+
+    def target(self, node: Expression) -> Place:
+        """What is assigned to; slices stay slices."""
+        if isinstance(node, Slice):
+            return SlicePlace(self.type_of(node), self.target(node.base), node.high.value, node.low.value)
+        return self.place(node)
+
+    # --- operators
+
+    def _ternary(self, node: Ternary, kind: Type) -> Place:
+        truth = self.evaluate(node.condition) if not node.condition.effects else None
+        if truth is not None:
+            return self.place(node.yes if truth else node.no)
+        condition = self.scalar(node.condition)
+        if is_scalar(kind) and not node.yes.effects and not node.no.effects:
+            yes, no = self.data(node.yes), self.data(node.no)
+            found = choice(condition, yes, no)
+            return Value(kind, operation("d2b", None, found) if kind is BOOL else found)
+        result = self.storage.allocate("tmp", kind, node.at)
+        yes_steps = self.collected(lambda: self.assign(result, self.place(node.yes), node.yes))
+        no_steps = self.collected(lambda: self.assign(result, self.place(node.no), node.no))
+        self.out.append(Branch(node.at, node.end, condition, yes_steps, no_steps))
+        return result
+
+    def _cast(self, node: Cast, kind: Type) -> Place:
+        operand = self.place(node.operand)
+        source, target = plain(operand.type), plain(kind)
+        if not is_scalar(kind):
+            return self._recast(operand, kind)
+        if target is BOOL:
+            return operand if source is BOOL else Value(BOOL, operation("d2b", None, data_of(operand)))
+        number = bits_of(kind)
+        if number is None:
+            return self._recast(operand, kind)
+        if source is BOOL:
+            if isinstance(operand, FieldPlace | ChosenField | RuntimeData):
+                return Value(kind, data_of(operand))
+            return Value(kind, choice(operand.json(), constant(1, number.width), constant(0, number.width)))
+        given = bits_of(operand.type)
+        data = data_of(operand)
+        if given is None or (given.signed == number.signed and given.width <= number.width):
+            return self._recast(operand, kind) if given is not None else Value(kind, data)
+        return Value(kind, wrapped(data, Bits(number.width, number.signed)))
+
+    def _recast(self, place: Place, kind: Type) -> Place:
+        """The same value by another name of its type."""
+        match place:
+            case FieldPlace():
+                return (
+                    FieldPlace(kind, place.header, place.name)
+                    if self._same_width(place, kind)
+                    else Value(kind, data_of(place))
+                )
+            case Value():
+                return Value(kind, place.data, place.constant)
+            case StructPlace():
+                bare = plain(kind)
+                if isinstance(bare, CompositeType) and list(bare.fields) != list(place.members):
+                    return StructPlace(kind, dict(zip(bare.fields, place.members.values(), strict=True)))
+                return StructPlace(kind, place.members)
+        return place if not is_scalar(kind) else Value(kind, data_of(place))
+
+    def _same_width(self, place: FieldPlace, kind: Type) -> bool:
+        return storage_width(place.type) == storage_width(kind)
+
+    def _list(self, node: ListOf | Record, kind: Type) -> Place:
+        bare = plain(kind)
+        if isinstance(bare, CompositeType):
+            names = list(bare.fields)
+        else:
+            names = [str(i) for i in range(len(bare.elements))] if isinstance(bare, TupleType) else []
+        given: dict[str, Expression] = {}
+        if isinstance(node, Record):
+            given = {name: value for name, value in node.fields if name != "..."}
+        else:
+            items = [item for item in node.items if not (isinstance(item, Default) and item.text == "...")]
+            given = dict(zip(names, items, strict=False))
+        later = [value.effects for value in given.values()]
+        members: dict[str, Place] = {}
+        for position, (name, value) in enumerate(given.items()):
+            members[name] = self.place(value)
+            if any(later[position + 1 :]):
+                members[name] = self.held(members[name], value)
+        for name in names:
+            if name not in members:
+                inner = bare.fields[name] if isinstance(bare, CompositeType) else bare
+                members[name] = self.zeros(inner)
+        return StructPlace(kind, {name: members[name] for name in names})
+
+    def zeros(self, kind: Type) -> Place:
+        """The default value of a type: zeros, invalid headers (specification, section 7.3)."""
+        bare = plain(kind)
+        if isinstance(bare, CompositeType) and bare.kind == "struct":
+            return StructPlace(kind, {name: self.zeros(inner) for name, inner in bare.fields.items()})
+        if isinstance(bare, TupleType):
+            return StructPlace(kind, {str(i): self.zeros(inner) for i, inner in enumerate(bare.elements)})
+        if is_scalar(kind):
+            width = storage_width(kind)
+            return Value(kind, FALSE, False) if bare is BOOL else Value(kind, constant(0, width), 0)
+        return NoHeader(kind)
+
+    def condition(self, node: Expression) -> Json:
+        """A condition."""
+        found = self.scalar(node)
+        return found if found["type"] != "hexstr" else as_data(found, False)

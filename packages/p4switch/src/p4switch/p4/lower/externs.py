@@ -1,0 +1,488 @@
+"""Functions and methods of core.p4 and v1model.p4 as BMv2's primitives."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.lower.inlining import Inlining, PacketLowering
+from p4switch.p4.lower.layout import Apply
+from p4switch.p4.lower.storage import (
+    STANDARD,
+    ActionInstance,
+    Instance,
+    ProgramInstance,
+    is_scalar,
+    storage_width,
+)
+from p4switch.p4.lower.values import (
+    FALSE,
+    TRUE,
+    ChosenField,
+    ChosenHeader,
+    FieldPlace,
+    HeaderPlace,
+    Json,
+    Place,
+    SlicePlace,
+    StackPlace,
+    StructPlace,
+    UnionPlace,
+    Value,
+    as_parameter,
+    constant,
+    data_of,
+    is_constant,
+)
+from p4switch.p4.syntax.tree import Action, Call, EnumMember, Expression, Function, Member, Name, Program, Table
+from p4switch.p4.types.kinds import BOOL, VOID, Type
+
+
+class ExternLowering(PacketLowering, Inlining):
+    """Lowers calls of externs.
+
+    Attributes:
+        calculations: hashes so far, as the JSON lists them.
+        field_lists: by the number that P4 gives them; ``learn_lists`` of digests.
+    """
+
+    calculations: list[Json]
+    field_lists: list[Json]
+    learn_lists: list[Json]
+    lists_used: dict[int, Any]
+    digests: dict[str, Type]
+    extern_calls: int
+
+    def call_extern(self, node: Call, function: Function) -> Place | None:
+        """A function or method of the target."""
+        if isinstance(node.callee, Member):
+            return self._method(node, node.callee, function)
+        self.extern_calls += self.where != "parser" and function.name != "static_assert"
+        lower = _FUNCTIONS.get(function.name)
+        if lower is None:
+            raise SourceFault(node.at, f"the extern function {function.name!r} is not part of v1model")
+        allowed = _WHERE.get(function.name)
+        if allowed is not None and self.where not in allowed:
+            raise SourceFault(node.at, f"{function.name!r} cannot be called in {_PLACES.get(self.where, 'here')}")
+        return lower(self, node)
+
+    def _method(self, node: Call, callee: Member, function: Function) -> Place | None:
+        if callee.base.type is None:
+            raise Unexpected
+        extern = getattr(callee.base.type, "name", "")
+        if extern in ("packet_in", "packet_out"):
+            return self.on_packet(node, extern, function.name)
+        instance = self.object(callee.base)
+        if not isinstance(instance, Instance):
+            raise SourceFault(node.at, "this is no instance")
+        lower = _METHODS.get((extern, function.name))
+        if lower is None:
+            raise SourceFault(node.at, f"{extern}.{function.name} is not part of v1model")
+        if self.where not in ("control", "action"):
+            raise SourceFault(
+                node.at, f"{extern}.{function.name} cannot be called in {_PLACES.get(self.where, 'here')}"
+            )
+        instance.used = True
+        return lower(self, node, instance)
+
+    # --- helpers
+
+    def argument(self, node: Call, index: int) -> Expression:
+        """An argument that must be there."""
+        found = node.bound[index]
+        if found is None:
+            raise SourceFault(node.at, "an argument is missing")
+        return found
+
+    def given(self, node: Call, index: int) -> Json:
+        """An argument of a primitive."""
+        return as_parameter(self.data(self.argument(node, index)))
+
+    def _into(self, node: Call, index: int, make: Callable[[Json], None]) -> None:
+        """Calls a primitive that writes a field, which is the argument or, for other places, a copy."""
+        value = node.bound[index]
+        if value is None:
+            parameter = node.target.parameters[index]
+            kind = self.types.substitute(parameter.type, node.type_arguments)
+            make(self.temporary(kind).target())
+            return
+        target = self.target(value)
+        if isinstance(target, FieldPlace):
+            make(target.target())
+            return
+        if isinstance(target, SlicePlace | ChosenField):
+            copy = self.temporary(target.type)
+            make(copy.target())
+            self.assign(target, copy, node)
+            return
+        raise SourceFault(value.at, "a number comes out here", "Give a field or a variable that holds one number.")
+
+    def leaf_values(self, place: Place, at: Any) -> list[tuple[Json, int, Type]]:
+        """The scalars of a struct, list or header with their widths, first to last."""
+        match place:
+            case StructPlace():
+                return [leaf for member in place.members.values() for leaf in self.leaf_values(member, at)]
+            case HeaderPlace():
+                names = [name for name in place.layout if name != "$order$"]
+                return [leaf for name in names for leaf in self.leaf_values(self.header_member(place, name), at)]
+            case ChosenHeader():
+                names = [name for name in place.like.layout if name != "$order$"]
+                return [leaf for name in names for leaf in self.leaf_values(self.header_member(place, name), at)]
+            case StackPlace():
+                return [leaf for element in place.elements for leaf in self.leaf_values(element, at)]
+            case UnionPlace():
+                return [leaf for member in place.members.values() for leaf in self.leaf_values(member, at)]
+        return [(data_of(place), storage_width(place.type), place.type)]
+
+    def calculation(self, algorithm: str, data: Place, at: Any, payload: bool = False, copy: bool = True) -> str:
+        """A hash over data; its name. With ``copy``, what is in headers or no field is copied into variables first.
+
+        The target leaves fields of invalid headers out of a hash, so that the others would move up.
+        """
+        inputs: list[Json] = []
+        for json, width, kind in self.leaf_values(data, at):
+            if is_constant(json):
+                inputs.append({**as_parameter(json), "bitwidth": width})
+            elif json["type"] == "field" and not (copy and self.storage.in_header(json) and is_scalar(kind)):
+                inputs.append(json)
+            elif copy:
+                held = self.temporary(kind)
+                self.assign(held, Value(kind, json), at)
+                inputs.append(held.target())
+            else:
+                raise SourceFault(at.at, "a checksum is over fields and numbers, not over expressions")
+        if payload:
+            inputs.append({"type": "payload", "value": None})
+        name = "calc" if not self.calculations else f"calc_{len(self.calculations) - 1}"
+        item = {"name": name, "id": len(self.calculations), "source_info": at, "algo": algorithm, "input": inputs}
+        self.calculations.append(item)
+        return name
+
+    def algorithm(self, node: Expression) -> str:
+        """The name of a hash algorithm."""
+        found = self.evaluate(node)
+        if not isinstance(found, EnumMember):
+            raise SourceFault(node.at, "the algorithm of a hash must be known when the program is compiled")
+        if found.name == "random":
+            raise SourceFault(node.at, "BMv2 has no hash algorithm 'random'", "Use crc16, crc32, identity or xor16.")
+        return found.name
+
+    # --- state
+
+    def _count(self, node: Call, instance: Instance) -> None:
+        self.do(node, "count", {"type": "counter_array", "value": instance.name}, self.given(node, 0))
+
+    def _direct_count(self, node: Call, instance: Instance) -> None:
+        """The table counts by itself."""
+
+    def _execute_meter(self, node: Call, instance: Instance) -> None:
+        index = self.given(node, 0)
+        name: Json = {"type": "meter_array", "value": instance.name}
+        self._into(node, 1, lambda target: self.do(node, "execute_meter", name, index, target))
+
+    def _direct_meter(self, node: Call, instance: Instance) -> None:
+        target = self.target(self.argument(node, 0))
+        if not isinstance(target, FieldPlace):
+            raise SourceFault(node.at, "a direct meter gives its colour to a field", "Use a field of the metadata.")
+        before = instance.extra.get("target")
+        if before is not None and before != target.target():
+            raise SourceFault(node.at, "a direct meter gives its colour to one field only, wherever it is read")
+        instance.extra["target"] = target.target()
+
+    def _register_read(self, node: Call, instance: Instance) -> None:
+        name: Json = {"type": "register_array", "value": instance.name}
+        index = self.given(node, 1)
+        self._into(node, 0, lambda target: self.do(node, "register_read", target, name, index))
+
+    def _register_write(self, node: Call, instance: Instance) -> None:
+        index = self.given(node, 0)
+        value = self.place(self.argument(node, 1))
+        if isinstance(value, StructPlace | HeaderPlace):
+            raise SourceFault(node.at, "a register holds numbers", "Join the fields: a ++ b.")
+        name: Json = {"type": "register_array", "value": instance.name}
+        self.do(node, "register_write", name, index, as_parameter(data_of(value)))
+
+    # --- functions
+
+    def _hash(self, node: Call) -> None:
+        algorithm = self.algorithm(self.argument(node, 1))
+        base = self.given(node, 2)
+        data = self.place(self.argument(node, 3))
+        most = self.given(node, 4)
+        name: Json = {"type": "calculation", "value": self.calculation(algorithm, data, node)}
+        self._into(node, 0, lambda t: self.do(node, "modify_field_with_hash_based_offset", t, base, name, most))
+
+    def _random(self, node: Call) -> None:
+        low, high = self.given(node, 1), self.given(node, 2)
+        self._into(node, 0, lambda target: self.do(node, "modify_field_rng_uniform", target, low, high))
+
+    def _mark_to_drop(self, node: Call) -> None:
+        """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
+        place = self.place(self.argument(node, 0)) if node.bound else StructPlace(VOID, {})
+        if not isinstance(place, StructPlace):
+            raise Unexpected
+        pairs = [
+            (FieldPlace(member.type, STANDARD, name), member)
+            for name, member in place.members.items()
+            if name in ("egress_spec", "mcast_grp")
+        ]
+        copies = [
+            (own, member) for own, member in pairs if not (isinstance(member, FieldPlace) and member.header == STANDARD)
+        ]
+        kept = [self.temporary(own.type) for own, _ in copies]
+        for held, (own, _) in zip(kept, copies, strict=True):
+            self.assign(held, own, node)
+        self.do(node, "mark_to_drop", {"type": "header", "value": STANDARD})
+        for held, (own, member) in zip(kept, copies, strict=True):
+            self.assign(member, own, node)
+            self.assign(own, held, node)
+
+    def _digest(self, node: Call) -> None:
+        receiver = self.given(node, 0)
+        value = self.argument(node, 1)
+        data = self.place(value)
+        named = getattr(node.type_arguments.get(node.target.type_variables[0]), "name", None)
+        elements = []
+        for json, _, kind in self.leaf_values(data, node):
+            if json["type"] not in ("field", "hexstr"):
+                held = self.temporary(kind)
+                self.assign(held, Value(kind, json), node)
+                elements.append(held.target())
+            else:
+                elements.append(json)
+        name = named or f"digest_{len(self.learn_lists)}"
+        told = node.type_arguments.get(node.target.type_variables[0])
+        if told is not None:
+            self.digests.setdefault(name, told)
+        known = next((item for item in self.learn_lists if item["name"] == name), None)
+        if known is None or known["elements"] != elements:
+            known = {"id": len(self.learn_lists) + 1, "name": name, "source_info": node, "elements": elements}
+            self.learn_lists.append(known)
+        self.do(node, "generate_digest", receiver, constant(known["id"], 32))
+
+    def _truncate(self, node: Call) -> None:
+        self.do(node, "truncate", self.given(node, 0))
+
+    def _list_number(self, node: Call, index: int) -> Json:
+        number = self.number(self.argument(node, index), "the number of a field list", node.at)
+        self.lists_used.setdefault(number, node)
+        return constant(self.list_id(number), 32)
+
+    def list_id(self, number: int) -> int:
+        """The id of the field list that P4 gives this number."""
+        for item in self.field_lists:
+            if item["number"] == number:
+                return int(item["id"])
+        item = {"id": len(self.field_lists) + 1, "number": number, "elements": []}
+        self.field_lists.append(item)
+        return int(item["id"])
+
+    def _resubmit_list(self, node: Call) -> None:
+        self._only_in(node, "ingress")
+        self.do(node, "resubmit", self._list_number(node, 0))
+
+    def _recirculate_list(self, node: Call) -> None:
+        self._only_in(node, "egress")
+        self.do(node, "recirculate", self._list_number(node, 0))
+
+    def _only_in(self, node: Call, block: str) -> None:
+        if self.block != block:
+            name = getattr(node.target, "name", "this")
+            raise SourceFault(node.at, f"{name!r} is for {block} only", f"Call it in the {block} control.")
+
+    def _clone_kind(self, node: Call) -> str:
+        kind = self.evaluate(self.argument(node, 0))
+        name = kind.name if isinstance(kind, EnumMember) else ""
+        if name not in ("I2E", "E2E"):
+            raise SourceFault(node.at, "the type of a clone must be known when the program is compiled")
+        if (name == "I2E") != (self.block == "ingress"):
+            where = "ingress" if name == "I2E" else "egress"
+            raise SourceFault(node.at, f"CloneType.{name} is for {where}, but this is {self.block}")
+        return f"clone_{'ingress' if name == 'I2E' else 'egress'}_pkt_to_egress"
+
+    def _clone(self, node: Call) -> None:
+        self.do(node, self._clone_kind(node), self.given(node, 1), constant(self.list_id(-1), 32))
+
+    def _clone_list(self, node: Call) -> None:
+        self.do(node, self._clone_kind(node), self.given(node, 1), self._list_number(node, 2))
+
+    def _assertion(self, node: Call) -> None:
+        name = node.target.name
+        condition = self.scalar(self.argument(node, 0))
+        self.do(node, name, {"type": "expression", "value": condition})
+
+    def _log(self, node: Call) -> None:
+        text = self.evaluate(self.argument(node, 0))
+        values: list[Json] = []
+        if len(node.bound) > 1 and node.bound[1] is not None:
+            place = self.place(node.bound[1])
+            values = [as_parameter(json) for json, _, _ in self.leaf_values(place, node)]
+        message: Json = {"type": "string", "value": str(text)}
+        self.do(node, "log_msg", message, {"type": "parameters_vector", "value": values})
+
+    def _old_form(self, node: Call) -> None:
+        """``resubmit(data)`` and its kin: the data was never kept, and is not."""
+        name = node.target.name
+        newer = {"clone3": "clone_preserving_field_list"}.get(name, f"{name}_preserving_field_list")
+        hint = f"Use {newer}(…, n), and @field_list(n) on the fields of the metadata that are kept."
+        self.diagnostics.warning(node.at, f"{name!r} keeps nothing of the data that it is given", hint)
+        none = constant(self.list_id(-1), 32)
+        if name == "clone3":
+            self.do(node, self._clone_kind(node), self.given(node, 1), none)
+        else:
+            self._only_in(node, "ingress" if name == "resubmit" else "egress")
+            self.do(node, name, none)
+
+    def checksum(self, node: Call) -> None:
+        """See ChecksumLowering."""
+        raise NotImplementedError
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[[ExternLowering, Call], Place | None]]] = {
+    "hash": ExternLowering._hash,
+    "random": ExternLowering._random,
+    "mark_to_drop": ExternLowering._mark_to_drop,
+    "digest": ExternLowering._digest,
+    "truncate": ExternLowering._truncate,
+    "resubmit_preserving_field_list": ExternLowering._resubmit_list,
+    "recirculate_preserving_field_list": ExternLowering._recirculate_list,
+    "clone": ExternLowering._clone,
+    "clone_preserving_field_list": ExternLowering._clone_list,
+    "resubmit": ExternLowering._old_form,
+    "recirculate": ExternLowering._old_form,
+    "clone3": ExternLowering._old_form,
+    "assert": ExternLowering._assertion,
+    "assume": ExternLowering._assertion,
+    "log_msg": ExternLowering._log,
+    "verify": lambda self, node: self.verify(node),
+    "static_assert": lambda self, node: None,
+    "verify_checksum": lambda self, node: self.checksum(node),
+    "update_checksum": lambda self, node: self.checksum(node),
+    "verify_checksum_with_payload": lambda self, node: self.checksum(node),
+    "update_checksum_with_payload": lambda self, node: self.checksum(node),
+}
+
+_PIPELINE: Final = ("control", "action")
+_WHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    "verify": ("parser",),
+    **dict.fromkeys(
+        (
+            "hash", "random", "mark_to_drop", "digest", "truncate", "clone", "clone_preserving_field_list",
+            "resubmit_preserving_field_list", "recirculate_preserving_field_list",
+        ),
+        _PIPELINE,
+    ),
+}  # fmt: skip
+_PLACES: Final = {
+    "parser": "a parser",
+    "checksum": "a checksum control",
+    "deparser": "a deparser",
+    "control": "a control",
+    "action": "an action",
+}
+
+_METHODS: Final[Mapping[tuple[str, str], Callable[[ExternLowering, Call, Instance], Place | None]]] = {
+    ("counter", "count"): ExternLowering._count,
+    ("direct_counter", "count"): ExternLowering._direct_count,
+    ("meter", "execute_meter"): ExternLowering._execute_meter,
+    ("direct_meter", "read"): ExternLowering._direct_meter,
+    ("register", "read"): ExternLowering._register_read,
+    ("register", "write"): ExternLowering._register_write,
+}
+
+
+# Calls: which of the many kinds one is.
+
+
+class CallLowering(ExternLowering):
+    """Lowers calls."""
+
+    def call(self, node: Call) -> Place:
+        """A call for its value."""
+        found = self._call(node)
+        if found is None:
+            raise SourceFault(node.at, "this call gives no value")
+        return found
+
+    def call_statement(self, node: Call) -> None:
+        """A call for its effect."""
+        self._call(node)
+
+    def _call(self, node: Call) -> Place | None:
+        target = node.target
+        match target:
+            case str():
+                return self._on_header(node, target)
+            case Action():
+                self._action(node, target)
+                return None
+            case Function(body=None):
+                return self.call_extern(node, target)
+            case Function():
+                return self.call_function(node, target)
+            case Table():
+                self.apply_table(node)
+                return None
+            case Program():
+                self.call_program(node, self._instance(node, target))
+                return None
+        raise SourceFault(node.at, "this call is not taken here")
+
+    def _action(self, node: Call, action: Action) -> None:
+        instance = self.environment.find(action)
+        if not isinstance(instance, ActionInstance):
+            instance = ActionInstance(action.name, action, self.program_environment)
+        self.call_action(node, instance)
+
+    def _instance(self, node: Call, program: Program) -> ProgramInstance:
+        if not isinstance(node.callee, Member):
+            raise Unexpected
+        base = node.callee.base
+        if isinstance(base, Name) and base.target is program:
+            return self.direct_instance(node, program)
+        found = self.object(base)
+        if not isinstance(found, ProgramInstance):
+            raise SourceFault(node.at, "this is no parser or control")
+        return found
+
+    def direct_instance(self, node: Call, program: Program) -> ProgramInstance:
+        """See Programs."""
+        raise NotImplementedError
+
+    def apply_table(self, node: Call) -> Apply:
+        """See TableLowering."""
+        raise NotImplementedError
+
+    def apply_result(self, node: Member) -> Place:
+        """``t.apply().hit`` within an expression: a bool that hit and miss set."""
+        if not isinstance(node.base, Call):
+            raise Unexpected
+        result = self.temporary(BOOL)
+        apply = self.apply_table(node.base)
+        on_hit = node.name == "hit"
+        yes = self.collected(lambda: self.assign(result, Value(BOOL, TRUE, True), node))
+        no = self.collected(lambda: self.assign(result, Value(BOOL, FALSE, False), node))
+        apply.hit, apply.miss = (yes, no) if on_hit else (no, yes)
+        return result
+
+    # --- headers and stacks
+
+    def _on_header(self, node: Call, method: str) -> Place | None:
+        if not isinstance(node.callee, Member):
+            raise Unexpected
+        place = self.place(node.callee.base)
+        match method:
+            case "isValid":
+                if isinstance(place, StructPlace):
+                    return Value(BOOL, TRUE, True)
+                return Value(BOOL, self.validity(place, node))
+            case "setValid" | "setInvalid" if isinstance(place, HeaderPlace | ChosenHeader):
+                operator = "add_header" if method == "setValid" else "remove_header"
+                self.do(node, operator, as_parameter(place.json()))
+                return None
+            case "push_front" | "pop_front" if isinstance(place, StackPlace):
+                count = self.number(node.bound[0], "the count", node.at)
+                self.do(node, method.removesuffix("_front"), place.json(), constant(count, 8))
+                return None
+        if isinstance(place, UnionPlace):
+            raise SourceFault(node.at, f"{method!r} cannot be called on a header union")
+        raise SourceFault(node.at, f"{method!r} is not taken here")

@@ -1,0 +1,583 @@
+"""Calls of functions, actions, parsers and controls: their code is put in (specification, sections 6.7 and 8.20)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.lower.expressions import ExpressionLowering
+from p4switch.p4.lower.layout import Invoke, Labelled
+from p4switch.p4.lower.storage import (
+    ActionInstance,
+    Callee,
+    Environment,
+    Instance,
+    ProgramInstance,
+    is_scalar,
+    storage_width,
+)
+from p4switch.p4.lower.values import (
+    FieldPlace,
+    HeaderPlace,
+    Json,
+    NoHeader,
+    Place,
+    StackPlace,
+    StructPlace,
+    UnionPlace,
+    Value,
+    is_constant,
+)
+from p4switch.p4.syntax.tree import (
+    Action,
+    Assign,
+    Block,
+    Call,
+    CallStatement,
+    Expression,
+    Function,
+    Index,
+    Member,
+    Name,
+    Parameter,
+    Program,
+    Return,
+    Slice,
+    Switch,
+    Table,
+    Variable,
+)
+from p4switch.p4.types.kinds import (
+    VOID,
+    CompositeType,
+    DeclaredType,
+    StackType,
+    TupleType,
+    Type,
+    Varbits,
+    is_header,
+    plain,
+)
+from p4switch.p4.types.warnings import nodes
+
+# What code may write: whether an argument can stand for itself or must be copied in (specification, section 6.7).
+
+
+class Writes:
+    """Finds what code writes; ``of`` gives left sides, in terms of the code's own names."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, list[Expression]] = {}
+        self._named: dict[Any, set[Parameter]] = {}
+
+    def of(self, callee: Action | Function | Program) -> list[Expression]:
+        """Every left side and every ``out`` argument in a callee and in what it calls."""
+        found = self._known.get(callee)
+        if found is None:
+            self._known[callee] = []
+            found = self._known[callee] = list(self._of_callee(callee))
+        return found
+
+    def names(self, callee: Action | Function | Program) -> set[Parameter]:
+        """The parameters that a callee names anywhere."""
+        found = self._named.get(callee)
+        if found is None:
+            found = self._named[callee] = {
+                node.target for node in nodes(callee) if isinstance(node, Name) and isinstance(node.target, Parameter)
+            }
+        return found
+
+    def _of_callee(self, callee: Action | Function | Program) -> Iterator[Expression]:
+        if isinstance(callee, Program):
+            for local in callee.locals:
+                if isinstance(local, Action):
+                    yield from self._statements(local.body)
+                elif isinstance(local, Variable) and local.initial is not None:
+                    yield from self._expression(local.initial)
+            for state in callee.states:
+                for item in state.items:
+                    yield from self._statements(item)
+        if callee.body is not None:
+            yield from self._statements(callee.body)
+
+    def _statements(self, node: Any) -> Iterator[Expression]:
+        match node:
+            case Block():
+                for item in node.items:
+                    yield from self._statements(item)
+            case Assign():
+                yield node.left
+                yield from self._expression(node.right)
+            case CallStatement():
+                yield from self._expression(node.call)
+            case Variable():
+                if node.initial is not None:
+                    yield from self._expression(node.initial)
+            case Return():
+                if node.value is not None:
+                    yield from self._expression(node.value)
+            case Switch():
+                yield from self._expression(node.subject)
+                for case in node.cases:
+                    if case.body is not None:
+                        yield from self._statements(case.body)
+            case _ if hasattr(node, "condition"):
+                yield from self._expression(node.condition)
+                yield from self._statements(node.yes)
+                if node.no is not None:
+                    yield from self._statements(node.no)
+
+    def _expression(self, node: Any) -> Iterator[Expression]:
+        if not isinstance(node, Expression) or not node.effects:
+            return
+        if not isinstance(node, Call):
+            for name in node.__dataclass_fields__:
+                inner = getattr(node, name)
+                for part in inner if isinstance(inner, list) else (inner,):
+                    yield from self._expression(part[1] if isinstance(part, tuple) else part)
+            return
+        for value in node.bound:
+            if value is not None:
+                yield from self._expression(value)
+        target = node.target
+        parameters = getattr(target, "parameters", [])
+        for parameter, value in zip(parameters, node.bound, strict=False):
+            if parameter.direction in ("out", "inout") and value is not None:
+                yield value
+        if isinstance(node.callee, Member):
+            yield from self._expression(node.callee.base)
+            if isinstance(target, str):
+                yield node.callee.base
+        if isinstance(target, Action):
+            # An action writes what its control can see.
+            own = set(target.parameters)
+            yield from (e for e in self.of(target) if root(e) not in own)
+        elif isinstance(target, Table):
+            for ref in target.actions:
+                if isinstance(ref.target, Action):
+                    own = set(ref.target.parameters)
+                    yield from (e for e in self.of(ref.target) if root(e) not in own)
+                    for parameter, value in zip(ref.target.parameters, ref.bound, strict=False):
+                        if parameter.direction in ("out", "inout") and value is not None:
+                            yield value
+
+
+def root(node: Expression) -> Any:
+    """The variable or parameter of which a left side is a part."""
+    while isinstance(node, Member | Index | Slice):
+        node = node.base
+    return node.target if isinstance(node, Name) else None
+
+
+MOST_CALLS = 20_000
+"""A few lines, each of which calls what the line before declares twice, make billions."""
+Leaves = set[tuple[str, str]]
+
+
+class Inlining(ExpressionLowering):
+    """Puts code in."""
+
+    writes: Writes
+    action_uses: dict[str, tuple[str, Action, str]]
+    """How actions are used, by name: by a ``table`` or only ``called``; their declarations, and by which block."""
+    action_locals: dict[tuple[Environment, Variable], Place]
+    """Places of the local variables of actions, by where the action is declared."""
+    _within = 0
+    _put = 0
+
+    def call_function(self, node: Call, function: Function) -> Place | None:
+        """A function of the program; where its result is."""
+        types = {v: self.types.substitute(t, self.environment.types) for v, t in node.type_arguments.items()}
+        inner = Environment(self.program_environment, types)
+        callee = Callee(object())
+        result_type = self.types.substitute(function.result_type, types)
+        if result_type is not VOID:
+            callee.result = self.storage.allocate("tmp", result_type, node.at)
+        path = f"{self.path}{function.name}_"
+        self._put_in(node, callee, function.parameters, node.bound, inner, function, path, closed=True)
+        return callee.result
+
+    def call_action(self, node: Call, action: ActionInstance) -> None:
+        """An action that is called by name."""
+        if self.where == "control" and not self._within:
+            self.action_uses.setdefault(action.name, ("called", action.declaration, self.block))
+        inner = Environment(action.environment)
+        callee = Callee(object(), within=action.environment)
+        outer = self.out
+        self.out = []
+        declaration = action.declaration
+        path = f"{self.path}{declaration.name}_"
+        self._within += 1
+        self._put_in(node, callee, declaration.parameters, node.bound, inner, declaration, path, closed=False)
+        self._within -= 1
+        made, self.out = self.out, outer
+        if self.where == "control":
+            self.out.append(Invoke(node.at, node.end, action.name, made))
+        else:
+            self.out += made
+
+    def call_program(self, node: Call, instance: ProgramInstance) -> None:
+        """A parser or control."""
+        program = instance.program
+        inner = Environment(self.instance_environment(instance))
+        callee = Callee(object())
+        self._put_in(node, callee, program.parameters, node.bound, inner, program, instance.path, closed=True)
+
+    program_environment: Environment
+
+    def instance_environment(self, instance: ProgramInstance) -> Environment:
+        """See Programs."""
+        raise NotImplementedError
+
+    def body_of(self, callee: Action | Function | Program, at: Any) -> None:
+        """See StatementLowering."""
+        raise NotImplementedError
+
+    def _put_in(
+        self,
+        node: Call,
+        callee: Callee,
+        parameters: Sequence[Parameter],
+        arguments: Sequence[Expression | None],
+        inner: Environment,
+        code: Action | Function | Program,
+        path: str,
+        closed: bool,
+    ) -> None:
+        if len(self.callees) > 100:
+            raise SourceFault(node.at, "calls are nested more than 100 deep")
+        self._put += 1
+        if self._put > MOST_CALLS:
+            hint = "The code is put in wherever it is called: let fewer calls stand in what is called often itself."
+            raise SourceFault(node.at, f"the program makes more than {MOST_CALLS:,} calls, each in its own place", hint)
+        places = self._arguments(parameters, arguments, node)
+        self._bind(node, callee, parameters, places, inner, code, closed)
+        outer = (self.environment, self.path, self.out)
+        self.environment, self.path, self.out = inner, path, []
+        self.callees.append(callee)
+        try:
+            self._reset_outs(parameters, inner, node)
+            self.body_of(code, node)
+        finally:
+            self.callees.pop()
+            body = self.out
+            self.environment, self.path, self.out = outer
+        self.out.append(Labelled(node.at, node.end, body, callee.label))
+        for place, copy in callee.copies:
+            self.assign(place, copy, node)
+
+    def _arguments(
+        self, parameters: Sequence[Parameter], arguments: Sequence[Expression | None], node: Call
+    ) -> list[Any]:
+        """Where each argument is, from the first to the last; None for one that is left out."""
+        places: list[Any] = []
+        later = [value is not None and value.effects for value in arguments]
+        for position, (parameter, value) in enumerate(zip(parameters, arguments, strict=True)):
+            if value is None:
+                places.append(None)
+            elif isinstance(parameter.type, DeclaredType):
+                places.append(self.object(value))
+            elif parameter.direction in ("out", "inout"):
+                self.holds_index = True
+                places.append(self.target(value))
+                self.holds_index = False
+            else:
+                place = self.place(value)
+                places.append(self.held(place, value) if any(later[position + 1 :]) else place)
+        return places
+
+    def object(self, node: Expression) -> Instance | Any:
+        """The object that an expression names."""
+        if isinstance(node, Name):
+            found = self.environment.find(node.target)
+            if found is not None:
+                return found
+        raise SourceFault(node.at, "this names no object")
+
+    def _bind(
+        self,
+        node: Call,
+        callee: Callee,
+        parameters: Sequence[Parameter],
+        places: Sequence[Any],
+        inner: Environment,
+        code: Action | Function | Program,
+        closed: bool,
+    ) -> None:
+        """Binds parameters: to their arguments where nobody can tell, else to copies."""
+        outs: list[Leaves] = []
+        for index, (parameter, place) in enumerate(zip(parameters, places, strict=True)):
+            if parameter.direction not in ("out", "inout"):
+                continue
+            kind = self.types.substitute(parameter.type, inner.types)
+            mine: Leaves = set(place.leaves()) if isinstance(place, Place) else set()
+            others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, Place)]
+            apart = closed and isinstance(place, Place) and place.fixed and not any(overlap(mine, o) for o in others)
+            if apart and place.type is kind:
+                inner.bound[parameter] = place
+                outs.append(mine)
+                continue
+            wanders = parameter.direction == "inout" and isinstance(place, Place) and not place.fixed
+            if wanders and parameter not in self.writes.names(code):
+                inner.bound[parameter] = place  # a copy would read what may lie beyond its stack
+                continue
+            copy = self.storage.allocate(f"{self.path}{parameter.name}", kind, node.at)
+            if parameter.direction == "inout" and place is not None:
+                self.assign(copy, place, node)
+            inner.bound[parameter] = copy
+            if place is not None:
+                callee.copies.append((place, copy))
+        written: Leaves | None = None
+        for parameter, place in zip(parameters, places, strict=True):
+            if parameter.direction in ("out", "inout"):
+                continue
+            if place is None:
+                raise SourceFault(node.at, f"the argument {parameter.name!r} is missing")
+            if not isinstance(place, Place) or isinstance(place, NoHeader):
+                inner.bound[parameter] = place
+                continue
+            if isinstance(place, Value) and is_constant(place.data):
+                inner.bound[parameter] = place
+                continue
+            if written is None:
+                written = self._written(code, inner)
+            if place.fixed and not overlap(set(place.leaves()), written):
+                inner.bound[parameter] = place
+                continue
+            kind = self.types.substitute(parameter.type, inner.types)
+            copy = self.storage.allocate(f"{self.path}{parameter.name}", kind, node.at)
+            self.assign(copy, place, node)
+            inner.bound[parameter] = copy
+
+    def _written(self, code: Action | Function | Program, inner: Environment) -> Leaves:
+        """The fields that code may write, with parameters bound so far."""
+        found: Leaves = set()
+        for expression in self.writes.of(code):
+            declaration = root(expression)
+            bound = inner.find(declaration) if declaration is not None else None
+            if isinstance(bound, Place):
+                found |= set(_narrowed(expression, bound).leaves())
+        return found
+
+    def _reset_outs(self, parameters: Sequence[Parameter], inner: Environment, node: Call) -> None:
+        """Headers that come out are invalid at first (specification, section 6.7)."""
+        for parameter in parameters:
+            if parameter.direction == "out":
+                place = inner.bound.get(parameter)
+                if isinstance(place, Place):
+                    self.invalidate(place, node)
+
+    def invalidate(self, place: Place, at: Any) -> None:
+        """Makes every header in a place invalid."""
+        match place:
+            case StructPlace():
+                for member in place.members.values():
+                    self.invalidate(member, at)
+            case StackPlace():
+                for element in place.elements:
+                    self.invalidate(element, at)
+            case UnionPlace():
+                self.assign(place, NoHeader(place.type), at)
+            case _ if not is_scalar(place.type) and is_header(plain(place.type)):
+                self.assign(place, NoHeader(place.type), at)
+
+    def fresh(self, item: Variable) -> Place:
+        """A place for a local variable; an action has the same one wherever it is put in.
+
+        Whoever reads a variable that was never set then sees what p4c's program sees: what the action left there.
+        """
+        kind = self.types.substitute(item.type, self.environment.types)
+        owner = self.callees[-1].within if self.callees else None
+        known = self.action_locals.get((owner, item)) if owner is not None else None
+        if known is not None:
+            return known
+        place = self.storage.allocate(f"{self.path}{item.name}", kind, item.at)
+        if owner is not None:
+            self.action_locals[owner, item] = place
+        return place
+
+
+def overlap(one: Leaves, other: Leaves) -> bool:
+    """Whether two sets of fields share some; ``*`` stands for all of a header."""
+    if one & other:
+        return True
+    whole = {header for header, name in one if name == "*"}
+    if whole and any(header in whole for header, _ in other):
+        return True
+    whole = {header for header, name in other if name == "*"}
+    return bool(whole) and any(header in whole for header, _ in one)
+
+
+def _narrowed(expression: Expression, place: Place) -> Place:
+    """The part of a place that a left side names, as far as its members are structs."""
+    names: list[str] = []
+    node = expression
+    while isinstance(node, Member | Index | Slice):
+        if isinstance(node, Member):
+            names.append(node.name)
+        else:
+            names.clear()
+        node = node.base
+    for name in reversed(names):
+        if isinstance(place, StructPlace) and name in place.members:
+            place = place.members[name]
+        else:
+            break
+    return place
+
+
+# ``packet_in`` and ``packet_out``: extract, lookahead, advance, verify, emit.
+
+
+class PacketLowering(ExpressionLowering):
+    """Lowers what parsers and deparsers do with packets."""
+
+    emitted: list[str]
+
+    def on_packet(self, node: Call, extern: str, method: str) -> Place | None:
+        """A method of the packet."""
+        if extern == "packet_out":
+            if self.where != "deparser":
+                raise SourceFault(node.at, "emit(…) is for the deparser")
+            self._emit(self.place(self._first(node)), node)
+            return None
+        if self.where != "parser":
+            raise SourceFault(node.at, f"{method}(…) is for parsers")
+        match method:
+            case "extract":
+                self._extract(node)
+            case "advance":
+                self.do(node, "advance", self._wrapped(self.data(self._first(node))))
+            case "lookahead":
+                kind = self.types.substitute(node.type_arguments[node.target.type_variables[0]], self.environment.types)
+                return self._lookahead(node, kind)
+            case "length":
+                hint = "Use standard_metadata.packet_length."
+                raise SourceFault(node.at, "BMv2's parser does not know the packet's length by itself", hint)
+        return None
+
+    def _first(self, node: Call) -> Expression:
+        value = node.bound[0]
+        if value is None:
+            raise SourceFault(node.at, "'_' cannot stand here", "Extract into a header, or use advance(…).")
+        return value
+
+    @staticmethod
+    def _wrapped(json: Json) -> Json:
+        return {"type": "expression", "value": json} if json["type"] == "expression" else json
+
+    # --- extract
+
+    def _extract(self, node: Call) -> None:
+        if node.bound[0] is None and len(node.bound) == 1:
+            # Over what nobody looks at.
+            given = node.type_arguments.get(node.target.type_variables[0])
+            if given is not None and is_header(plain(given)):
+                unused = self.storage.allocate("unused", given, node.at)
+                if not isinstance(unused, HeaderPlace):
+                    raise Unexpected
+                self.do(node, "extract", {"type": "regular", "value": unused.name})
+                return
+        value = self._first(node)
+        kind = plain(self.type_of(value))
+        if not is_header(kind):
+            hint = (
+                "Name a header of it." if isinstance(kind, CompositeType | StackType) else "Only headers are extracted."
+            )
+            raise SourceFault(value.at, f"extract(…) takes a header, not {kind}", hint)
+        varying = any(isinstance(plain(t), Varbits) for t in kind.fields.values())  # type: ignore[attr-defined]
+        length: Json | None = None
+        if len(node.bound) > 1 and node.bound[1] is not None:
+            length = {"type": "expression", "value": self.data(node.bound[1])}
+            if not varying:
+                raise SourceFault(node.at, f"{kind} has no field of variable length", "Leave the length out.")
+        elif varying:
+            hint = "Give its length in bits: extract(h, n)."
+            raise SourceFault(node.at, f"{kind} has a field of variable length", hint)
+        header = self._extracted(value)
+        if length is None:
+            self.do(node, "extract", header)
+        else:
+            self.do(node, "extract_VL", header, length)
+
+    def _extracted(self, value: Expression) -> Json:
+        if isinstance(value, Member) and value.name == "next" and isinstance(self._stack_type(value.base), StackType):
+            stack = self.place(value.base)
+            if not isinstance(stack, StackPlace):
+                raise Unexpected
+            return {"type": "stack", "value": stack.name}
+        inner = value.base if isinstance(value, Member) else None
+        if isinstance(value, Member) and isinstance(inner, Member) and inner.name == "next":
+            stack = self.place(inner.base)
+            if isinstance(stack, StackPlace):
+                return {"type": "union_stack", "value": [stack.name, value.name]}
+        place = self.place(value)
+        if not isinstance(place, HeaderPlace):
+            hint = "Use .next, or an index that is a number."
+            raise SourceFault(value.at, "BMv2 extracts headers that the program names", hint)
+        return {"type": "regular", "value": place.name}
+
+    def _stack_type(self, node: Expression) -> Type | None:
+        return plain(self.type_of(node)) if node.type is not None else None
+
+    # --- lookahead
+
+    def _lookahead(self, node: Call, kind: Type) -> Place:
+        place = self.storage.allocate("tmp", kind, node.at)
+        self._look(place, kind, 0, node)
+        return place
+
+    def _look(self, place: Place, kind: Type, offset: int, node: Call) -> int:
+        """Fills a place from the bits at an offset; the offset behind them."""
+        bare = plain(kind)
+        match place:
+            case HeaderPlace():
+                self.do(node, "add_header", place.json())
+                if not isinstance(bare, CompositeType):
+                    raise Unexpected
+                for name, inner in bare.fields.items():
+                    offset = self._look(self.header_member(place, name), inner, offset, node)
+                return offset
+            case StructPlace():
+                kinds = list(bare.fields.values()) if isinstance(bare, CompositeType) else []
+                kinds = list(bare.elements) if isinstance(bare, TupleType) else kinds
+                for member, inner in zip(place.members.values(), kinds, strict=True):
+                    offset = self._look(member, inner, offset, node)
+                return offset
+            case StackPlace() if isinstance(bare, StackType):
+                for element in place.elements:
+                    offset = self._look(element, bare.element, offset, node)
+                return offset
+            case FieldPlace() if is_scalar(kind):
+                width = storage_width(kind)
+                self.do(node, "assign", place.target(), {"type": "lookahead", "value": [offset, width]})
+                return offset + width
+        raise SourceFault(node.at, f"lookahead gives numbers, structs and headers of them, not {kind}")
+
+    # --- verify
+
+    def verify(self, node: Call) -> None:
+        """``verify(condition, error)``."""
+        condition, error = node.bound[0], node.bound[1]
+        if condition is None:
+            raise Unexpected
+        if error is None:
+            raise Unexpected
+        self.do(node, "verify", self.scalar(condition), self.data(error))
+
+    # --- emit
+
+    def _emit(self, place: Place, node: Call) -> None:
+        match place:
+            case HeaderPlace():
+                self.emitted.append(place.name)
+            case StructPlace():
+                for member in place.members.values():
+                    self._emit(member, node)
+            case StackPlace():
+                for element in place.elements:
+                    self._emit(element, node)
+            case UnionPlace() if place.chosen is None:
+                for member in place.members.values():
+                    self._emit(member, node)
+            case _:
+                raise SourceFault(node.at, f"emit(…) takes headers, stacks and structs of them, not {place.type}")

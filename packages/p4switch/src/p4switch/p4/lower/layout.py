@@ -1,0 +1,605 @@
+"""Pipelines: tables and conditionals, each with what follows it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from p4switch.p4.diagnostics import SourceFault, Sources, Unexpected
+from p4switch.p4.lower.values import FieldPlace, Json, as_data, as_parameter, constant, operation
+
+# What statements become before they are laid out as a parser, a pipeline or an action.
+
+
+@dataclass(slots=True, eq=False)
+class Code:
+    """One step."""
+
+    at: int
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class Do(Code):
+    """A primitive."""
+
+    operation: str
+    parameters: list[Json]
+
+
+@dataclass(slots=True, eq=False)
+class Branch(Code):
+    """``if``; the condition is a bool."""
+
+    condition: Json
+    yes: list[Code]
+    no: list[Code]
+
+
+@dataclass(slots=True, eq=False)
+class Labelled(Code):
+    """Steps that ``Leave`` ends early."""
+
+    body: list[Code]
+    label: object
+
+
+@dataclass(slots=True, eq=False)
+class Leave(Code):
+    """Goes behind the steps with this label."""
+
+    label: object
+
+
+@dataclass(slots=True, eq=False)
+class Stop(Code):
+    """``exit``: the end of the pipeline."""
+
+
+@dataclass(slots=True, eq=False)
+class Invoke(Code):
+    """An action that is called by name; it stays one, so that people see it."""
+
+    name: str
+    body: list[Code]
+
+
+@dataclass(slots=True, eq=False)
+class Apply(Code):
+    """A table; what follows a hit, a miss, or each action (by its place in the table's list)."""
+
+    table: Any
+    hit: list[Code] | None = None
+    miss: list[Code] | None = None
+    actions: dict[int, list[Code]] = field(default_factory=dict)
+    otherwise: list[Code] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Case:
+    """A case of a select: for each key a value and a mask, or one value set; ``None`` for anything."""
+
+    keys: list[tuple[int, int]] | None
+    value_set: str | None
+    state: str
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """A parser's state: what it does, then where it goes.
+
+    Attributes:
+        keys: what it goes by, with widths; none: always to the only case.
+    """
+
+    name: str
+    at: int
+    end: int
+    body: list[Code]
+    keys: list[tuple[Json, int]]
+    cases: list[Case]
+
+
+@dataclass(slots=True, eq=False)
+class Graph(Code):
+    """A parser: ``accept`` goes on behind it, ``reject`` ends all parsing."""
+
+    steps: dict[str, Step]
+    prefix: str
+    first: str = "start"
+
+
+# ``source_info`` of the JSON: where in the source something is.
+
+
+LONGEST = 200
+
+
+class SourceInfo:
+    """Makes ``source_info`` from positions."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self._lines: dict[int, list[str]] = {}
+
+    def of(self, at: int, end: int) -> Json | None:
+        """Of what stands between two positions; None for what is in no file of the author's."""
+        if at >> 44 == 0 or at >> 44 in self.sources.builtin:
+            return None
+        file, line, column = at >> 44, (at >> 20) & 0xFFFFFF, at & 0xFFFFF
+        lines = self._lines.get(file)
+        if lines is None:
+            lines = self._lines[file] = self.sources.texts[file].split("\n")
+        text = lines[line - 1] if line <= len(lines) else ""
+        one_line = at >> 20 == end >> 20 and end > at
+        fragment = text[column : end & 0xFFFFF] if one_line else text[column:].rstrip()
+        if len(fragment) > LONGEST:
+            fragment = fragment[:LONGEST] + "..."
+        return {"filename": self.sources.names[file], "line": line, "column": column, "source_fragment": fragment}
+
+    def put(self, item: Json, node: Any) -> None:
+        """Sets or removes ``source_info`` of an object."""
+        found = self.of(node.at, node.end) if node is not None else None
+        if found is None:
+            item.pop("source_info", None)
+        else:
+            item["source_info"] = found
+
+    def finish(self, items: list[Json]) -> list[Json]:
+        """Puts positions in place of the nodes that ``source_info`` held so far."""
+        for item in items:
+            node = item.get("source_info")
+            if node is not None and not isinstance(node, dict):
+                self.put(item, node)
+        return items
+
+    def stem(self, at: int) -> str:
+        """The name of a hidden action: that of the file, and the line."""
+        name = self.sources.names[at >> 44].rsplit("/", 1)[-1].split(".")[0]
+        clean = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+        return f"{clean}{(at >> 20) & 0xFFFFFF}"
+
+
+# Actions: steps one after the other, with jumps over those that a condition leaves out.
+
+
+class ActionLayout:
+    """Lays out one action."""
+
+    def __init__(self, info: SourceInfo) -> None:
+        self.info = info
+        self.primitives: list[Json] = []
+        self._labels: dict[object, list[Json]] = {}
+        self._ends: list[Json] = []
+
+    def run(self, body: Sequence[Code], tail: Sequence[Code], label: object) -> list[Json]:
+        """The primitives of ``body``, whose ``return`` goes to ``tail``."""
+        self._labels[label] = []
+        self._list(body)
+        self._land(label, body)
+        self._list(tail)
+        for jump in self._ends:
+            self._aim(jump)
+        return self.primitives
+
+    def _list(self, codes: Sequence[Code]) -> None:
+        for code in codes:
+            self._code(code)
+
+    def _code(self, code: Code) -> None:
+        match code:
+            case Do():
+                self.primitives.append(primitive(code, self.info))
+            case Branch():
+                self._branch(code)
+            case Labelled():
+                self._labels[code.label] = []
+                self._list(code.body)
+                self._land(code.label, code.body)
+            case Leave():
+                self._labels[code.label].append(self._jump(code))
+            case Stop():
+                item: Json = {"op": "exit", "parameters": []}
+                self.info.put(item, code)
+                self.primitives.append(item)
+                self._ends.append(self._jump(code))
+            case Invoke():
+                self._list(code.body)
+            case Apply():
+                raise Unexpected
+
+    def _branch(self, code: Branch) -> None:
+        if not code.yes and not code.no:
+            return
+        start: Json = {"op": "_jump_if_zero", "parameters": [as_parameter(as_data(code.condition, True)), None]}
+        self.info.put(start, code)
+        self.primitives.append(start)
+        self._list(code.yes)
+        if code.no:
+            over = self._jump(code)
+            self._aim(start)
+            self._list(code.no)
+            self._aim(over)
+        else:
+            self._aim(start)
+
+    def _jump(self, code: Code) -> Json:
+        item: Json = {"op": "_jump", "parameters": [None]}
+        self.info.put(item, code)
+        self.primitives.append(item)
+        return item
+
+    def _land(self, label: object, body: Sequence[Code]) -> None:
+        """Aims the jumps to a label here; a last one that would go to the next primitive is left out."""
+        jumps = self._labels.pop(label)
+        if jumps and self.primitives and self.primitives[-1] is jumps[-1] and not self._aimed_here():
+            self.primitives.pop()
+            jumps.pop()
+        for jump in jumps:
+            self._aim(jump)
+
+    def _aimed_here(self) -> bool:
+        """Whether a jump goes behind the last primitive."""
+        here = len(self.primitives)
+        return any(item["op"] in ("_jump", "_jump_if_zero") and item.get("$to") == here for item in self.primitives)
+
+    def _aim(self, jump: Json) -> None:
+        jump["$to"] = len(self.primitives)
+        jump["parameters"][-1] = constant(len(self.primitives), 32)
+
+
+def primitive(code: Do, info: SourceInfo) -> Json:
+    """A primitive as the JSON has it."""
+    item: Json = {"op": code.operation, "parameters": code.parameters}
+    info.put(item, code)
+    return item
+
+
+# Parsers: states with operations and transitions.
+
+
+_OPERATIONS = ("extract", "extract_VL", "advance", "verify")
+
+
+class ParserLayout:
+    """Lays out the parser; ``temporary`` gives a field of one bit."""
+
+    def __init__(self, info: SourceInfo, temporary: Callable[[], FieldPlace]) -> None:
+        self.info = info
+        self.temporary = temporary
+        self.states: list[Json] = []
+        self._names: set[str] = set()
+        self._labels: dict[object, str] = {}
+
+    def run(self, codes: Sequence[Code]) -> tuple[str, list[Json]]:
+        """The first state and all states."""
+        graph = codes[-1] if codes else None
+        if isinstance(graph, Graph) and len(codes) == 1:
+            return self._graph(graph, None), self.states
+        entry = self._state("start_of_parser")
+        last = self._list(codes, entry)
+        if last is not None:
+            self._always(last, None)
+        return entry["name"], self.states
+
+    def _state(self, name: str) -> Json:
+        unique, count = name, 0
+        while unique in self._names:
+            unique = f"{name}_{count}"
+            count += 1
+        self._names.add(unique)
+        state: Json = {
+            "name": unique,
+            "id": len(self.states),
+            "parser_ops": [],
+            "transitions": [],
+            "transition_key": [],
+        }
+        self.states.append(state)
+        return state
+
+    def _always(self, state: Json, following: str | None) -> None:
+        state["transitions"].append(_default(following))
+
+    # --- graphs of states
+
+    def _graph(self, graph: Graph, accept: str | None) -> str:
+        states = {name: self._state(graph.prefix + name) for name in graph.steps}
+        names = {name: str(state["name"]) for name, state in states.items()}
+        for name, step in graph.steps.items():
+            self._step(step, states[name], names, accept)
+        return str(states[graph.first]["name"])
+
+    def _step(self, step: Step, state: Json, names: dict[str, str], accept: str | None) -> None:
+        last = self._list(step.body, state)
+        if last is None:
+            return
+        keys = [json for json, _ in step.keys]
+        widths = [width for _, width in step.keys]
+        last["transition_key"] = keys
+        for case in step.cases:
+            following = accept if case.state == "accept" else None if case.state == "reject" else names[case.state]
+            if case.value_set is not None:
+                item = {"type": "parse_vset", "value": case.value_set, "mask": None, "next_state": following}
+            elif case.keys is None or all(mask == 0 for _, mask in case.keys):
+                item = _default(following)
+            else:
+                item = _hexstr(case.keys, widths, following)
+            last["transitions"].append(item)
+            if item["type"] == "default":
+                break
+
+    # --- steps
+
+    def _list(self, codes: Sequence[Code], state: Json) -> Json | None:
+        """Runs steps from a state on; the state in which they end, None if they never do."""
+        current: Json | None = state
+        for code in codes:
+            if current is None:
+                return None
+            match code:
+                case Do():
+                    current["parser_ops"].append(self._operation(code))
+                case Branch():
+                    current = self._branch(code, current)
+                case Labelled():
+                    current = self._labelled(code, current)
+                case Leave():
+                    self._always(current, self._labels[code.label])
+                    current = None
+                case Invoke():
+                    current = self._list(code.body, current)
+                case Graph():
+                    behind = self._state("behind")
+                    self._always(current, self._graph(code, behind["name"]))
+                    current = behind
+                case _:
+                    raise Unexpected
+        return current
+
+    def _branch(self, code: Branch, state: Json) -> Json:
+        if not code.yes and not code.no:
+            return state
+        bit = self.temporary()
+        condition = as_parameter(as_data(code.condition, True))
+        state["parser_ops"].append({"parameters": [bit.target(), condition], "op": "set"})
+        join, yes = self._state("behind"), self._state("if_true")
+        no = self._state("if_false") if code.no else join
+        state["transition_key"] = [bit.target()]
+        state["transitions"] = [_hexstr([(1, 1)], [1], yes["name"]), _default(no["name"])]
+        for begin, codes in ((yes, code.yes), (no, code.no)):
+            last = self._list(codes, begin) if begin is not join else None
+            if last is not None:
+                self._always(last, join["name"])
+        return join
+
+    def _labelled(self, code: Labelled, state: Json) -> Json | None:
+        body = list(code.body)
+        while body and isinstance(body[-1], Leave) and body[-1].label is code.label:
+            body.pop()
+        if not _leaves(body, code.label):
+            return self._list(body, state)
+        join = self._state("behind")
+        self._labels[code.label] = join["name"]
+        last = self._list(body, state)
+        if last is not None:
+            self._always(last, join["name"])
+        return join
+
+    def _operation(self, code: Do) -> Json:
+        if code.operation in _OPERATIONS:
+            return {"parameters": code.parameters, "op": code.operation}
+        if code.operation in ("assign", "assign_VL") and code.parameters[0]["type"] == "field":
+            return {"parameters": code.parameters, "op": "set"}
+        inner: Json = {"op": code.operation, "parameters": code.parameters}
+        self.info.put(inner, code)
+        return {"parameters": [inner], "op": "primitive"}
+
+
+def _leaves(codes: Sequence[Code], label: object) -> bool:
+    """Whether steps go to a label."""
+    for code in codes:
+        match code:
+            case Leave() if code.label is label:
+                return True
+            case Branch() if _leaves(code.yes, label) or _leaves(code.no, label):
+                return True
+            case Labelled() | Invoke() if _leaves(code.body, label):
+                return True
+    return False
+
+
+def _default(following: str | None) -> Json:
+    return {"type": "default", "value": None, "mask": None, "next_state": following}
+
+
+def _hexstr(keys: Sequence[tuple[int, int]], widths: Sequence[int], following: str | None) -> Json:
+    """A value and a mask for keys that are joined, each padded to whole bytes."""
+    value = mask = digits = 0
+    exact = True
+    for (number, bits), width in zip(keys, widths, strict=True):
+        size = 8 * -(-width // 8)
+        value = (value << size) | (number & bits)
+        mask = (mask << size) | bits
+        digits += size // 4
+        exact = exact and bits == (1 << width) - 1
+    shown = None if exact else f"0x{mask:0{digits}x}"
+    return {"type": "hexstr", "value": f"0x{value:0{digits}x}", "mask": shown, "next_state": following}
+
+
+AddAction = Callable[[str, list[Json], list[Code], list[Code], object, object], Json]
+
+
+class PipelineLayout:
+    """Lays out ingress or egress, from the last step to the first: what follows must be known.
+
+    Attributes:
+        names: taken by tables, actions and nodes of the whole program.
+    """
+
+    def __init__(self, info: SourceInfo, add_action: AddAction, names: set[str]) -> None:
+        self.info = info
+        self.add_action = add_action
+        self.names = names
+        self.nodes: dict[str, Json] = {}
+        self._labels: dict[object, str | None] = {None: None}
+        self._known: dict[tuple[int, str | None], str | None] = {}
+        self._keep: list[object] = []
+
+    def run(self, body: Sequence[Code], tables: Sequence[Json]) -> tuple[str | None, list[Json], list[Json]]:
+        """The first node, the tables and the conditionals."""
+        first = self._list(body, None)
+        order: dict[str | None, None] = {None: None}
+        # A table that no packet reaches is still there for the control plane, and with it what it leads to.
+        for begin in (first, *(table["name"] for table in tables if table["name"] in self.nodes)):
+            stack = [begin]
+            while stack:
+                name = stack.pop()
+                if name is not None and name not in order:
+                    order[name] = None
+                    stack += reversed(_following(self.nodes[name]))
+        found = [self.nodes[name] for name in order if name is not None]
+        found += [table for table in tables if table["name"] not in self.nodes]
+        return first, [n for n in found if "key" in n], [n for n in found if "key" not in n]
+
+    def _list(self, codes: Sequence[Code], following: str | None) -> str | None:
+        memo = (id(codes), following)
+        if memo in self._known:
+            return self._known[memo]
+        self._keep.append(codes)
+        node = following
+        at = len(codes)
+        while at > 0:
+            begin = at
+            while begin > 0 and isinstance(codes[begin - 1], Do):
+                begin -= 1
+            if begin < at:
+                node = self._hidden(list(codes[begin:at]), node)
+                at = begin
+            else:
+                at -= 1
+                node = self._code(codes[at], node)
+        self._known[memo] = node
+        return node
+
+    def _code(self, code: Code, following: str | None) -> str | None:
+        match code:
+            case Branch():
+                yes, no = self._list(code.yes, following), self._list(code.no, following)
+                return yes if yes == no else self._conditional(code, yes, no)
+            case Labelled():
+                self._labels[code.label] = following
+                return self._list(code.body, following)
+            case Leave():
+                return self._labels[code.label]
+            case Stop():
+                return None
+            case Invoke():
+                return self._invoked(code, following)
+            case Apply():
+                return self._table(code, following)
+        raise Unexpected
+
+    def _unique(self, name: str) -> str:
+        found, count = name, 0
+        while found in self.names:
+            found = f"{name}_{count}"
+            count += 1
+        self.names.add(found)
+        return found
+
+    def _conditional(self, code: Branch, yes: str | None, no: str | None) -> str:
+        name = self._unique(f"node_{len(self.names)}")
+        condition = code.condition
+        if condition["type"] == "field":
+            condition = operation("d2b", None, condition)
+        node: Json = {"name": name, "id": 0, "expression": condition, "true_next": yes, "false_next": no}
+        self.info.put(node, code)
+        self.nodes[name] = node
+        return name
+
+    def _hidden(self, codes: list[Code], following: str | None) -> str:
+        """Primitives outside of any action, as an action of a table without keys."""
+        first = codes[0]
+        name = self._unique(self.info.stem(first.at))
+        return self._keyless(f"tbl_{name}", name, codes, first, following)
+
+    def _invoked(self, code: Invoke, following: str | None) -> str | None:
+        if _empty(code.body):
+            return following
+        short = code.name.split(".", 1)[-1].replace(".", "_")
+        return self._keyless(self._unique(f"tbl_{short}"), code.name, code.body, code, following)
+
+    def _keyless(self, table: str, action: str, codes: list[Code], at: Code, following: str | None) -> str:
+        made = self.add_action(action, [], codes, [], object(), None)
+        node: Json = {
+            "name": table,
+            "id": 0,
+            "key": [],
+            "match_type": "exact",
+            "type": "simple",
+            "max_size": 1024,
+            "with_counters": False,
+            "support_timeout": False,
+            "direct_meters": None,
+            "action_ids": [made["id"]],
+            "actions": [action],
+            "base_default_next": following,
+            "next_tables": {action: following},
+            "default_entry": {
+                "action_id": made["id"],
+                "action_const": True,
+                "action_data": [],
+                "action_entry_const": True,
+            },
+        }
+        self.info.put(node, at)
+        self.nodes[table] = node
+        return table
+
+    def _table(self, code: Apply, following: str | None) -> str:
+        node: Json = code.table.json
+        before = (node.get("next_tables"), node.get("base_default_next")) if node["name"] in self.nodes else None
+        node["base_default_next"] = following
+        if code.hit is not None or code.miss is not None:
+            hit, miss = self._list(code.hit or [], following), self._list(code.miss or [], following)
+            node["next_tables"] = {"__HIT__": hit, "__MISS__": miss} if hit != miss else self._same(node, hit)
+            node["base_default_next"] = None if hit != miss else hit
+        elif code.actions or code.otherwise is not None:
+            other = self._list(code.otherwise, following) if code.otherwise is not None else following
+            node["base_default_next"] = other
+            found: dict[str, str | None] = {}
+            for number, name in enumerate(node["actions"]):
+                body = code.actions.get(number)
+                found[name] = self._list(body, following) if body is not None else other
+            node["next_tables"] = found
+        else:
+            node["next_tables"] = self._same(node, following)
+        if before is not None and before != (node["next_tables"], node["base_default_next"]):
+            message = f"the table {node['name']!r} is applied in two places, and something else follows each"
+            raise SourceFault(code.at, message, "The target has one next step for a table: declare a second table.")
+        self.nodes[node["name"]] = node
+        return str(node["name"])
+
+    @staticmethod
+    def _same(node: Json, following: str | None) -> dict[str, str | None]:
+        return dict.fromkeys(node["actions"], following)
+
+
+def _empty(codes: Sequence[Code]) -> bool:
+    """Whether steps do nothing."""
+    for code in codes:
+        match code:
+            case Labelled() if _empty(code.body):
+                continue
+            case Leave():
+                continue
+            case Branch() if _empty(code.yes) and _empty(code.no):
+                continue
+        return False
+    return True
+
+
+def _following(node: Json) -> list[str | None]:
+    if "key" in node:
+        return [*node["next_tables"].values(), node["base_default_next"]]
+    return [node["true_next"], node["false_next"]]

@@ -1,0 +1,686 @@
+"""Instances of parsers and controls: what they declare, their states and apply blocks (specification, section 17)."""
+
+from typing import Any, Final
+
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, Unexpected
+from p4switch.p4.lower.inlining import Writes
+from p4switch.p4.lower.layout import (
+    ActionLayout,
+    Case,
+    Code,
+    Do,
+    Graph,
+    ParserLayout,
+    PipelineLayout,
+    SourceInfo,
+    Step,
+)
+from p4switch.p4.lower.statements import TableLowering, ranges_as_masks
+from p4switch.p4.lower.storage import (
+    ActionInstance,
+    Environment,
+    Instance,
+    ProgramInstance,
+    Storage,
+    TableInstance,
+    ValueSetInstance,
+    bits_of,
+    is_scalar,
+    storage_width,
+)
+from p4switch.p4.lower.values import (
+    ChosenField,
+    FieldPlace,
+    HeaderPlace,
+    Json,
+    NoHeader,
+    Place,
+    StructPlace,
+    Value,
+    data_of,
+    is_constant,
+)
+from p4switch.p4.syntax.tokens import NUMBER, value_of
+from p4switch.p4.syntax.tree import (
+    Action,
+    Binary,
+    Call,
+    Constant,
+    Declaration,
+    Default,
+    Expression,
+    ListOf,
+    Name,
+    Program,
+    State,
+    Table,
+    ValueSet,
+    Variable,
+)
+from p4switch.p4.syntax.tree import Instance as InstanceDecl
+from p4switch.p4.types.kinds import BOOL, CompositeType, DeclaredType, SetType, TupleType, plain
+from p4switch.p4.types.programs import Checker
+
+MOST_CASES = 4096
+"""Cases that the ranges of one case of a select may become."""
+
+
+class Programs(TableLowering):
+    """Makes instances and puts their code in.
+
+    Attributes:
+        instances: of externs, in the order in which they are made.
+        value_sets: of the JSON.
+    """
+
+    instances: list[Instance]
+    value_sets: list[Json]
+    _running: list[ProgramInstance]
+
+    def call_program(self, node: Call, instance: ProgramInstance) -> None:
+        """See Inlining."""
+        self._running.append(instance)
+        try:
+            super().call_program(node, instance)
+        finally:
+            self._running.pop()
+
+    def direct_instance(self, node: Call, program: Program) -> ProgramInstance:
+        """``C.apply(…)`` of a type: an instance that has its name."""
+        around = self._running[-1]
+        found = around.directly.get(node)
+        if found is None:
+            kind = program.type
+            name = f"{around.name}.{local_name(program)}"
+            found = ProgramInstance(name, kind, [], program, node.at, f"{around.path}{program.name}_")
+            around.directly[node] = found
+        return found
+
+    def instance_environment(self, instance: ProgramInstance) -> Environment:
+        """What an instance declares; made once."""
+        if instance.environment is not None:
+            return instance.environment
+        made = instance.environment = Environment(self.program_environment)
+        outer, self.environment = self.environment, made
+        program = instance.program
+        for parameter, argument in zip(program.constructor, instance.arguments, strict=True):
+            if isinstance(argument, Instance | Place):
+                made.bound[parameter] = argument
+            elif argument is None:
+                raise SourceFault(instance.at, f"the constructor argument {parameter.name!r} must be known here")
+            else:
+                made.bound[parameter] = self.constant_place(argument, parameter.type)
+        for local in program.locals:
+            match local:
+                case InstanceDecl():
+                    made.bound[local] = self.make(local, instance)
+                case Table():
+                    name = full_name(local, instance)
+                    made.bound[local] = TableInstance(name, local, made, instance.path)
+                case ValueSet():
+                    made.bound[local] = self._value_set(local, instance)
+        self.environment = outer
+        return made
+
+    def make(self, declaration: InstanceDecl, around: ProgramInstance | None) -> Instance:
+        """An instance of an extern, parser or control."""
+        kind = declaration.type
+        name = full_name(declaration, around)
+        arguments = []
+        for value in declaration.bound:
+            if value is not None and isinstance(value.type, DeclaredType):
+                arguments.append(self.constructed(value, around))
+            else:
+                arguments.append(self.evaluate(value))
+        path = f"{around.path if around is not None else ''}{declaration.name}_"
+        if isinstance(kind.declaration, Program):
+            return ProgramInstance(name, kind, arguments, declaration, declaration.at, path)
+        found = Instance(name, kind, arguments, declaration, declaration.at, path)
+        self.instances.append(found)
+        return found
+
+    def constructed(self, value: Expression, around: ProgramInstance | None) -> Any:
+        """An object that is an argument: one that has a name, or one that is made for it."""
+        if isinstance(value, Name):
+            return self.object(value)
+        if not isinstance(value, Call) or not isinstance(value.type, DeclaredType):
+            raise SourceFault(value.at, "this is no object")
+        declaration = value.type.declaration
+        arguments = [
+            self.constructed(v, around) if v is not None and isinstance(v.type, DeclaredType) else self.evaluate(v)
+            for v in value.bound
+        ]
+        prefix = f"{around.name}." if around is not None else ""
+        name = prefix + local_name(declaration)
+        if isinstance(declaration, Program):
+            return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
+        found = Instance(name, value.type, arguments, declaration, value.at)
+        self.instances.append(found)
+        return found
+
+    def _value_set(self, declaration: ValueSet, around: ProgramInstance) -> ValueSetInstance:
+        kind = declaration.type
+        if not isinstance(kind, SetType):
+            raise Unexpected
+        bare = plain(kind.element)
+        parts = [kind.element]
+        if isinstance(bare, CompositeType):
+            parts = list(bare.fields.values())
+        elif isinstance(bare, TupleType):
+            parts = list(bare.elements)
+        item: Json = {
+            "name": full_name(declaration, around),
+            "id": len(self.value_sets),
+            "source_info": declaration,
+            "compressed_bitwidth": sum(storage_width(part) for part in parts),
+            "max_size": self.number(declaration.size, "the size of a value set", declaration.at),
+        }
+        self.value_sets.append(item)
+        return ValueSetInstance(item["name"], declaration, item)
+
+    # --- bodies
+
+    def program_body(self, program: Program, at: Any) -> None:
+        """The code of a parser or control, with its parameters bound in the present environment."""
+        inner = self.environment
+        around = self._running[-1]
+        for local in program.locals:
+            match local:
+                case Action():
+                    inner.bound[local] = ActionInstance(full_name(local, around), local, inner)
+                case Table():
+                    table = inner.find(local)
+                    table.environment = inner
+                case Constant():
+                    inner.bound[local] = self.place(local.initial)
+                case Variable():
+                    self._local_variable(local, around)
+        if program.kind == "parser":
+            self._parser(program, around, at)
+        elif program.body is not None:
+            self.block_of(program.body)
+
+    def _local_variable(self, local: Variable, around: ProgramInstance) -> None:
+        if around.environment is None:
+            raise Unexpected
+        place = around.environment.bound.get(local)
+        if place is None:
+            outer, self.path = self.path, around.path
+            place = self.fresh(local)
+            self.path = outer
+            around.environment.bound[local] = place
+        self.environment.bound[local] = place
+        self.variable(local)
+
+    # --- parsers
+
+    def _parser(self, program: Program, around: ProgramInstance, at: Any) -> None:
+        steps = {state.name: self._state(state) for state in program.states}
+        self.out.append(Graph(at.at, at.end, steps, around.path))
+
+    def _state(self, state: State) -> Step:
+        outer_environment, outer_out = self.environment, self.out
+        self.environment, self.out = Environment(outer_environment), []
+        try:
+            for item in state.items:
+                self.statement(item)
+            keys: list[tuple[Json, int]] = []
+            cases: list[Case] = []
+            transition = state.transition
+            if transition is None:
+                cases.append(Case(None, None, "reject"))
+            elif transition.target is not None:
+                cases.append(Case(None, None, transition.target))
+            else:
+                later = [key.effects for key in transition.keys]
+                places = []
+                for position, key in enumerate(transition.keys):
+                    place = self.place(key)
+                    places.append(self.held(place, key) if any(later[position + 1 :]) else place)
+                keys = [
+                    (self._select_key(p, k), storage_width(p.type))
+                    for p, k in zip(places, transition.keys, strict=True)
+                ]
+                for case in transition.cases:
+                    cases += self._cases_of(case.keyset, case.state, keys)
+            return Step(state.name, state.at, state.end, self.out, keys, cases)
+        finally:
+            self.environment, self.out = outer_environment, outer_out
+
+    def _select_key(self, place: Place, node: Expression) -> Json:
+        """A key of a select: a field, or a copy of what it is."""
+        if isinstance(place, FieldPlace):
+            return place.target()
+        last = place.key() if isinstance(place, ChosenField) else None
+        if last is not None:
+            return last
+        copy = self.temporary(place.type, "key")
+        data = data_of(place)
+        self.assign(copy, Value(BOOL if place.type is BOOL else place.type, place.json()), node)
+        del data
+        return copy.target()
+
+    def _cases_of(self, keyset: Expression, state: str, keys: list[tuple[Json, int]]) -> list[Case]:
+        """The cases that one of the program becomes: ranges are several masks."""
+        values = keyset.items if isinstance(keyset, ListOf) else [keyset]
+        if len(values) == 1 and isinstance(values[0], Default):
+            return [Case(None, None, state)]
+        if len(values) == 1 and isinstance(values[0].type, SetType) and isinstance(values[0], Name):
+            found = self.environment.find(values[0].target)
+            if isinstance(found, ValueSetInstance):
+                return [Case(None, found.name, state)]
+        alternatives: list[list[tuple[int, int]]] = [[]]
+        for value, (_, width) in zip(values, keys, strict=True):
+            options = self._masks(value, width)
+            if len(alternatives) * len(options) > MOST_CASES:
+                raise SourceFault(keyset.at, f"these ranges become more than {MOST_CASES} cases", "Use smaller ranges.")
+            alternatives = [[*before, option] for before in alternatives for option in options]
+        return [Case(alternative, None, state) for alternative in alternatives]
+
+    def _masks(self, value: Expression, width: int) -> list[tuple[int, int]]:
+        ones = (1 << width) - 1
+        if isinstance(value, Default):
+            return [(0, 0)]
+        if isinstance(value, Binary) and value.operator == "&&&":
+            return [(self._key_value(value.left) & ones, self._key_value(value.right) & ones)]
+        if isinstance(value, Binary) and value.operator == "..":
+            low, high = self._key_value(value.left), self._key_value(value.right)
+            if low < 0:
+                # Signed: the negative part and the other one.
+                negative = ranges_as_masks(low & ones, min(high, -1) & ones, width)
+                return negative + (ranges_as_masks(0, high, width) if high >= 0 else [])
+            return ranges_as_masks(low, high, width)
+        if isinstance(value.type, SetType):
+            raise SourceFault(value.at, "a value set stands alone in a case")
+        return [(self._key_value(value) & ones, ones)]
+
+    def _key_value(self, node: Expression) -> int:
+        found = self.evaluate(node)
+        if found is None:
+            raise SourceFault(node.at, "this key must be known when the program is compiled")
+        if isinstance(found, bool | int):
+            return int(found)
+        if node.type is None:
+            raise Unexpected
+        return self.member_number(found, plain(node.type))
+
+
+def local_name(declaration: Declaration) -> str:
+    """What the control plane calls something within what is around it."""
+    note = declaration.annotation("name")
+    return note.string if note is not None and note.string else declaration.name
+
+
+def full_name(declaration: Declaration, around: Instance | None) -> str:
+    """What the control plane calls something; a name that begins with a dot is whole already."""
+    name = local_name(declaration)
+    if name.startswith("."):
+        return name[1:]
+    return f"{around.name}.{name}" if around is not None else name
+
+
+# The controls that verify and update checksums: BMv2 takes a list of them, not code.
+
+
+WIDEST: Final = 64
+
+
+class ChecksumLowering(Programs):
+    """Lowers checksums.
+
+    Attributes:
+        checksums: of the JSON.
+    """
+
+    checksums: list[Json]
+
+    def checksum(self, node: Call) -> None:
+        """A call of verify_checksum, update_checksum, or those with the payload."""
+        name = node.target.name
+        if self.where != "checksum":
+            raise SourceFault(node.at, f"{name!r} is for the checksum controls only", "Move it there.")
+        verify = name.startswith("verify")
+        if verify != (self.block == "verify"):
+            other = "ComputeChecksum" if not verify else "VerifyChecksum"
+            raise SourceFault(node.at, f"{name!r} belongs into the control for {other}")
+        condition = self.scalar(self.argument(node, 0))
+        data = self.place(self.argument(node, 1))
+        if not isinstance(data, StructPlace | HeaderPlace | FieldPlace):
+            raise SourceFault(node.at, "a checksum is over a list of fields", "Write { hdr.a, hdr.b }.")
+        target = self.target(self.argument(node, 2))
+        if not isinstance(target, FieldPlace):
+            raise SourceFault(node.at, "a checksum is a field of a header")
+        if storage_width(target.type) > WIDEST:
+            message = f"a checksum has at most {WIDEST} bits on this target, but this is {target.type}"
+            raise SourceFault(self.argument(node, 2).at, message, "A checksum of csum16 has 16.")
+        algorithm = self.algorithm(self.argument(node, 3))
+        payload = name.endswith("_with_payload")
+        calculation = self.calculation(algorithm, data, node, payload, copy=False)
+        count = len(self.checksums)
+        item: Json = {
+            "name": "cksum" if count == 0 else f"cksum_{count - 1}",
+            "id": count,
+            "source_info": node,
+            "target": target.target()["value"],
+            "type": "generic",
+            "calculation": calculation,
+            "verify": verify,
+            "update": not verify,
+        }
+        if is_constant(condition) and not condition["value"]:
+            return
+        item["if_cond"] = condition
+        self.checksums.append(item)
+
+
+# The whole JSON of a program.
+
+
+VERSION = [2, 23]
+COMPILER = "https://github.com/p4reduce/p4reduce"
+BLOCKS = ("parser", "verify", "ingress", "egress", "compute", "deparser")
+PARAMETERS = (4, 2, 3, 3, 2, 2)
+"""How many each block has."""
+_WHERE = {"parser": "parser", "verify": "checksum", "compute": "checksum", "deparser": "deparser"}
+
+
+class Emitter(ChecksumLowering):
+    """Lowers a program."""
+
+    def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
+        super().__init__(diagnostics, checker.types, Storage())
+        self.checker = checker
+        self.info = SourceInfo(sources)
+        self.writes = Writes()
+        self.program_environment = Environment()
+        self.calculations, self.checksums = [], []
+        self.field_lists, self.learn_lists = [], []
+        self.lists_used = {}
+        self.tables, self.actions, self.profiles = [], [], []
+        self.instances, self.value_sets, self._running = [], [], []
+        self.emitted = []
+        self.direct: list[Instance] = []
+        found = checker.globals.find("NoAction")
+        self.no_action = found if isinstance(found, Action) else None
+        self.names: set[str] = set()
+        self.blocks: dict[str, ProgramInstance] = {}
+        self.profile_objects, self.digests, self.action_uses, self.action_locals = {}, {}, {}, {}
+        self.extern_calls = 0
+
+    def note_direct(self, instance: Instance) -> None:
+        """See TableLowering."""
+        if instance not in self.direct:
+            self.direct.append(instance)
+
+    def program(self, declarations: list[Declaration], name: str) -> Json:
+        """The JSON of a program."""
+        main = self._main(declarations)
+        for declaration in declarations:
+            if isinstance(declaration, InstanceDecl) and declaration is not main:
+                self.environment = self.program_environment
+                self.program_environment.bound[declaration] = self.make(declaration, None)
+        self.environment = self.program_environment
+        # A program may declare the package itself, as what another preprocessor has written does.
+        given = list(main.bound) if len(main.bound) == len(BLOCKS) else [None] * len(BLOCKS)
+        for block, value, count in zip(BLOCKS, given, PARAMETERS, strict=True):
+            if value is not None:
+                self.blocks[block] = self._block(value)
+            if value is None or len(self.blocks[block].program.parameters) != count:
+                raise SourceFault(main.at, "this V1Switch is not that of v1model", "Write #include <v1model.p4>.")
+        parameters = self._parameters()
+        parser = self._parser_of(parameters)
+        pipelines = [self._pipeline(block, i, parameters) for i, block in enumerate(("ingress", "egress"))]
+        for block in ("compute", "verify"):
+            self._checksums_of(block, parameters)
+        deparser = self._deparser_of(parameters)
+        return self._whole(name, parser, pipelines, deparser)
+
+    def _main(self, declarations: list[Declaration]) -> InstanceDecl:
+        found = [d for d in declarations if isinstance(d, InstanceDecl) and d.name == "main"]
+        at = declarations[-1].at if declarations else 0
+        if not found:
+            raise SourceFault(at, "the program has no 'main'", "End it with V1Switch(…) main;")
+        kind = found[0].type
+        if not isinstance(kind, DeclaredType) or kind.name != "V1Switch":
+            raise SourceFault(found[0].at, f"'main' is {kind}, not V1Switch")
+        return found[0]
+
+    def _block(self, value: Expression) -> ProgramInstance:
+        found = self.constructed(value, None)
+        if not isinstance(found, ProgramInstance):
+            raise SourceFault(value.at, "this is no parser or control")
+        return found
+
+    def _parameters(self) -> tuple[Place, Place, Place]:
+        """The places of headers, metadata and standard metadata, which all blocks share."""
+        parser = self.blocks["parser"].program
+        standard = self.storage.standard_metadata(parser.parameters[3].type)
+        headers = self.storage.allocate("", parser.parameters[1].type, parser.parameters[1].at)
+        if not isinstance(headers, StructPlace):
+            hint = "Put the header into a struct."
+            raise SourceFault(parser.parameters[1].at, "the headers of a program are a struct", hint)
+        metadata = self.storage.allocate("meta", parser.parameters[2].type, parser.parameters[2].at)
+        self._shared = {parser.parameters[2]: metadata}
+        return headers, metadata, standard
+
+    def _run(self, block: str, places: list[Any]) -> list[Code]:
+        """The steps of a block of the package."""
+        instance = self.blocks[block]
+        self.where, self.block = _WHERE.get(block, "control"), block
+        self.path = ""
+        outer = self.environment
+        inner = self.environment = Environment(self.instance_environment(instance))
+        for parameter, place in zip(instance.program.parameters, places, strict=True):
+            inner.bound[parameter] = place
+        self._running.append(instance)
+        self.out = []
+        self.program_body(instance.program, instance.program)
+        self._running.pop()
+        self.environment = outer
+        return self.out
+
+    def _parser_of(self, places: tuple[Place, Place, Place]) -> Json:
+        packet = NoHeader(BOOL)
+        codes = self._run("parser", [packet, *places])
+        layout = ParserLayout(self.info, lambda: self.temporary(BOOL))
+        start, states = layout.run(codes)
+        return {"name": "parser", "id": 0, "init_state": start, "parse_states": states}
+
+    def _pipeline(self, block: str, number: int, places: tuple[Place, Place, Place]) -> Json:
+        self.tables, self.profiles = [], []
+        codes = self._run(block, list(places))
+        layout = PipelineLayout(self.info, self.add_action, self.names)
+        for table in self.tables:
+            if table.name in self.names:
+                hint = "Give egress a control and tables of its own."
+                raise SourceFault(table.declaration.at, f"the table {table.name!r} is in ingress and in egress", hint)
+        self.names |= {table.name for table in self.tables}
+        made = [table.json for table in self.tables if table.json is not None]
+        first, tables, conditionals = layout.run(codes, made)
+        return {
+            "name": block,
+            "id": number,
+            "source_info": self.blocks[block].program,
+            "init_table": first,
+            "tables": tables,
+            "action_profiles": self.info.finish(self.profiles),
+            "conditionals": conditionals,
+        }
+
+    def _checksums_of(self, block: str, places: tuple[Place, Place, Place]) -> None:
+        steps = self._run(block, list(places[:2]))
+        if not all(isinstance(code, Do) and code.operation == "log_msg" for code in _flat(steps)):
+            code = _flat(steps)[0]
+            hint = "Only calls of verify_checksum and update_checksum stand there; conditions are their first argument."
+            raise SourceFault(code.at, "the target runs no statements in a checksum control", hint)
+
+    def _deparser_of(self, places: tuple[Place, Place, Place]) -> Json:
+        steps = _flat(self._run("deparser", [NoHeader(BOOL), places[0]]))
+        for code in steps:
+            if isinstance(code, Graph) or not (isinstance(code, Do) and code.operation == "log_msg"):
+                hint = "emit(…) leaves invalid headers out by itself; do the rest in egress."
+                raise SourceFault(code.at, "the target's deparser only emits headers", hint)
+        program = self.blocks["deparser"].program
+        return {"name": "deparser", "id": 0, "source_info": program, "order": self.emitted, "primitives": []}
+
+    # --- what is collected
+
+    def _whole(self, name: str, parser: Json, pipelines: list[Json], deparser: Json) -> Json:
+        self._fill_field_lists()
+        number = [0, 0]
+        for pipeline in pipelines:
+            for kind, section in enumerate(("tables", "conditionals")):
+                for item in pipeline[section]:
+                    item["id"] = number[kind]
+                    number[kind] += 1
+        for action in self.actions:
+            self._finish_action(action)
+        sections = self._extern_sections()
+        storage = self.storage
+        storage.finish()
+        finish = self.info.finish
+        for pipeline in pipelines:
+            finish(pipeline["tables"])
+            for table in pipeline["tables"]:
+                finish(table.get("entries", []))
+        for item in self.field_lists:
+            item.pop("number", None)
+        return {
+            "program": name,
+            "__meta__": {"version": VERSION, "compiler": COMPILER},
+            "header_types": storage.header_types,
+            "headers": storage.headers,
+            "header_stacks": storage.stacks,
+            "header_union_types": storage.union_types,
+            "header_unions": storage.unions,
+            "header_union_stacks": storage.union_stacks,
+            "field_lists": finish(self.field_lists),
+            "errors": [[member.name, member.number] for member in self.checker.errors.values()],
+            "enums": [{"name": n, "entries": [list(e) for e in entries]} for n, entries in self.enums.items()],
+            "parsers": finish([parser]),
+            "parse_vsets": finish(self.value_sets),
+            "deparsers": finish([deparser]),
+            **sections,
+            "calculations": finish(self.calculations),
+            "learn_lists": finish(self.learn_lists),
+            "actions": self.actions,
+            "pipelines": finish(pipelines),
+            "checksums": finish(self.checksums),
+            "force_arith": [],
+            "extern_instances": [],
+            "field_aliases": storage.aliases,
+        }
+
+    def _finish_action(self, action: Json) -> None:
+        body, tail, label = action.pop("$code")
+        action["primitives"] = ActionLayout(self.info).run(body, tail, label)
+        for item in action["primitives"]:
+            item.pop("$to", None)
+        if "source_info" in action:
+            action.pop("source_info")
+
+    def _fill_field_lists(self) -> None:
+        """Gathers the fields of the metadata that are annotated with each list's number."""
+        members = self.blocks["parser"].program.parameters[2].type
+        place = self._metadata_place()
+        for item in self.field_lists:
+            number = item["number"]
+            item["name"] = f"field_list{number}" if number >= 0 else "empty"
+            item["elements"] = []
+            if number >= 0:
+                self._annotated(members, place, number, item["elements"])
+                if not item["elements"]:
+                    node = self.lists_used[number]
+                    hint = f"Write @field_list({number}) in front of fields of the metadata."
+                    self.diagnostics.warning(node.at, f"no field is in the field list {number}", hint)
+
+    def _metadata_place(self) -> Place:
+        parameter = self.blocks["parser"].program.parameters[2]
+        return self._shared[parameter]
+
+    _shared: dict[Any, Place]
+
+    def _annotated(self, kind: Any, place: Place, number: int, found: list[Json]) -> None:
+        bare = plain(kind)
+        if not isinstance(bare, CompositeType) or not isinstance(place, StructPlace):
+            return
+        for declared in bare.declaration.fields:
+            member = place.members[declared.name]
+            numbers = {
+                value_of(t) for a in declared.annotations if a.name == "field_list" for t in a.tokens if t[0] == NUMBER
+            }
+            if number in numbers:
+                for json, _, _ in self.leaf_values(member, declared):
+                    found.append(json)
+            else:
+                self._annotated(bare.fields[declared.name], member, number, found)
+
+    def _extern_sections(self) -> Json:
+        counters: list[Json] = []
+        meters: list[Json] = []
+        registers: list[Json] = []
+        known = self.instances + [i for i in self.direct if i not in self.instances]
+        for instance in known:
+            match instance.type.name:
+                case "counter" | "direct_counter":
+                    self._counter(instance, counters)
+                case "meter" | "direct_meter":
+                    self._meter(instance, meters)
+                case "register":
+                    registers.append(self._register(instance, len(registers)))
+        return {
+            "meter_arrays": self.info.finish(meters),
+            "counter_arrays": self.info.finish(counters),
+            "register_arrays": self.info.finish(registers),
+        }
+
+    def _size(self, instance: Instance, index: int = 0) -> int:
+        size = instance.arguments[index]
+        if not isinstance(size, int):
+            raise SourceFault(instance.at, f"the size of {instance.name!r} must be known when the program is compiled")
+        return int(size)
+
+    def _counter(self, instance: Instance, counters: list[Json]) -> None:
+        item: Json = {"name": instance.name, "id": len(counters), "source_info": instance.declaration}
+        if instance.type.name == "counter":
+            counters.append({**item, "size": self._size(instance), "is_direct": False})
+        elif "binding" in instance.extra:
+            counters.append({**item, "is_direct": True, "binding": instance.extra["binding"]})
+
+    def _meter(self, instance: Instance, meters: list[Json]) -> None:
+        item: Json = {"name": instance.name, "id": len(meters), "source_info": instance.declaration}
+        direct = instance.type.name == "direct_meter"
+        if direct and "binding" not in instance.extra:
+            return
+        kind = instance.arguments[0 if direct else 1]
+        item |= {"is_direct": direct, "rate_count": 2, "type": kind.name}
+        if not direct:
+            meters.append({**item, "size": self._size(instance)})
+            return
+        target = instance.extra.get("target")
+        if target is None:
+            width = instance.type.arguments[0]
+            target = self.temporary(width).target()
+        size, table = instance.extra["size"], instance.extra["binding"]
+        meters.append({**item, "size": size, "binding": table, "result_target": target["value"]})
+
+    def _register(self, instance: Instance, number: int) -> Json:
+        element = instance.type.arguments[0]
+        if not is_scalar(element) or (bits_of(element) is None and plain(element) is not BOOL):
+            hint = "Use bit<…> of the width of all fields, and a ++ b and slices."
+            raise SourceFault(instance.at, f"a register holds numbers, not {element}", hint)
+        return {
+            "name": instance.name,
+            "id": number,
+            "source_info": instance.declaration,
+            "size": self._size(instance),
+            "bitwidth": storage_width(element),
+        }
+
+
+def _flat(codes: list[Code]) -> list[Code]:
+    found: list[Code] = []
+    for code in codes:
+        inner = getattr(code, "body", None)
+        found += _flat(inner) if isinstance(inner, list) else [code]
+    return found

@@ -1,0 +1,695 @@
+"""Statements."""
+
+from typing import TYPE_CHECKING, Any
+
+from p4switch.p4.diagnostics import SourceFault, Unexpected
+from p4switch.p4.lower.externs import CallLowering
+from p4switch.p4.lower.layout import Apply, Branch, Code, Leave, Stop
+from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, TableInstance, storage_width
+from p4switch.p4.lower.values import FieldPlace, Json, RuntimeData, Value, data_of, hexadecimal, operation
+from p4switch.p4.syntax.tokens import NUMBER, value_of
+from p4switch.p4.syntax.tree import (
+    Action,
+    ActionRef,
+    Assign,
+    Binary,
+    Block,
+    Call,
+    CallStatement,
+    Constant,
+    Default,
+    Empty,
+    Exit,
+    Expression,
+    Function,
+    If,
+    Index,
+    KeyElement,
+    Member,
+    Name,
+    Number,
+    Program,
+    Return,
+    Slice,
+    Switch,
+    Table,
+    Unary,
+    Variable,
+)
+from p4switch.p4.types.kinds import BOOL, ActionRun, CompositeType, DeclaredType, plain
+
+if TYPE_CHECKING:
+    from p4switch.p4.lower.storage import LoweringBase
+
+
+# Keys of tables and selects: their names, and the values that entries give them.
+
+
+def key_name(key: KeyElement) -> str:
+    """What the control plane calls a key: its @name, else the expression as it is written."""
+    for note in key.annotations:
+        if note.name == "name" and note.string is not None:
+            return note.string
+    found = spelled(key.expression)
+    if found is None:
+        raise SourceFault(
+            key.at, "this key needs a name for the control plane", 'Write @name("…") behind its match kind.'
+        )
+    return found
+
+
+def spelled(node: Expression) -> str | None:
+    """A key's name as it follows from its expression; None if none does."""
+    match node:
+        case Name():
+            return node.name
+        case Member():
+            base = node.base
+            kind = plain(base.type) if base.type is not None else None
+            name = node.name
+            if isinstance(kind, CompositeType):
+                for declared in kind.declaration.fields:
+                    note = declared.annotation("name") if declared.name == name else None
+                    if note is not None and note.string:
+                        name = note.string
+            if name.startswith("."):
+                return name[1:]
+            inner = spelled(base)
+            return None if inner is None else f"{inner}.{name}"
+        case Index():
+            base_name, index = spelled(node.base), spelled(node.index)
+            return None if base_name is None or index is None else f"{base_name}[{index}]"
+        case Slice():
+            parts = (spelled(node.base), spelled(node.high), spelled(node.low))
+            return None if None in parts else f"{parts[0]}[{parts[1]}:{parts[2]}]"
+        case Number():
+            letter = {16: "x", 2: "b", 8: "o"}.get(node.base)
+            return f"0{letter}{node.number:{letter}}" if letter else str(node.number)
+        case Binary(operator="&"):
+            left, right = spelled(node.left), spelled(node.right)
+            return None if left is None or right is None else f"{left} & {right}"
+        case Call() if node.target == "isValid" and isinstance(node.callee, Member):
+            inner = spelled(node.callee.base)
+            return None if inner is None else f"{inner}.$valid$"
+    return None
+
+
+def element_of_entry(lowering: "LoweringBase", value: Expression, key: Json) -> Json:
+    """One key of an entry, as BMv2's JSON has it."""
+    width, match = key["$width"], key["match_type"]
+    ones = (1 << width) - 1
+    number: int | None = None
+    mask = ones
+    low = high = 0
+    if isinstance(value, Default):
+        number, mask, low, high = 0, 0, 0, ones
+    elif isinstance(value, Binary) and value.operator == "&&&":
+        number = _number(lowering, value.left, width)
+        mask = _number(lowering, value.right, width)
+        number &= mask
+    elif isinstance(value, Binary) and value.operator == "..":
+        low, high = _number(lowering, value.left, width), _number(lowering, value.right, width)
+    else:
+        number = low = high = _number(lowering, value, width)
+    if match == "range":
+        return {"match_type": match, "start": hexadecimal(low, width), "end": hexadecimal(high, width)}
+    if number is None:
+        raise Unexpected
+    text = hexadecimal(number, width)
+    if match == "exact":
+        return {"match_type": match, "key": text}
+    if match == "lpm":
+        return {"match_type": match, "key": text, "prefix_length": mask.bit_count()}
+    return {"match_type": match, "key": text, "mask": hexadecimal(mask, width)}
+
+
+def _number(lowering: "LoweringBase", node: Expression, width: int) -> int:
+    found: Any = lowering.evaluate(node)
+    if found is None:
+        raise SourceFault(node.at, "this key must be known when the program is compiled")
+    if isinstance(found, bool) or node.type is BOOL:
+        return int(found)
+    if not isinstance(found, int):
+        if node.type is None:
+            raise Unexpected
+        found = lowering.member_number(found, plain(node.type))
+    return int(found) & ((1 << width) - 1)
+
+
+def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
+    """A range as values with masks, the fewest that there are."""
+    found = []
+    while low <= high:
+        size = (low & -low) or (1 << width)
+        while size > high - low + 1:
+            size >>= 1
+        found.append((low, ((1 << width) - 1) & ~(size - 1)))
+        low += size
+    return found
+
+
+class StatementLowering(CallLowering):
+    """Lowers statements."""
+
+    def body_of(self, callee: Action | Function | Program, at: Any) -> None:
+        """The code of a callee, with its parameters bound."""
+        if isinstance(callee, Program):
+            self.program_body(callee, at)
+        elif callee.body is not None:
+            self.block_of(callee.body)
+
+    def program_body(self, program: Program, at: Any) -> None:
+        """See Programs."""
+        raise NotImplementedError
+
+    def block_of(self, block: Block) -> None:
+        """The statements of a block, with names of their own."""
+        outer = self.environment
+        self.environment = Environment(outer)
+        for item in block.items:
+            self.statement(item)
+        self.environment = outer
+
+    def statement(self, item: Any) -> None:
+        """One statement or declaration."""
+        match item:
+            case Assign():
+                self._assignment(item)
+            case CallStatement():
+                self.call_statement(item.call)
+            case If():
+                self._if(item)
+            case Block():
+                self.block_of(item)
+            case Variable():
+                self.variable(item)
+            case Constant():
+                self.environment.bound[item] = self.place(item.initial)
+            case Return():
+                self._return(item)
+            case Exit():
+                self._exit(item)
+            case Switch():
+                self._switch(item)
+            case Empty():
+                pass
+            case _:
+                raise SourceFault(item.at, "this is not taken among statements")
+
+    def variable(self, item: Variable) -> None:
+        """A variable with its initial value; a header begins invalid."""
+        place = self.environment.bound.get(item)
+        if place is None:
+            place = self.fresh(item)
+        if item.initial is not None:
+            value = self.place(item.initial)
+            self.environment.bound[item] = place
+            self.assign(place, value, item)
+        else:
+            self.environment.bound[item] = place
+            self.invalidate(place, item)
+
+    def _assignment(self, item: Assign) -> None:
+        self.holds_index = item.right.effects
+        target = self.target(item.left)
+        self.holds_index = False
+        self.assign(target, self.place(item.right), item)
+
+    def _return(self, item: Return) -> None:
+        if item.value is not None and self.callees and self.callees[-1].result is not None:
+            self.assign(self.callees[-1].result, self.place(item.value), item)
+        self.out.append(Leave(item.at, item.end, self.callees[-1].label if self.callees else None))
+
+    def _exit(self, item: Exit) -> None:
+        """What was copied in for callees comes out before (specification, section 12.5)."""
+        for callee in reversed(self.callees):
+            for place, copy in callee.copies:
+                self.assign(place, copy, item)
+        self.out.append(Stop(item.at, item.end))
+
+    # --- if and switch
+
+    def _if(self, item: If) -> None:
+        node, negated = item.condition, False
+        while isinstance(node, Unary) and node.operator == "!":
+            node, negated = node.operand, not negated
+        if (
+            isinstance(node, Member)
+            and node.name in ("hit", "miss")
+            and isinstance(node.base, Call)
+            and self.where == "control"
+        ):
+            self._if_hit(item, node, negated)
+            return
+        known = self.evaluate(item.condition) if not item.condition.effects else None
+        if known is not None:
+            if known:
+                self.statement(item.yes)
+            elif item.no is not None:
+                self.statement(item.no)
+            return
+        condition = self.condition(item.condition)
+        yes = self.collected(lambda: self.statement(item.yes))
+        no = self.collected(lambda: self.statement(item.no)) if item.no is not None else []
+        self.out.append(Branch(item.condition.at, item.condition.end, condition, yes, no))
+
+    def _if_hit(self, item: If, node: Member, negated: bool) -> None:
+        if not isinstance(node.base, Call):
+            raise Unexpected
+        apply = self.apply_table(node.base)
+        yes = self.collected(lambda: self.statement(item.yes))
+        no = self.collected(lambda: self.statement(item.no)) if item.no is not None else []
+        if (node.name == "miss") != negated:
+            yes, no = no, yes
+        apply.hit, apply.miss = yes, no
+
+    def _switch(self, item: Switch) -> None:
+        if isinstance(item.subject.type, ActionRun):
+            self._switch_on_action(item)
+            return
+        subject = self.place(item.subject)
+        if item.subject.effects or not subject.fixed:
+            subject = self.held(subject, item.subject)
+        self._cases(item, subject, 0)
+
+    def _cases(self, item: Switch, subject: Any, first: int) -> None:
+        """The cases from one on, as a chain of conditions."""
+        labels: list[Expression] = []
+        for position in range(first, len(item.cases)):
+            case = item.cases[position]
+            labels.append(case.label)
+            if case.body is None:
+                continue
+            body = case.body
+            if any(isinstance(label, Default) for label in labels):
+                self.block_of(body)
+                return
+            condition = None
+            for label in labels:
+                value = self.known(self.evaluate(label), subject.type)
+                same = operation("==", data_of(subject), data_of(value))
+                condition = same if condition is None else operation("or", condition, same)
+            if condition is None:
+                raise Unexpected
+            yes = self.collected(lambda body=body: self.block_of(body))
+            no = self.collected(lambda after=position + 1: self._cases(item, subject, after))
+            self.out.append(Branch(case.at, case.label.end, condition, yes, no))
+            return
+
+    def _switch_on_action(self, item: Switch) -> None:
+        if not isinstance(item.subject, Member):
+            raise Unexpected
+        if not isinstance(item.subject.base, Call):
+            raise Unexpected
+        apply = self.apply_table(item.subject.base)
+        table = apply.table.declaration
+        numbers = {ref.name: i for i, ref in enumerate(table.actions)}
+        pending: list[Expression] = []
+        for case in item.cases:
+            pending.append(case.label)
+            if case.body is None:
+                continue
+            body: list[Code] = self.collected(lambda body=case.body: self.block_of(body))
+            for label in pending:
+                if isinstance(label, Default):
+                    apply.otherwise = body
+                else:
+                    apply.actions[numbers[label.name]] = body  # type: ignore[attr-defined]
+            pending = []
+
+    def apply_table(self, node: Call) -> Apply:
+        """See TableLowering."""
+        raise NotImplementedError
+
+
+# Tables: their keys, actions, entries, and what hangs on them.
+
+
+DEFAULT_SIZE = 1024
+MOST_PRIORITY = (1 << 31) - 1
+LARGEST_TABLE = (1 << 32) - 1
+
+
+class TableLowering(StatementLowering):
+    """Lowers tables.
+
+    Attributes:
+        tables: those that are applied, in the order of the pipeline that is being lowered.
+        actions: of the whole program, by id.
+        profiles: action profiles of this pipeline; ``profile_objects``: of the program, by name.
+    """
+
+    tables: list[TableInstance]
+    actions: list[Json]
+    profiles: list[Json]
+    no_action: Action | None
+    profile_objects: dict[str, Instance]
+
+    def apply_table(self, node: Call) -> Apply:
+        """``t.apply()``: the keys are worked out, then it is looked up."""
+        table = self._table(node)
+        if self.where != "control" or self.block not in ("ingress", "egress"):
+            raise SourceFault(node.at, "tables are applied in the ingress and egress controls only")
+        outer = (self.environment, self.path)
+        self.environment, self.path = table.environment, table.path
+        try:
+            if table.json is None:
+                self._lower(table, node)
+            else:
+                self._again(table, node)
+        finally:
+            self.environment, self.path = outer
+        found = Apply(node.at, node.end, table)
+        self.out.append(found)
+        return found
+
+    def _table(self, node: Call) -> TableInstance:
+        if not isinstance(node.callee, Member):
+            raise Unexpected
+        found = self.object(node.callee.base)
+        if not isinstance(found, TableInstance):
+            raise SourceFault(node.at, "this is no table")
+        return found
+
+    def _lower(self, table: TableInstance, node: Call) -> None:
+        declaration = table.declaration
+        keys = [self._key(key, table) for key in declaration.keys]
+        matched = [key for key in keys if key["match_type"] != "selector"]
+        properties = declaration.properties
+        size = properties.get("size")
+        most = self.number(size.value, "the size of a table", declaration.at) if size is not None else 0
+        self._check_size(most, declaration)
+        timeout = properties.get("support_timeout")
+        item: Json = {
+            "name": table.name,
+            "id": 0,
+            "source_info": declaration,
+            "key": [{k: v for k, v in key.items() if not k.startswith("$")} for key in matched],
+            "match_type": _match_type(matched),
+            "type": "simple",
+            "max_size": most or DEFAULT_SIZE,
+            "with_counters": False,
+            "support_timeout": bool(timeout is not None and self.evaluate(timeout.value)),
+            "direct_meters": None,
+        }
+        table.json = item
+        self._implementation(table, item, [key for key in keys if key["match_type"] == "selector"])
+        self._attached(table, item)
+        refs = self._actions(table)
+        item["action_ids"] = [action["id"] for _, action in refs]
+        item["actions"] = [action["name"] for _, action in refs]
+        numbers = {ref.name: action for ref, action in refs}
+        if item["type"] == "simple":
+            self._default(table, item, numbers)
+            if declaration.entries is not None:
+                self._entries(table, item, keys, numbers)
+        elif declaration.entries or (declaration.default is not None and declaration.default.name != "NoAction"):
+            message = "entries and a default action of the program are left out: BMv2 has none beside an action profile"
+            self.diagnostics.warning(declaration.at, message)
+        self.tables.append(table)
+
+    def _again(self, table: TableInstance, node: Call) -> None:
+        """A table that is applied in a second place: its keys are worked out there as well."""
+        if table.json is None:
+            raise Unexpected
+        before = [key["target"] for key in table.json["key"]]
+        keys = [key for key in table.declaration.keys if key.match != "selector"]
+        for key, target in zip(keys, before, strict=True):
+            found = self._key(key, table)
+            if found["target"] != target:
+                if not found["$copied"]:
+                    hint = "Declare a second table, or an instance of the control for each place."
+                    raise SourceFault(
+                        node.at, f"the table {table.name!r} is applied in two places with other keys", hint
+                    )
+                origin = FieldPlace(found["$type"], *found["target"])
+                self.assign(FieldPlace(found["$type"], *target), origin, key)
+
+    def _check_size(self, size: int, declaration: Table) -> None:
+        given = declaration.properties.get("size")
+        at = given.value.at if given is not None else declaration.at
+        entries = len(declaration.entries or ())
+        if size > LARGEST_TABLE:
+            raise SourceFault(at, f"a table has room for at most {LARGEST_TABLE} entries, not {size}")
+        if entries > (size or DEFAULT_SIZE):
+            message = f"the table has room for {size or DEFAULT_SIZE} entries, but the program gives it {entries}"
+            raise SourceFault(at, message, f"Write size = {entries};")
+
+    # --- keys
+
+    def _key(self, key: KeyElement, table: TableInstance) -> Json:
+        place = self.place(key.expression)
+        kind = self.type_of(key.expression)
+        name = key_name(key)
+        match = {"optional": "ternary"}.get(key.match, key.match)
+        if match == "selector":
+            return {"match_type": match, "$place": place, "$at": key}
+        target = data_of(place)
+        validity = target["type"] == "field" and target["value"][1] == "$valid$"
+        if target["type"] == "expression" and target["value"].get("op") == "d2b":
+            target = target["value"]["right"]
+            validity = True
+        copied = not (target["type"] == "field" and (isinstance(place, FieldPlace) or validity))
+        if copied:
+            copy = self.temporary(kind, "key")
+            self.assign(copy, place, key)
+            target = copy.target()
+        return {
+            "match_type": match,
+            "name": name,
+            "target": target["value"],
+            "mask": None,
+            "$width": storage_width(kind),
+            "$type": kind,
+            "$copied": copied,
+        }
+
+    # --- actions
+
+    def _actions(self, table: TableInstance) -> list[tuple[ActionRef, Json]]:
+        """The actions of a table, each lowered for itself; the default one is among them."""
+        refs = list(table.declaration.actions)
+        names = {ref.name for ref in refs}
+        if table.declaration.default is None and "NoAction" not in names and self.no_action is not None:
+            at = table.declaration.at
+            ref = ActionRef(at, at, "NoAction", True, [], [])
+            ref.target = self.no_action
+            refs.append(ref)
+        return [(ref, self.action_json(ref)) for ref in refs]
+
+    def action_json(self, ref: ActionRef) -> Json:
+        """An action of a table's list: its parameters with a direction are bound, the others come with entries."""
+        action = ref.target
+        if not isinstance(action, Action):
+            raise Unexpected
+        instance = self.environment.find(action)
+        if not isinstance(instance, ActionInstance):
+            instance = ActionInstance(global_name(action), action, self.program_environment)
+        self.action_uses[instance.name] = ("table", action, self.block)
+        inner = Environment(instance.environment)
+        data: list[Json] = []
+        body_path = f"{self.path}{action.name}_"
+        outer = (self.environment, self.where, self.out, self.path)
+        self.out = []
+        callee = Callee(object(), within=instance.environment)
+        self.where = "action"
+        places: list[Any] = []
+        for parameter, value in zip(action.parameters, ref.bound or [None] * len(action.parameters), strict=True):
+            if parameter.direction:
+                places.append(self.target(value) if value is not None else None)
+        self.path = body_path
+        directed = [p for p in action.parameters if p.direction]
+        call = Call(ref.at, ref.end, Name(ref.at, ref.end, ref.name), [], [])
+        self._bind(call, callee, directed, places, inner, action, closed=False)
+        for parameter in action.parameters:
+            if not parameter.direction:
+                width = storage_width(parameter.type)
+                inner.bound[parameter] = RuntimeData(parameter.type, len(data))
+                data.append({"name": parameter.name, "bitwidth": width})
+        self.environment = inner
+        self.callees.append(callee)
+        try:
+            self.body_of(action, ref)
+        finally:
+            self.callees.pop()
+            body = self.out
+            self.environment, self.where, self.out, self.path = outer
+        tail = self.collected(lambda: self.copy_out(callee, ref))
+        return self.add_action(instance.name, data, body, tail, callee.label, action)
+
+    def copy_out(self, callee: Callee, at: Any) -> None:
+        """Copies what came out of a callee to where it belongs."""
+        for place, copy in callee.copies:
+            self.assign(place, copy, at)
+
+    def add_action(
+        self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
+    ) -> Json:
+        """A further action of the program."""
+        found: Json = {"name": name, "id": len(self.actions), "runtime_data": data, "$code": (body, tail, label)}
+        found["source_info"] = at
+        self.actions.append(found)
+        return found
+
+    def _default(self, table: TableInstance, item: Json, numbers: dict[str, Json]) -> None:
+        declaration = table.declaration
+        ref = declaration.default
+        name = ref.name if ref is not None else "NoAction"
+        action = numbers.get(name)
+        if action is None:
+            return
+        item["default_entry"] = {
+            "action_id": action["id"],
+            "action_const": declaration.default_constant,
+            "action_data": self._action_data(ref, action) if ref is not None else [],
+            "action_entry_const": declaration.default_constant,
+        }
+
+    def _action_data(self, ref: ActionRef, action: Json) -> list[str]:
+        parameters = [p for p in ref.target.parameters if not p.direction]
+        values = ref.bound[len(ref.target.parameters) - len(parameters) :]
+        found = []
+        for parameter, value in zip(parameters, values, strict=True):
+            number = self.evaluate(value)
+            if number is None:
+                raise SourceFault(value.at if value is not None else ref.at, "this must be known when it is compiled")
+            place = self.known(number, parameter.type)
+            plain_number = int(place.data["value"], 16) if place.data["type"] == "hexstr" else int(place.data["value"])
+            width = storage_width(parameter.type)
+            found.append(hexadecimal(plain_number & ((1 << width) - 1), 4))
+        return found
+
+    def _entries(self, table: TableInstance, item: Json, keys: list[Json], numbers: dict[str, Json]) -> None:
+        declaration = table.declaration
+        entries = []
+        lines: dict[str, int] = {}
+        for position, entry in enumerate(declaration.entries or [], 1):
+            values = getattr(entry.keyset, "items", [entry.keyset])
+            match = [element_of_entry(self, value, key) for value, key in zip(values, keys, strict=True)]
+            before = lines.setdefault(str(match), position)
+            if before != position and item["match_type"] in ("exact", "lpm"):
+                message = f"entry {position} matches what entry {before} does, and BMv2 takes only one of them"
+                raise SourceFault(entry.at, message, "Take one away.")
+            note = next((a for a in entry.annotations if a.name == "priority"), None)
+            priority = position
+            if note is not None and note.tokens and note.tokens[0][0] == NUMBER:
+                priority = value_of(note.tokens[0])
+            elif entry.priority is not None:
+                priority = self.number(entry.priority, "a priority", entry.at)
+            if not 0 <= priority <= MOST_PRIORITY:
+                raise SourceFault(entry.at, f"a priority is at most {MOST_PRIORITY}, but this is {priority}")
+            action = numbers[entry.action.name]
+            data = self._action_data(entry.action, action)
+            entries.append(
+                {
+                    "source_info": entry,
+                    "match_key": match,
+                    "action_entry": {"action_id": action["id"], "action_data": data},
+                    "priority": priority,
+                }
+            )
+        item["entries"] = entries
+
+    # --- what hangs on a table
+
+    def _implementation(self, table: TableInstance, item: Json, selectors: list[Json]) -> None:
+        found = table.declaration.properties.get("implementation")
+        if found is None:
+            if selectors:
+                hint = "Write implementation = action_selector(HashAlgorithm.crc16, 1024, 16);"
+                message = "a 'selector' key is for tables with an action_selector; it is left out"
+                self.diagnostics.warning(selectors[0]["$at"].at, message, hint)
+            return
+        instance = self._object_of(table, found.value, found)
+        selector = instance.type.name == "action_selector"
+        item["type"] = "indirect_ws" if selector else "indirect"
+        item["action_profile"] = instance.name
+        self.profile_objects[instance.name] = instance
+        size = instance.arguments[1 if selector else 0]
+        profile = next((p for p in self.profiles if p["name"] == instance.name), None)
+        if profile is None:
+            profile = {
+                "name": instance.name,
+                "id": len(self.profiles),
+                "source_info": instance.declaration,
+                "max_size": size if isinstance(size, int) else 0,
+            }
+            self.profiles.append(profile)
+        if selector:
+            inputs = [
+                {"type": "field", "value": json["value"]}
+                if json["type"] == "field"
+                else self._copied(json, kind, key["$at"])
+                for key in selectors
+                for json, _, kind in self.leaf_values(key["$place"], key["$at"])
+            ]
+            algorithm = instance.arguments[0]
+            made = {"algo": algorithm.name, "input": inputs}
+            if "selector" in profile and profile["selector"] != made:
+                raise SourceFault(
+                    table.declaration.at,
+                    f"the tables with {instance.name!r} have different selector keys",
+                    "Make them alike.",
+                )
+            profile["selector"] = made
+
+    def _copied(self, json: Json, kind: Any, at: Any) -> Json:
+        copy = self.temporary(kind)
+        self.assign(copy, Value(kind, json), at)
+        return copy.target()
+
+    def _object_of(self, table: TableInstance, value: Expression, at: Any) -> Instance:
+        """The object that a property names or makes."""
+        if isinstance(value, Call):
+            key = (id(table), at.name)
+            known: Instance | None = self.environment.bound.get(key)
+            if known is None:
+                if not isinstance(value.type, DeclaredType):
+                    raise Unexpected
+                note = at.annotation("name")
+                arguments = [self.evaluate(v) for v in value.bound]
+                name = note.string if note is not None and note.string else f"{table.name}.{at.name}"
+                known = Instance(name.removeprefix("."), value.type, arguments, at, value.at)
+                self.environment.bound[key] = known
+            return known
+        found = self.object(value)
+        if not isinstance(found, Instance):
+            raise Unexpected
+        return found
+
+    def _attached(self, table: TableInstance, item: Json) -> None:
+        counters = table.declaration.properties.get("counters")
+        if counters is not None:
+            instance = self._object_of(table, counters.value, counters)
+            self._bind_once(instance, table)
+            item["with_counters"] = True
+        meters = table.declaration.properties.get("meters")
+        if meters is not None:
+            instance = self._object_of(table, meters.value, meters)
+            self._bind_once(instance, table)
+            item["direct_meters"] = instance.name
+
+    def _bind_once(self, instance: Instance, table: TableInstance) -> None:
+        before = instance.extra.get("binding")
+        if before not in (None, table.name):
+            raise SourceFault(
+                table.declaration.at, f"{instance.name!r} is attached to two tables: {before} and this one"
+            )
+        instance.extra["binding"] = table.name
+        instance.extra["size"] = (table.json or {}).get("max_size")
+        self.note_direct(instance)
+
+    def note_direct(self, instance: Instance) -> None:
+        """See Programs."""
+        raise NotImplementedError
+
+
+def _match_type(keys: list[Json]) -> str:
+    kinds = {key["match_type"] for key in keys}
+    return next((kind for kind in ("range", "ternary", "lpm") if kind in kinds), "exact")
+
+
+def global_name(action: Action) -> str:
+    """The name of an action at the top level of a program."""
+    note = action.annotation("name")
+    return (note.string if note is not None and note.string else action.name).removeprefix(".")

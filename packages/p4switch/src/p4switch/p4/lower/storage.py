@@ -1,0 +1,567 @@
+"""Places for variables: BMv2's header types, headers, stacks, unions, and the header ``scalars`` for all the rest."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, Unexpected
+from p4switch.p4.lower.layout import Code, Do
+from p4switch.p4.lower.values import (
+    FALSE,
+    TRUE,
+    FieldPlace,
+    HeaderPlace,
+    Json,
+    Place,
+    StackPlace,
+    StructPlace,
+    UnionPlace,
+    Value,
+    constant,
+)
+from p4switch.p4.syntax.tree import (
+    Action,
+    Binary,
+    Cast,
+    Declaration,
+    EnumMember,
+    Expression,
+    Index,
+    ListOf,
+    Member,
+    Name,
+    Program,
+    Slice,
+    Table,
+    Ternary,
+    Unary,
+)
+from p4switch.p4.types.base import may_be_constant
+from p4switch.p4.types.kinds import (
+    BOOL,
+    ERROR,
+    Bits,
+    CompositeType,
+    DeclaredType,
+    EnumType,
+    NewType,
+    StackType,
+    TupleType,
+    Type,
+    TypeTable,
+    Varbits,
+    binary,
+    convert,
+    plain,
+    unary,
+)
+
+# Objects that are there before any packet: instances of externs, parsers and controls, tables and actions.
+
+
+class Environment:
+    """What declarations are bound to where code is put in; ``types``: of type parameters."""
+
+    def __init__(self, parent: "Environment | None" = None, types: dict[Type, Type] | None = None) -> None:
+        self.parent = parent
+        self.bound: dict[Any, Any] = {}
+        self.types: dict[Type, Type] = types if types is not None else (parent.types if parent is not None else {})
+
+    def find(self, declaration: Any) -> Any:
+        """A place or an object; None for what is bound nowhere."""
+        scope: Environment | None = self
+        while scope is not None:
+            found = scope.bound.get(declaration)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+
+@dataclass(eq=False)
+class Instance:
+    """An instance.
+
+    Attributes:
+        name: as the control plane knows it.
+        arguments: of its constructor.
+        path: for names of variables.
+    """
+
+    name: str
+    type: DeclaredType
+    arguments: list[Any]
+    declaration: Declaration
+    at: int
+    path: str = ""
+    used: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class ProgramInstance(Instance):
+    """An instance of a parser or control; ``environment``: of what it declares, made once; ``directly``: what
+    is applied in it by its type's name, by the call.
+    """
+
+    environment: Environment | None = None
+    directly: dict[Any, "ProgramInstance"] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Program:
+        """What it is an instance of."""
+        found = self.type.declaration
+        if not isinstance(found, Program):
+            raise Unexpected
+        return found
+
+
+@dataclass(eq=False)
+class ActionInstance:
+    """An action of a control instance, or of the program."""
+
+    name: str
+    declaration: Action
+    environment: Environment
+
+
+@dataclass(eq=False)
+class TableInstance:
+    """A table of a control instance; ``json``: once it is applied."""
+
+    name: str
+    declaration: Table
+    environment: Environment
+    path: str
+    json: dict[str, Any] | None = None
+
+
+@dataclass(eq=False)
+class ValueSetInstance:
+    """A value set of a parser instance."""
+
+    name: str
+    declaration: Any
+    json: dict[str, Any] | None = None
+
+
+@dataclass(eq=False)
+class Callee:
+    """Code that is being put in: where ``return`` goes, what is copied back.
+
+    Attributes:
+        result: where a function's result goes.
+        copies: (outer place, inner place) of each ``out`` argument that was copied.
+        within: of an action: what it is declared in.
+    """
+
+    label: object
+    result: Place | None = None
+    within: Environment | None = None
+    copies: list[tuple[Place, Place]] = field(default_factory=list)
+
+
+SCALARS: Final = "scalars"
+STANDARD: Final = "standard_metadata"
+MOST_PLACES: Final = 100_000
+"""A few lines of structs, each with two of the one before, make billions."""
+NAMED: Final = 32
+"""Bits of an error, and of an enum without a representation."""
+
+
+def storage_width(kind: Type) -> int:
+    """Bits of the field that holds a scalar."""
+    match kind:
+        case Bits(width) | Varbits(width):
+            return width
+        case EnumType(base=base):
+            return base.width if base is not None else NAMED
+        case NewType(base=inner):
+            return storage_width(inner)
+    return 1 if kind is BOOL else NAMED
+
+
+def bits_of(kind: Type) -> Bits | None:
+    """A type as a number, if it is one."""
+    bare = plain(kind)
+    if isinstance(bare, EnumType):
+        bare = bare.base or bare
+    return bare if isinstance(bare, Bits) else None
+
+
+def is_scalar(kind: Type) -> bool:
+    """Whether one field holds it."""
+    bare = plain(kind)
+    return isinstance(bare, Bits | EnumType) or bare in (BOOL, ERROR)
+
+
+class Storage:
+    """Header types and instances of a program as they are made."""
+
+    def __init__(self) -> None:
+        self.header_types: list[Json] = []
+        self.headers: list[Json] = []
+        self.stacks: list[Json] = []
+        self.union_types: list[Json] = []
+        self.unions: list[Json] = []
+        self.union_stacks: list[Json] = []
+        self.aliases: list[Any] = []
+        self._taken: dict[str, int] = {}
+        self._fields: dict[str, int] = {}
+        self._types: dict[object, tuple[str, dict[str, Any]]] = {}
+        self._type_names: dict[str, int] = {"scalars_0": 0}
+        self.scalars: list[list[Any]] = []
+        self._header_type("scalars_0", self.scalars)
+        self.add_header(SCALARS, "scalars_0", True)
+
+    # --- scalars
+
+    def scalar(self, name: str, kind: Type) -> FieldPlace:
+        """A field for a scalar."""
+        number = bits_of(kind)
+        unique = self.unique(name, self._fields)
+        self.scalars.append([unique, storage_width(kind), number is not None and number.signed])
+        return FieldPlace(kind, SCALARS, unique)
+
+    def finish(self) -> None:
+        """Pads ``scalars`` to whole bytes."""
+        total = sum(width for _, width, _ in self.scalars)
+        if total % 8:
+            self.scalars.append([self.unique("_padding", self._fields), 8 - total % 8, False])
+
+    @staticmethod
+    def unique(name: str, taken: dict[str, int]) -> str:
+        """A name that is not taken yet; it is afterwards. ``taken``: with the first number that may be free behind."""
+        found, count = name, taken.get(name, 0)
+        while found in taken:
+            found = f"{name}_{count}"
+            count += 1
+        taken[name] = count
+        taken.setdefault(found, 0)
+        return found
+
+    # --- anything
+
+    def allocate(self, name: str, kind: Type, at: int) -> Place:
+        """A place for a value of any type."""
+        if len(self.scalars) + len(self.headers) > MOST_PLACES:
+            raise SourceFault(at, f"the program has more than {MOST_PLACES:,} variables, counted as fields and headers")
+        bare = plain(kind)
+        match bare:
+            case CompositeType(kind="struct", fields=fields):
+                return StructPlace(
+                    kind, {n: self.allocate(f"{name}.{n}" if name else n, t, at) for n, t in fields.items()}
+                )
+            case TupleType(elements):
+                members = {str(i): self.allocate(f"{name}.{i}", t, at) for i, t in enumerate(elements)}
+                return StructPlace(kind, members)
+            case CompositeType(kind="header"):
+                return self.header(name, bare, at)
+            case CompositeType(kind="header_union"):
+                return self.union(name, bare, at)
+            case StackType():
+                return self.stack(name, bare, at)
+            case Varbits():
+                return self._varbit(name, bare)
+        if not is_scalar(kind):
+            raise SourceFault(at, f"{kind} cannot be held in a variable")
+        if not storage_width(kind):
+            raise SourceFault(at, f"a variable of the type {kind} has no bits: the target has none", "Leave it out.")
+        return self.scalar(name, kind)
+
+    def header(self, name: str, kind: CompositeType, at: int) -> HeaderPlace:
+        """A header instance."""
+        type_name, layout = self.header_type(kind, at)
+        unique = self.unique(name, self._taken)
+        self.add_header(unique, type_name, False)
+        return HeaderPlace(kind, unique, layout)
+
+    def add_header(self, name: str, type_name: str, metadata: bool) -> int:
+        """An instance; its number."""
+        self._taken.setdefault(name, 0)
+        item = {"name": name, "id": len(self.headers), "header_type": type_name, "metadata": metadata, "pi_omit": True}
+        self.headers.append(item)
+        return len(self.headers) - 1
+
+    @staticmethod
+    def in_header(field: Json) -> bool:
+        """Whether a field is one of a header of packets, so that it may be invalid."""
+        return field["value"][0] not in (SCALARS, STANDARD)
+
+    def union(self, name: str, kind: CompositeType, at: int) -> UnionPlace:
+        """A header union and its headers."""
+        unique = self.unique(name, self._taken)
+        members: dict[str, Place] = {}
+        numbers = []
+        for member, member_kind in kind.fields.items():
+            inner = plain(member_kind)
+            if not isinstance(inner, CompositeType):
+                raise Unexpected
+            members[member] = self.header(f"{unique}.{member}", inner, at)
+            numbers.append(len(self.headers) - 1)
+        type_name = self._union_type(kind, at)
+        item = {"name": unique, "id": len(self.unions), "union_type": type_name, "header_ids": numbers, "pi_omit": True}
+        self.unions.append(item)
+        return UnionPlace(kind, unique, members)
+
+    def _union_type(self, kind: CompositeType, at: int) -> str:
+        if kind not in self._types:
+            name = self._type_name(kind)
+            headers = []
+            for member, member_kind in kind.fields.items():
+                inner = plain(member_kind)
+                if not isinstance(inner, CompositeType):
+                    raise Unexpected
+                headers.append([member, self.header_type(inner, at)[0]])
+            self.union_types.append({"name": name, "id": len(self.union_types), "headers": headers})
+            self._types[kind] = (name, {})
+        return self._types[kind][0]
+
+    def stack(self, name: str, kind: StackType, at: int) -> StackPlace:
+        """A stack and its elements."""
+        unique = self.unique(name, self._taken)
+        union = kind.element.kind == "header_union"
+        elements: list[Place] = []
+        numbers = []
+        for number in range(kind.size):
+            if union:
+                elements.append(self.union(f"{unique}[{number}]", kind.element, at))
+                numbers.append(len(self.unions) - 1)
+            else:
+                elements.append(self.header(f"{unique}[{number}]", kind.element, at))
+                numbers.append(len(self.headers) - 1)
+        stacks = self.union_stacks if union else self.stacks
+        word = "union" if union else "header"
+        type_name = self._union_type(kind.element, at) if union else self.header_type(kind.element, at)[0]
+        item: Json = {"name": unique, "id": len(stacks), f"{word}_type": type_name, "size": kind.size}
+        stacks.append({**item, f"{'header_union' if union else word}_ids": numbers})
+        return StackPlace(kind, unique, elements)
+
+    def _varbit(self, name: str, kind: Varbits) -> Place:
+        """A header of its own for a variable of variable length."""
+        type_name = f"varbit_{kind.width}"
+        if type_name not in self._type_names:
+            self._header_type(type_name, [["field", "*"]], kind.width)
+        unique = self.unique(name, self._taken)
+        self.add_header(unique, type_name, True)
+        return FieldPlace(kind, unique, "field")
+
+    # --- types of headers
+
+    def _type_name(self, kind: CompositeType) -> str:
+        note = kind.declaration.annotation("name")
+        return self.unique(note.string if note is not None and note.string else kind.name, self._type_names)
+
+    def header_type(self, kind: CompositeType, at: int) -> tuple[str, dict[str, Any]]:
+        """The name of a header's type and its layout; see HeaderPlace."""
+        found = self._types.get(kind)
+        if found is None:
+            fields: list[list[Any]] = []
+            layout = self._layout(kind, "", fields, at)
+            layout["$order$"] = [item[0] for item in fields]
+            total = sum(storage_width(inner) for inner in _leaves(kind))
+            if total % 8:
+                raise SourceFault(
+                    at,
+                    f"the header {kind.name!r} has {total} bits, which are no whole bytes",
+                    f"Add a field of {8 - total % 8} bits to it, or make one of its fields wider.",
+                )
+            name = self._type_name(kind)
+            varying = any(item[1] == "*" for item in fields)
+            self._header_type(name, fields, total if varying else None)
+            found = self._types[kind] = (name, layout)
+        return found
+
+    def _layout(self, kind: CompositeType, prefix: str, fields: list[list[Any]], at: int) -> dict[str, Any]:
+        layout: dict[str, Any] = {}
+        notes = {f.name: f.annotation("name") for f in kind.declaration.fields}
+        for name, inner in kind.fields.items():
+            bare = plain(inner)
+            note = notes.get(name)
+            shown = prefix + (note.string if note is not None and note.string else name)
+            if isinstance(bare, CompositeType):
+                layout[name] = (inner, self._layout(bare, f"{shown}.", fields, at))
+            else:
+                number = bits_of(inner)
+                width: Any = "*" if isinstance(bare, Varbits) else storage_width(inner)
+                fields.append([shown, width] if width == "*" else [shown, width, number is not None and number.signed])
+                layout[name] = (inner, shown)
+        return layout
+
+    def _header_type(self, name: str, fields: list[list[Any]], varying: int | None = None) -> None:
+        self._type_names.setdefault(name, 0)
+        item: Json = {"name": name, "id": len(self.header_types), "fields": fields}
+        if varying is not None:
+            item["max_length"] = -(-varying // 8)
+        self.header_types.append(item)
+
+    def standard_metadata(self, kind: CompositeType) -> StructPlace:
+        """The fields that the target reads and writes."""
+        fields: list[list[Any]] = []
+        members: dict[str, Place] = {}
+        for declared in kind.declaration.fields:
+            inner = kind.fields[declared.name]
+            fields.append([declared.name, storage_width(inner), False])
+            members[declared.name] = FieldPlace(inner, STANDARD, declared.name)
+            alias = declared.annotation("alias")
+            if alias is not None and alias.string:
+                self.aliases.append([alias.string, [STANDARD, declared.name]])
+        total = sum(item[1] for item in fields)
+        if total % 8:
+            fields.append(["_padding", 8 - total % 8, False])
+        self._header_type(STANDARD, fields)
+        self.add_header(STANDARD, STANDARD, True)
+        return StructPlace(kind, members)
+
+
+def _leaves(kind: CompositeType) -> list[Type]:
+    found: list[Type] = []
+    for inner in kind.fields.values():
+        bare = plain(inner)
+        found += _leaves(bare) if isinstance(bare, CompositeType) else [inner]
+    return found
+
+
+def member_of_header(place: HeaderPlace, name: str) -> Place:
+    """A field of a header, a struct within it, by its name in P4."""
+    return _member(place.name, place.layout[name])
+
+
+def _member(header: str, entry: tuple[Type, Any]) -> Place:
+    kind, inner = entry
+    if isinstance(inner, dict):
+        return StructPlace(kind, {n: _member(header, e) for n, e in inner.items() if n != "$order$"})
+    return FieldPlace(kind, header, inner)
+
+
+# What every part of the lowering shares.
+
+
+class LoweringBase:
+    """The state of the lowering.
+
+    Attributes:
+        out: where steps go now.
+        environment: what names are bound to now.
+        where: ``parser``, ``control``, ``action``, ``checksum`` or ``deparser``.
+        path: the prefix of names of variables.
+        callees: what is being put in, from the outermost.
+        block: ``ingress`` or ``egress``, the parser, and so on: which of the program's blocks it is.
+    """
+
+    def __init__(self, diagnostics: Diagnostics, types: TypeTable, storage: Storage) -> None:
+        self.diagnostics = diagnostics
+        self.types = types
+        self.storage = storage
+        self.out: list[Code] = []
+        self.environment = Environment()
+        self.where = ""
+        self.block = ""
+        self.path = ""
+        self.callees: list[Callee] = []
+        self._foldable: dict[Expression, bool] = {}
+        self.enums: dict[str, list[tuple[str, int]]] = {}
+
+    def type_of(self, node: Expression) -> Type:
+        """The type of an expression, with type parameters put in."""
+        kind = node.type
+        if kind is None:
+            raise Unexpected
+        return self.types.substitute(kind, self.environment.types) if self.environment.types else kind
+
+    def do(self, at: Expression | Code | Any, operation: str, *parameters: Json) -> None:
+        """Adds a primitive."""
+        self.out.append(Do(at.at, at.end, operation, list(parameters)))
+
+    def temporary(self, kind: Type, name: str = "tmp") -> FieldPlace:
+        """A new scalar."""
+        return self.storage.scalar(name, kind)
+
+    # --- constants
+
+    def known(self, value: Any, kind: Type) -> Value:
+        """A compile-time value as a place."""
+        bare = plain(kind)
+        if isinstance(value, bool) and bare is BOOL:
+            return Value(kind, TRUE if value else FALSE, value)
+        if isinstance(value, EnumMember):
+            return Value(kind, constant(self.member_number(value, bare), 32), value)
+        number = bits_of(bare)
+        width = number.width if number is not None else max(int(value).bit_length(), 1)
+        return Value(kind, constant(int(value), width), value)
+
+    def member_number(self, member: EnumMember, kind: Type) -> int:
+        """The number of an error, or of a member of an enum; the JSON lists those that are used."""
+        if isinstance(kind, EnumType) and kind.base is not None and member.initial is not None:
+            return int(member.initial.value)
+        if isinstance(kind, EnumType):
+            self.enums.setdefault(kind.name, [(m.name, m.number) for m in kind.members.values()])
+        return member.number
+
+    def evaluate(self, node: Expression | None) -> Any:
+        """The compile-time value of an expression with constructor parameters put in; None if it has none."""
+        if node is None:
+            return None
+        if node.value is not None:
+            return node.value
+        kind = plain(node.type) if node.type is not None else None
+        match node:
+            case Name():
+                bound = self.environment.find(node.target)
+                return bound.constant if isinstance(bound, Value) else None
+            case Cast(operand=operand):
+                value = self.evaluate(operand)
+                return None if value is None or kind is None else convert(value, operand.type or kind, kind)
+            case Unary(operator=operator, operand=operand):
+                value = self.evaluate(operand)
+                return None if value is None or kind is None else unary(operator, value, kind)
+            case Binary(operator=operator, left=left, right=right):
+                one, other = self.evaluate(left), self.evaluate(right)
+                if one is None or other is None or kind is None or left.type is None or operator in ("&&&", ".."):
+                    return None
+                return binary(operator, one, other, left.type, kind)
+            case Ternary(condition=condition, yes=yes, no=no):
+                truth = self.evaluate(condition)
+                return None if truth is None else self.evaluate(yes if truth else no)
+            case ListOf(items=items):
+                values = tuple(self.evaluate(item) for item in items)
+                return None if any(v is None for v in values) else values
+            case Member(base=base, name=name):
+                value = self.evaluate(base)
+                bare = plain(base.type) if base.type is not None else None
+                if isinstance(value, tuple) and isinstance(bare, CompositeType):
+                    return value[list(bare.fields).index(name)]
+            case Index(base=base, index=index):
+                value, position = self.evaluate(base), self.evaluate(index)
+                if isinstance(value, tuple) and isinstance(position, int):
+                    return value[position]
+            case Slice(base=base, high=high, low=low):
+                value = self.evaluate(base)
+                if isinstance(value, int):
+                    return (value >> low.value) & ((1 << (high.value - low.value + 1)) - 1)
+        return None
+
+    def may_be_known(self, node: Expression) -> bool:
+        """Whether constructor parameters may give an expression a compile-time value."""
+        return may_be_constant(node, self._foldable)
+
+    def number(self, node: Expression | None, what: str, at: int) -> int:
+        """A compile-time number, or a fault."""
+        value = self.evaluate(node)
+        if not isinstance(value, int):
+            raise SourceFault(node.at if node is not None else at, f"{what} must be known when the program is compiled")
+        return int(value)
+
+    def width(self, kind: Type) -> int:
+        """Bits of a scalar."""
+        return storage_width(kind)
+
+    def as_bits(self, kind: Type) -> Bits:
+        """A type as a number."""
+        found = bits_of(kind)
+        if found is None:
+            raise Unexpected
+        return found
+
+    def place(self, node: Expression) -> Place:
+        """See ExpressionLowering."""
+        raise NotImplementedError

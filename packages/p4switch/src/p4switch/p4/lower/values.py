@@ -1,0 +1,346 @@
+"""Values as BMv2's JSON writes them (behavioral-model, docs/JSON_format.md, "The type value object")."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from p4switch.p4.types.kinds import BOOL, Bits, StackType, Type
+
+Json: TypeAlias = dict[str, Any]
+
+TRUE: Final[Json] = {"type": "bool", "value": True}
+FALSE: Final[Json] = {"type": "bool", "value": False}
+
+
+def hexadecimal(number: int, width: int) -> str:
+    """A number with as many digits as bytes of that many bits have."""
+    digits = 2 * max(-(-width // 8), 1)
+    return f"-0x{-number:0{digits}x}" if number < 0 else f"0x{number:0{digits}x}"
+
+
+def constant(number: int, width: int) -> Json:
+    """A number."""
+    return {"type": "hexstr", "value": hexadecimal(number, width)}
+
+
+def field(header: str, name: str) -> Json:
+    """A field of a header."""
+    return {"type": "field", "value": [header, name]}
+
+
+def operation(operator: str, left: Json | None, right: Json | None) -> Json:
+    """An operator with its operands."""
+    return {"type": "expression", "value": {"op": operator, "left": left, "right": right}}
+
+
+def choice(condition: Json, yes: Json, no: Json) -> Json:
+    """``condition ? yes : no``."""
+    return {"type": "expression", "value": {"op": "?", "left": yes, "right": no, "cond": condition}}
+
+
+def is_constant(json: Json) -> bool:
+    """Whether it is a number or bool."""
+    return json["type"] in ("hexstr", "bool")
+
+
+def as_data(json: Json, is_bool: bool) -> Json:
+    """A bool as a number of one bit; numbers stay as they are."""
+    if not is_bool:
+        return json
+    if json["type"] == "bool":
+        return constant(int(json["value"]), 1)
+    if json["type"] == "expression" and json["value"].get("op") == "d2b":
+        inner: Json = json["value"]["right"]
+        return inner
+    return operation("b2d", None, json)
+
+
+def as_parameter(json: Json) -> Json:
+    """An argument of a primitive: BMv2 reads expressions there with one layer more, and other names for parameters."""
+    if json["type"] == "expression":
+        return {"type": "expression", "value": json}
+    if json["type"] == "local":
+        return {"type": "runtime_data", "value": json["value"]}
+    if json["type"] == "bool":
+        return constant(int(json["value"]), 1)
+    return json
+
+
+def wrapped(json: Json, kind: Bits) -> Json:
+    """A number cut to its type: BMv2 computes with any number of bits."""
+    if kind.signed:
+        return operation("two_comp_mod", json, constant(kind.width, 32))
+    return operation("&", json, constant((1 << kind.width) - 1, kind.width))
+
+
+def fields_of(json: Any, found: set[tuple[str, str]]) -> None:
+    """Adds every field that an expression reads; ``(header, "*")`` for a header as a whole."""
+    if isinstance(json, dict):
+        kind: Any = json.get("type")
+        value: Any = json.get("value")
+        if kind == "field":
+            found.add((value[0], value[1]))
+        elif kind in ("header", "header_stack", "header_union", "header_union_stack"):
+            found.add((value, "*"))
+        elif kind in ("stack_field", "union_stack_field"):
+            found.add((value[0], "*"))
+        else:
+            for inner in json.values():
+                fields_of(inner, found)
+    elif isinstance(json, list):
+        for inner in json:
+            fields_of(inner, found)
+
+
+# Where values are: fields, headers, stacks and unions by BMv2's names, and what is made of them.
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """Something with a type that can be read, and mostly written.
+
+    Attributes:
+        fixed: whether it is the same place whatever the packet holds, and can stand for a parameter.
+    """
+
+    type: Type
+
+    @property
+    def fixed(self) -> bool:
+        """See the class."""
+        return False
+
+    def json(self) -> Json:
+        """As it stands in expressions."""
+        raise NotImplementedError(type(self).__name__)
+
+    def leaves(self) -> Iterator[tuple[str, str]]:
+        """The fields that it is made of, as (header, field)."""
+        return iter(())
+
+
+@dataclass(slots=True, eq=False)
+class Value(Place):
+    """A number or bool that is nowhere: a constant, or what an expression gives; ``constant``: its value, if known."""
+
+    data: Json
+    constant: Any = None
+
+    def json(self) -> Json:
+        """See Place."""
+        return self.data
+
+
+@dataclass(slots=True, eq=False)
+class FieldPlace(Place):
+    """A field of a header."""
+
+    header: str
+    name: str
+
+    @property
+    def fixed(self) -> bool:
+        """See Place."""
+        return True
+
+    def target(self) -> Json:
+        """As what is assigned to."""
+        return field(self.header, self.name)
+
+    def json(self) -> Json:
+        """See Place; a bool is a field of one bit."""
+        found = field(self.header, self.name)
+        return operation("d2b", None, found) if self.type is BOOL else found
+
+    def leaves(self) -> Iterator[tuple[str, str]]:
+        """See Place."""
+        yield self.header, self.name
+
+
+@dataclass(slots=True, eq=False)
+class RuntimeData(Place):
+    """A parameter of an action that the control plane gives."""
+
+    index: int
+
+    @property
+    def fixed(self) -> bool:
+        """See Place."""
+        return True
+
+    def json(self) -> Json:
+        """See Place."""
+        found: Json = {"type": "local", "value": self.index}
+        return operation("d2b", None, found) if self.type is BOOL else found
+
+
+@dataclass(slots=True, eq=False)
+class HeaderPlace(Place):
+    """A header instance; ``layout``: BMv2's names of its fields, by P4's."""
+
+    name: str
+    layout: dict[str, Any]
+
+    @property
+    def fixed(self) -> bool:
+        """See Place."""
+        return True
+
+    def json(self) -> Json:
+        """See Place."""
+        return {"type": "header", "value": self.name}
+
+    def valid(self) -> Json:
+        """Whether it is valid."""
+        return operation("d2b", None, field(self.name, "$valid$"))
+
+    def leaves(self) -> Iterator[tuple[str, str]]:
+        """See Place."""
+        yield self.name, "*"
+
+
+@dataclass(slots=True, eq=False)
+class ChosenHeader(Place):
+    """A header that only the packet names: an element of a stack, or a member of a union that is one.
+
+    Attributes:
+        data: the header as BMv2 writes it.
+        like: a header of the same type with its layout.
+        last: the stack whose last element it is, and the union's member if it is one.
+    """
+
+    data: Json
+    like: HeaderPlace
+    last: tuple[str, str | None] | None = None
+
+    def json(self) -> Json:
+        """See Place."""
+        return self.data
+
+    def valid(self) -> Json:
+        """Whether it is valid."""
+        return operation("valid", None, self.data)
+
+
+@dataclass(slots=True, eq=False)
+class ChosenField(Place):
+    """A field of such a header."""
+
+    header: ChosenHeader
+    name: str
+
+    def target(self) -> Json:
+        """As what is assigned to."""
+        number = self.header.like.layout["$order$"].index(self.name)
+        return operation("access_field", self.header.data, number)
+
+    def json(self) -> Json:
+        """See Place."""
+        found = self.target()
+        return operation("d2b", None, found) if self.type is BOOL else found
+
+    def key(self) -> Json | None:
+        """As a key of a select: BMv2 knows a field of a stack's last element there, and nowhere else."""
+        if self.header.last is None:
+            return None
+        stack, member = self.header.last
+        if member is None:
+            return {"type": "stack_field", "value": [stack, self.name]}
+        return {"type": "union_stack_field", "value": [stack, member, self.name]}
+
+
+@dataclass(slots=True, eq=False)
+class UnionPlace(Place):
+    """A header union; ``chosen``: as BMv2 writes it where only the packet names it."""
+
+    name: str
+    members: dict[str, Place]
+    chosen: Json | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """See Place."""
+        return self.chosen is None
+
+    def json(self) -> Json:
+        """See Place."""
+        return self.chosen or {"type": "header_union", "value": self.name}
+
+    def leaves(self) -> Iterator[tuple[str, str]]:
+        """See Place."""
+        for member in self.members.values():
+            yield from member.leaves()
+
+
+@dataclass(slots=True, eq=False)
+class StackPlace(Place):
+    """A stack of headers or unions."""
+
+    name: str
+    elements: list[Place]
+
+    @property
+    def fixed(self) -> bool:
+        """See Place."""
+        return True
+
+    @property
+    def of_unions(self) -> bool:
+        """Whether its elements are unions."""
+        kind = self.type
+        return isinstance(kind, StackType) and kind.element.kind == "header_union"
+
+    def json(self) -> Json:
+        """See Place."""
+        return {"type": "header_union_stack" if self.of_unions else "header_stack", "value": self.name}
+
+    def leaves(self) -> Iterator[tuple[str, str]]:
+        """See Place."""
+        yield self.name, "*"
+        for element in self.elements:
+            yield from element.leaves()
+
+
+@dataclass(slots=True, eq=False)
+class StructPlace(Place):
+    """A struct, tuple or list: its members are places of their own. A header's list of values as well."""
+
+    members: dict[str, Place]
+
+    @property
+    def fixed(self) -> bool:
+        """See Place."""
+        return all(member.fixed for member in self.members.values())
+
+    def leaves(self) -> Iterator[tuple[str, str]]:
+        """See Place."""
+        for member in self.members.values():
+            yield from member.leaves()
+
+
+@dataclass(slots=True, eq=False)
+class SlicePlace(Place):
+    """Some bits of a place that is assigned to."""
+
+    base: Place
+    high: int
+    low: int
+
+
+@dataclass(slots=True, eq=False)
+class NoHeader(Place):
+    """``{#}``."""
+
+
+def data_of(place: Place) -> Json:
+    """A scalar as a number."""
+    if isinstance(place, FieldPlace | ChosenField):
+        return place.target()
+    if isinstance(place, RuntimeData):
+        return {"type": "local", "value": place.index}
+    if isinstance(place, SlicePlace):
+        inner = data_of(place.base)
+        shifted = operation(">>", inner, constant(place.low, 32)) if place.low else inner
+        width = place.high - place.low + 1
+        return operation("&", shifted, constant((1 << width) - 1, width))
+    return as_data(place.json(), place.type is BOOL)

@@ -1,0 +1,550 @@
+"""Expressions and types (P4_16 specification, sections 7.1, 8 and the grammar in appendix G)."""
+
+from typing import Final, NoReturn
+
+from p4switch.p4.diagnostics import Diagnostics, SourceFault
+from p4switch.p4.syntax.tokens import END, NAME, NUMBER, SIGN, STRING, Token, literal
+from p4switch.p4.syntax.tree import (
+    Annotation,
+    AnyType,
+    Argument,
+    Binary,
+    Boolean,
+    Call,
+    Cast,
+    Default,
+    Expression,
+    Index,
+    InvalidHeader,
+    ListOf,
+    Member,
+    Name,
+    NamedType,
+    Number,
+    NumericType,
+    Record,
+    Slice,
+    StackTypeRef,
+    Ternary,
+    Text,
+    TupleTypeRef,
+    TypeName,
+    TypeRef,
+    Unary,
+)
+
+# A stream of tokens with what every part of the parser needs: looking ahead, expecting, going back.
+
+
+RESERVED: Final = frozenset(
+    [
+        "abstract",
+        "action",
+        "bool",
+        "bit",
+        "const",
+        "control",
+        "default",
+        "else",
+        "enum",
+        "error",
+        "exit",
+        "extern",
+        "false",
+        "header",
+        "header_union",
+        "if",
+        "in",
+        "inout",
+        "int",
+        "match_kind",
+        "package",
+        "parser",
+        "out",
+        "return",
+        "select",
+        "string",
+        "struct",
+        "switch",
+        "table",
+        "this",
+        "transition",
+        "true",
+        "tuple",
+        "typedef",
+        "varbit",
+        "void",
+    ]
+)
+"""Words that name nothing; ``apply``, ``key``, ``state``, ``type`` and their kin do where the grammar lets them."""
+
+DEEPEST: Final = 200
+"""Nesting of brackets and blocks that is still read."""
+
+_CLOSING: Final = frozenset("([{")
+_CLOSED: Final = frozenset(")]}")
+
+
+class TokenStream:
+    """Reads tokens one after the other."""
+
+    def __init__(self, tokens: list[Token], diagnostics: Diagnostics) -> None:
+        last = tokens[-1][2] + len(tokens[-1][1]) if tokens else 0
+        self.tokens = [*tokens, (END, "", last), (END, "", last), (END, "", last)]
+        self.at = 0
+        self.diagnostics = diagnostics
+        self.depth = 0
+        self._closing: dict[int, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """The next token's text."""
+        return self.tokens[self.at][1]
+
+    @property
+    def kind(self) -> str:
+        """The next token's kind."""
+        return self.tokens[self.at][0]
+
+    @property
+    def position(self) -> int:
+        """Where the next token begins."""
+        return self.tokens[self.at][2]
+
+    @property
+    def ended(self) -> int:
+        """Where the last token that was read ends."""
+        token = self.tokens[self.at - 1]
+        return token[2] + len(token[1])
+
+    def ahead(self, count: int = 1) -> str:
+        """The text of a token further on."""
+        return self.tokens[min(self.at + count, len(self.tokens) - 1)][1]
+
+    def is_name(self, count: int = 0) -> bool:
+        """Whether the token there can name something."""
+        kind, text, _ = self.tokens[min(self.at + count, len(self.tokens) - 1)]
+        return kind == NAME and text not in RESERVED
+
+    def accept(self, text: str) -> bool:
+        """Takes the next token if it is this sign or word."""
+        token = self.tokens[self.at]
+        if token[1] == text and token[0] != STRING:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str, after: str) -> int:
+        """Takes this sign or word, or fails; its position."""
+        token = self.tokens[self.at]
+        if token[1] == text and token[0] != STRING:
+            self.at += 1
+            return token[2]
+        if text in (";", ")", "]", "}") and self.at:
+            # What is missing is missing where the last token ends, not where the next line begins.
+            previous = self.tokens[self.at - 1]
+            raise SourceFault(
+                previous[2] + max(len(previous[1]) - 1, 0),
+                f"{text!r} is missing after {after}; what follows is {self.shown()}",
+                f"Write {text!r} behind {previous[1]!r}.",
+            )
+        raise SourceFault(token[2], f"expected {text!r} {after}, found {self.shown()}")
+
+    def close_angle(self) -> None:
+        """Takes ``>``, the first half of ``>>`` if need be."""
+        _kind, text, position = self.tokens[self.at]
+        if text == ">" or text in (">>", ">=", ">>="):
+            if text == ">":
+                self.at += 1
+            else:
+                self.tokens[self.at] = (SIGN, text[1:], position + 1)
+            return
+        raise SourceFault(position, f"'>' is missing in this type; found {self.shown()}", "Write bit<8>, T<A, B>.")
+
+    def name(self, what: str) -> str:
+        """Takes a name; ``what`` it is of, for messages."""
+        kind, text, position = self.tokens[self.at]
+        if kind == NAME and text not in RESERVED:
+            self.at += 1
+            return text
+        if kind == NAME:
+            raise SourceFault(position, f"{text!r} is a word of the language and cannot be the name of {what}")
+        if kind == NUMBER:
+            raise SourceFault(position, f"the name of {what} cannot begin with a digit: {text!r}")
+        raise SourceFault(position, f"expected the name of {what}, found {self.shown()}")
+
+    def shown(self) -> str:
+        """The next token for messages."""
+        return "the end of the file" if self.kind == END else repr(self.text)
+
+    def fail(self, message: str, hint: str = "") -> NoReturn:
+        """An error at the next token."""
+        raise SourceFault(self.position, message, hint)
+
+    def nest(self) -> None:
+        """One level deeper; ``depth`` is lowered by who called."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.depth = 0
+            self.fail(f"brackets and blocks are nested more than {DEEPEST} deep")
+
+    def matching(self, at: int) -> int:
+        """The index of the bracket that closes the one at ``at``; that of the end if there is none."""
+        if self._closing is None:
+            self._closing = self._brackets()
+        return self._closing.get(at, len(self.tokens) - 1)
+
+    def _brackets(self) -> dict[int, int]:
+        """The index of the closing bracket of each opening one."""
+        found: dict[int, int] = {}
+        opened: list[int] = []
+        for at, (kind, text, _) in enumerate(self.tokens):
+            if kind == SIGN:
+                if text in _CLOSING:
+                    opened.append(at)
+                elif text in _CLOSED and opened:
+                    found[opened.pop()] = at
+        return found
+
+    def skip_statement(self) -> None:
+        """Goes behind the next ``;`` or block, or before the ``}`` of the block around it, after an error."""
+        while self.kind != END:
+            if self.accept(";"):
+                return
+            if self.text == "}" and self.kind == SIGN:
+                return
+            if self.kind == SIGN and self.text in _CLOSING:
+                block = self.text == "{"
+                self.at = min(self.matching(self.at) + 1, len(self.tokens) - 1)
+                if block and self.text not in ("else", ";"):
+                    return
+            else:
+                self.at += 1
+
+    def annotations(self) -> list[Annotation]:
+        """``@name(…)`` and the like, as many as there are."""
+        found: list[Annotation] = []
+        if self.tokens[self.at][1] != "@":
+            return found
+        while self.text == "@" and self.kind == SIGN:
+            at = self.position
+            self.at += 1
+            if self.kind != NAME:
+                self.fail(f"an annotation needs a name behind '@', found {self.shown()}")
+            name = self.text
+            self.at += 1
+            if name == "pragma":
+                found.append(self._pragma(at))
+                continue
+            tokens: list[Token] = []
+            brackets = ""
+            if self.kind == SIGN and self.text in ("(", "["):
+                brackets = self.text
+                close = self.matching(self.at)
+                if self.tokens[close][0] == END:
+                    self.fail("the annotation's bracket is not closed")
+                tokens = self.tokens[self.at + 1 : close]
+                self.at = close + 1
+            found.append(Annotation(at, self.ended, name, tokens, brackets))
+        return found
+
+    def _pragma(self, at: int) -> Annotation:
+        """``@pragma name …`` up to the end of its line."""
+        line = at >> 20
+        begin = self.at
+        while self.kind != END and self.position >> 20 == line:
+            self.at += 1
+        taken = self.tokens[begin : self.at]
+        name = taken[0][1] if taken else "pragma"
+        return Annotation(at, self.ended, name, taken[1:], "(")
+
+
+_PRECEDENCE: Final = {
+    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, ">": 4, "<=": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
+    "+": 9, "-": 9, "++": 9, "|+|": 9, "|-|": 9, "*": 10, "/": 10, "%": 10,
+}  # fmt: skip
+"""Unlike in C, ``&``, ``^`` and ``|`` bind closer than comparisons."""
+
+_ADDITIVE: Final = 9
+TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
+
+
+class ExpressionParser(TokenStream):
+    """Parses expressions and types."""
+
+    # --- types
+
+    def starts_type_word(self) -> bool:
+        """Whether the next token is a word that only types begin with."""
+        return self.kind == NAME and self.text in TYPE_WORDS
+
+    def type_ref(self) -> TypeRef:
+        """A type."""
+        at, text = self.position, self.text
+        found: TypeRef
+        if self.kind == NAME and text in ("bit", "int", "varbit"):
+            self.at += 1
+            width: Expression | None = None
+            if self.accept("<"):
+                width = self._binary(self._unary(), _ADDITIVE)
+                self.close_angle()
+            elif text == "varbit":
+                self.fail("varbit needs its greatest width", "Write varbit<320>.")
+            found = NumericType(at, self.ended, text, width)
+        elif self.kind == NAME and text in ("tuple", "list") and self.ahead() == "<":
+            self.at += 2
+            found = TupleTypeRef(at, at, text, self._type_arguments())
+        elif self.kind == NAME and text in ("bool", "string", "void", "error", "match_kind"):
+            self.at += 1
+            found = NamedType(at, self.ended, text, [])
+        else:
+            rooted = self.accept(".")
+            name = self.name("a type")
+            arguments = self._type_arguments() if self.accept("<") else []
+            found = NamedType(at, self.ended, name, arguments, rooted)
+        while self.text == "[" and self.kind == SIGN:
+            self.at += 1
+            size = self.expression()
+            self.expect("]", "the size of this stack")
+            found = StackTypeRef(at, self.ended, found, size)
+        return found
+
+    def _type_arguments(self) -> list[TypeRef]:
+        """Behind ``<``, up to and with ``>``."""
+        found: list[TypeRef] = []
+        if self.text not in (">", ">>"):
+            while True:
+                if self.text == "_":
+                    found.append(AnyType(self.position, self.position + 1))
+                    self.at += 1
+                else:
+                    found.append(self.type_ref())
+                if not self.accept(","):
+                    break
+        self.close_angle()
+        return found
+
+    def type_arguments_of_call(self) -> list[TypeRef] | None:
+        """``<types>`` in front of ``(``, or None, with nothing taken, where ``<`` compares."""
+        begin, kept = self.at, self.tokens[self.at : self.at + 64]
+        self.at += 1
+        try:
+            found = self._type_arguments()
+        except SourceFault:
+            found = None
+        if found is None or self.text not in ("(", "."):
+            self.at = begin
+            self.tokens[begin : begin + 64] = kept
+            return None
+        return found
+
+    # --- expressions
+
+    def expression(self) -> Expression:
+        """An expression."""
+        self.nest()
+        condition = self._unary()
+        kind, text, _ = self.tokens[self.at]
+        if kind == SIGN and text in _PRECEDENCE:
+            condition = self._binary(condition, 1)
+        if self.text == "?" and self.kind == SIGN:
+            self.at += 1
+            yes = self.expression()
+            self.expect(":", "between the two results of '?'")
+            no = self.expression()
+            condition = Ternary(condition.at, no.end, condition, yes, no)
+        self.depth -= 1
+        return condition
+
+    def _binary(self, left: Expression, least: int) -> Expression:
+        while True:
+            kind, operator, _ = self.tokens[self.at]
+            precedence = _PRECEDENCE.get(operator, 0) if kind == SIGN else 0
+            if precedence < least or not precedence:
+                return left
+            self.at += 1
+            right = self._unary()
+            while True:
+                following = self.tokens[self.at]
+                tighter = _PRECEDENCE.get(following[1], 0) if following[0] == SIGN else 0
+                if tighter <= precedence:
+                    break
+                right = self._binary(right, tighter)
+            left = Binary(left.at, right.end, operator, left, right)
+
+    def _unary(self) -> Expression:
+        kind, text, at = self.tokens[self.at]
+        if kind == SIGN:
+            if text in ("!", "~", "-", "+"):
+                self.nest()
+                self.at += 1
+                operand = self._unary()
+                self.depth -= 1
+                return Unary(at, operand.end, text, operand)
+            if text == "(" and self._is_cast():
+                self.nest()
+                self.at += 1
+                ref = self.type_ref()
+                self.expect(")", "the type of this cast")
+                operand = self._unary()
+                self.depth -= 1
+                return Cast(at, operand.end, ref, operand)
+        return self._postfix(self._primary())
+
+    def _is_cast(self) -> bool:
+        """Whether ``(`` begins a cast: a type stands in the brackets, and an operand behind them."""
+        first = self.tokens[self.at + 1]
+        if first[0] == NAME and first[1] in TYPE_WORDS:
+            return True
+        close = self.matching(self.at)
+        following = self.tokens[min(close + 1, len(self.tokens) - 1)]
+        operand = following[0] in (NAME, NUMBER, STRING) or following[1] in ("(", "!", "~", "{")
+        inner = self.at + (2 if first[1] == "." else 1)
+        if not operand or following[1] in ("in",) or self.tokens[inner][0] != NAME:
+            return False
+        behind = self.tokens[inner + 1]
+        if inner + 1 == close:
+            return True
+        return behind[1] in ("<", "[") and self.tokens[close - 1][1] in (">", ">>", "]") and following[1] in "({"
+
+    def _primary(self) -> Expression:
+        kind, text, at = self.tokens[self.at]
+        if kind == NUMBER:
+            self.at += 1
+            return self._number(text, at)
+        if kind == STRING:
+            self.at += 1
+            while self.kind == STRING:
+                text = text[:-1] + self.text[1:]
+                self.at += 1
+            return Text(at, self.ended, text[1:-1])
+        if kind == NAME:
+            return self._word(text, at)
+        if text == "(" and kind == SIGN:
+            self.at += 1
+            inner = self.expression()
+            self.expect(")", "this bracket")
+            return inner
+        if text == "{" and kind == SIGN:
+            return self._braces(at)
+        if text == "." and kind == SIGN and self.is_name(1):
+            self.at += 2
+            return Name(at, self.ended, self.tokens[self.at - 1][1], True)
+        if text == "..." and kind == SIGN:
+            self.at += 1
+            return Default(at, self.ended, text)
+        self.fail(f"expected an expression, found {self.shown()}")
+
+    def _word(self, text: str, at: int) -> Expression:
+        if text in ("true", "false"):
+            self.at += 1
+            return Boolean(at, self.ended, text == "true")
+        if text in ("default", "_"):
+            self.at += 1
+            return Default(at, self.ended, text)
+        if text in ("this", "error", "match_kind"):
+            self.at += 1
+            return Name(at, self.ended, text)
+        if text in TYPE_WORDS:
+            ref = self.type_ref()
+            return TypeName(at, self.ended, ref)
+        return Name(at, at + len(text), self.name("a value"))
+
+    def _number(self, text: str, at: int) -> Number:
+        return Number(at, at + len(text), *literal(text, at))
+
+    def _braces(self, at: int) -> Expression:
+        self.nest()
+        self.at += 1
+        if self.kind == "hash" and self.text == "#":
+            self.at += 1
+            self.expect("}", "'{#'")
+            self.depth -= 1
+            return InvalidHeader(at, self.ended)
+        found: Expression
+        if self.kind == NAME and self.ahead() == "=":
+            fields: list[tuple[str, Expression]] = []
+            while self.text != "}":
+                if self.accept("..."):
+                    fields.append(("...", Default(self.ended - 3, self.ended, "...")))
+                else:
+                    name = self.name("a field")
+                    self.expect("=", f"behind the field {name!r}")
+                    fields.append((name, self.expression()))
+                if not self.accept(","):
+                    break
+            self.expect("}", "this list of fields")
+            found = Record(at, self.ended, fields)
+        else:
+            items: list[Expression] = []
+            while self.text != "}":
+                items.append(self.expression())
+                if not self.accept(","):
+                    break
+            self.expect("}", "this list")
+            found = ListOf(at, self.ended, items)
+        self.depth -= 1
+        return found
+
+    def _postfix(self, base: Expression) -> Expression:
+        while True:
+            kind, text, _ = self.tokens[self.at]
+            if kind != SIGN:
+                return base
+            if text == ".":
+                self.at += 1
+                kind, name, at = self.tokens[self.at]
+                if kind != NAME:
+                    self.fail(f"expected the name of a field or method behind '.', found {self.shown()}")
+                self.at += 1
+                base = Member(base.at, at + len(name), base, name)
+            elif text == "(":
+                arguments = self.arguments()
+                base = Call(base.at, self.ended, base, [], arguments)
+            elif text == "[":
+                self.at += 1
+                index = self.expression()
+                if self.accept(":"):
+                    low = self.expression()
+                    self.expect("]", "this slice")
+                    base = Slice(base.at, self.ended, base, index, low)
+                else:
+                    self.expect("]", "this index")
+                    base = Index(base.at, self.ended, base, index)
+            elif text == "<" and isinstance(base, Name | Member):
+                types = self.type_arguments_of_call()
+                if types is None:
+                    return base
+                if self.text == "(":
+                    arguments = self.arguments()
+                    base = Call(base.at, self.ended, base, types, arguments)
+                elif isinstance(base, Name):
+                    base = TypeName(base.at, self.ended, NamedType(base.at, self.ended, base.name, types, base.rooted))
+            else:
+                return base
+
+    def arguments(self) -> list[Argument]:
+        """``(…)`` of a call."""
+        self.nest()
+        opened = self.expect("(", "before the arguments")
+        found: list[Argument] = []
+        while self.text != ")":
+            at = self.position
+            if self.kind == NAME and self.ahead() == "=":
+                name: str | None = self.name("a parameter")
+                self.at += 1
+            else:
+                name = None
+            if self.text == "_" and self.ahead() in (",", ")"):
+                self.at += 1
+                found.append(Argument(at, self.ended, name, None))
+            else:
+                value = self.expression()
+                found.append(Argument(at, value.end, name, value))
+            if not self.accept(","):
+                break
+        if self.kind == "end":
+            raise SourceFault(opened, "this bracket is not closed")
+        self.expect(")", "the arguments")
+        self.depth -= 1
+        return found

@@ -1,0 +1,655 @@
+"""Parsers, controls, states, actions and tables (P4_16 specification, sections 13 and 14)."""
+
+from typing import Any
+
+from p4switch.p4.diagnostics import SourceFault
+from p4switch.p4.syntax.expressions import ExpressionParser
+from p4switch.p4.syntax.tokens import END, NAME, SIGN
+from p4switch.p4.syntax.tree import (
+    Action,
+    ActionRef,
+    Annotation,
+    Assign,
+    Binary,
+    Block,
+    Call,
+    CallStatement,
+    Constant,
+    Declaration,
+    Default,
+    Empty,
+    Entry,
+    Exit,
+    Expression,
+    Function,
+    If,
+    Instance,
+    KeyElement,
+    ListOf,
+    Package,
+    Parameter,
+    Program,
+    Property,
+    Return,
+    SelectCase,
+    State,
+    Statement,
+    Switch,
+    SwitchCase,
+    Table,
+    Transition,
+    ValueSet,
+    Variable,
+)
+
+# Statements, and declarations that stand among them (P4_16 specification, section 12).
+
+
+_COMPOUND = {f"{op}=": op for op in ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")}
+
+
+class StatementParser(ExpressionParser):
+    """Parses statements."""
+
+    def block(self) -> Block:
+        """``{ … }``; what is wrong with one statement does not keep the others from being read."""
+        self.nest()
+        at = self.expect("{", "to begin a block")
+        items: list[Any] = []
+        while self.text != "}" or self.kind != SIGN:
+            if self.kind == END:
+                raise SourceFault(at, "this block is not closed", "A '}' is missing.")
+            begin, depth = self.at, self.depth
+            try:
+                items.append(self.statement())
+            except SourceFault as fault:
+                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.depth = depth
+                if self.at == begin:
+                    self.at += self.text not in ("}", "{")
+                self.skip_statement()
+                if self.starts_top_level():
+                    break
+        else:
+            self.at += 1
+        self.depth -= 1
+        return Block(at, self.ended, items)
+
+    def starts_top_level(self) -> bool:
+        """Whether the next word only begins declarations of the program: an earlier block is not closed."""
+        return self.kind == END or (
+            self.kind == NAME and self.text in ("control", "parser", "header", "struct", "typedef", "package")
+        )
+
+    def statement(self) -> Any:
+        """A statement or a declaration."""
+        kind, text, at = self.tokens[self.at]
+        if kind == SIGN:
+            if text == "{":
+                return self.block()
+            if text == ";":
+                self.at += 1
+                return Empty(at, self.ended)
+            if text == "@":
+                annotations = self.annotations()
+                if self.text == "{":
+                    return self.block()
+                return self.declaration_or_expression(annotations)
+        elif kind == NAME and text in _STATEMENTS:
+            return getattr(self, _STATEMENTS[text])(at)
+        elif kind == NAME and text in ("for", "break", "continue") and self.ahead() in ("(", ";"):
+            self.fail(f"loops ({text!r}) are not taken", "Write the steps out: the target has no loops either.")
+        elif text == "table":
+            self.fail("a table is declared in a control, before its apply block", "Move it up, and call name.apply().")
+        elif text == "action":
+            self.fail("an action is declared in a control, before its apply block", "Move it up, and call it by name.")
+        elif text == "transition":
+            self.fail("'transition' belongs into a parser's state")
+        return self.declaration_or_expression([])
+
+    def _if(self, at: int) -> If:
+        self.nest()
+        self.at += 1
+        bracket = self.text == "("
+        if not bracket:
+            self.fail(f"the condition of 'if' stands in brackets, found {self.shown()}", "Write if (…) { … }.")
+        self.at += 1
+        condition = self.expression()
+        if self.text == "=" and self.kind == SIGN:
+            self.fail("'=' assigns; a condition compares", "Write '=='.")
+        self.expect(")", "the condition of this 'if'")
+        yes = self._branch()
+        no = None
+        if self.accept("else"):
+            no = self._branch()
+        self.depth -= 1
+        return If(at, self.ended, condition, yes, no)
+
+    def _branch(self) -> Statement:
+        found = self.statement()
+        if not isinstance(found, Statement):
+            raise SourceFault(found.at, "a declaration cannot be a branch of 'if'", "Put it into { … }.")
+        return found
+
+    def _return(self, at: int) -> Return:
+        self.at += 1
+        value = None if self.text == ";" else self.expression()
+        self.expect(";", "'return'")
+        return Return(at, self.ended, value)
+
+    def _exit(self, at: int) -> Exit:
+        self.at += 1
+        self.expect(";", "'exit'")
+        return Exit(at, self.ended)
+
+    def _switch(self, at: int) -> Switch:
+        self.nest()
+        self.at += 1
+        self.expect("(", "behind 'switch'")
+        subject = self.expression()
+        self.expect(")", "what 'switch' looks at")
+        self.expect("{", "to begin the cases of 'switch'")
+        cases: list[SwitchCase] = []
+        while not self.accept("}"):
+            begin = self.position
+            if self.text == "case":
+                self.fail("P4 writes a case without 'case'", "Write 'name: { … }'.")
+            label = self.expression()
+            self.expect(":", "behind the label of a case")
+            body = self.block() if self.text == "{" else None
+            if (
+                body is None and self.kind == NAME and self.ahead() not in (":", "(", ".", ",", ")")
+            ) or self.text == ";":
+                self.fail("what a case does stands in a block", "Write 'name: { … }'.")
+            cases.append(SwitchCase(begin, self.ended, label, body))
+        self.depth -= 1
+        return Switch(at, self.ended, subject, cases)
+
+    def _constant(self, at: int) -> Constant:
+        return self.constant([])
+
+    def constant(self, annotations: list[Annotation]) -> Constant:
+        """``const T name = value;``."""
+        self.expect("const", "")
+        ref = self.type_ref()
+        at = self.position
+        name = self.name("a constant")
+        self.expect("=", f"and a value for the constant {name!r}")
+        value = self.expression()
+        self.expect(";", f"the constant {name!r}")
+        return Constant(at, at + len(name), name, annotations, ref, value)
+
+    def _starts_declaration(self) -> str:
+        """``variable``, ``instance`` or nothing, by what follows the type or name here."""
+        at = self.at
+        if self.starts_type_word() or (self.text == "error" and self.ahead() != "."):
+            return "variable"
+        if self.tokens[at][1] == "." and self.tokens[at][0] == SIGN:
+            at += 1
+        if self.tokens[at][0] != NAME:
+            return ""
+        at += 1
+        if self.tokens[at][1] == "<":
+            # Type arguments hold names, numbers, commas, brackets and further arguments, up to the one that closes.
+            begin, kept = self.at, list(self.tokens[self.at : self.at + 64])
+            self.at = at
+            types = self._behind_types()
+            after = self.at
+            self.at = begin
+            self.tokens[begin : begin + 64] = kept
+            if not types:
+                return ""
+            at = after
+            if self.tokens[at][1].startswith(">"):
+                at += 1
+        while self.tokens[at][1] == "[" and self.tokens[at][0] == SIGN:
+            at = self.matching(at) + 1
+        if self.tokens[min(at, len(self.tokens) - 1)][0] == NAME:
+            return "variable"
+        if self.tokens[at][1] == "(" and self.tokens[at][0] == SIGN:
+            close = self.matching(at)
+            if self.tokens[min(close + 1, len(self.tokens) - 1)][0] == NAME:
+                return "instance"
+        return ""
+
+    def _behind_types(self) -> bool:
+        self.at += 1
+        try:
+            self._type_arguments()
+        except SourceFault:
+            return False
+        return True
+
+    def declaration_or_expression(self, annotations: list[Annotation]) -> Any:
+        """A variable, an instance, an assignment or a call."""
+        what = self._starts_declaration()
+        if what == "variable":
+            return self.variable(annotations)
+        if what == "instance":
+            return self.instance(annotations)
+        if annotations and self.text == "const":
+            return self.constant(annotations)
+        at = self.position
+        if self.kind == NAME and self.text in ("else", "default", "in", "out", "inout", "state", "key"):
+            self.fail(f"a statement cannot begin with {self.text!r}")
+        left = self.expression()
+        if self.kind == SIGN and (self.text == "=" or self.text in _COMPOUND):
+            operator = _COMPOUND.get(self.text)
+            self.at += 1
+            right = self.expression()
+            self.expect(";", "this assignment")
+            if operator is not None:
+                right = Binary(left.at, right.end, operator, left, right)
+            return Assign(at, self.ended, left, right)
+        if isinstance(left, Call):
+            self.expect(";", "this call")
+            return CallStatement(at, self.ended, left)
+        if self.text == "++":
+            self.fail("P4 has no '++' that counts up", "Write x = x + 1;")
+        raise SourceFault(at, "this expression is no statement: it neither assigns nor calls anything")
+
+    def variable(self, annotations: list[Annotation]) -> Variable:
+        """``T name;``, ``T name = value;``."""
+        ref = self.type_ref()
+        at = self.position
+        name = self.name("a variable")
+        value = self.expression() if self.accept("=") else None
+        self.expect(";", f"the variable {name!r}")
+        return Variable(at, at + len(name), name, annotations, ref, value)
+
+    def instance(self, annotations: list[Annotation]) -> Instance:
+        """``T(arguments) name;``, ``T(arguments) name = { … };``."""
+        ref = self.type_ref()
+        arguments = self.arguments()
+        at = self.position
+        name = self.name("an instance")
+        members = None
+        if self.accept("="):
+            self.expect("{", f"to begin what the instance {name!r} is made of")
+            members = []
+            while not self.accept("}"):
+                members.append(self.instance_member())
+        self.expect(";", f"the instance {name!r}")
+        return Instance(at, at + len(name), name, annotations, ref, arguments, members)
+
+    def instance_member(self) -> Any:
+        """A function or an instance within an instance's block."""
+        annotations = self.annotations()
+        if self._starts_declaration() == "instance":
+            return self.instance(annotations)
+        return self.function(annotations)
+
+    def function(self, annotations: list[Annotation], abstract: bool = False) -> Function:
+        """``T name<types>(parameters) { … }``, or with ``;`` in place of the block."""
+        result = self.type_ref()
+        at = self.position
+        name = "apply" if self.text == "apply" and self.accept("apply") else self.name("a function")
+        types = self.type_parameters()
+        parameters = self.parameters()
+        body = None
+        if not self.accept(";"):
+            body = self.block()
+        return Function(at, at + len(name), name, annotations, result, types, parameters, body, abstract)
+
+    def type_parameters(self) -> list[str]:
+        """``<A, B>``, if it stands here."""
+        found: list[str] = []
+        if self.accept("<"):
+            while True:
+                found.append(self.name("a type"))
+                if not self.accept(","):
+                    break
+            self.close_angle()
+        return found
+
+    def parameters(self) -> list[Parameter]:
+        """``(in T a, out U b)``."""
+        self.expect("(", "before the parameters")
+        found: list[Parameter] = []
+        while self.text != ")":
+            annotations = self.annotations()
+            direction = self.text if self.text in ("in", "out", "inout") else ""
+            if direction:
+                self.at += 1
+            ref = self.type_ref()
+            at = self.position
+            name = self.name("a parameter")
+            default = self.expression() if self.accept("=") else None
+            found.append(Parameter(at, at + len(name), name, annotations, direction, ref, default))
+            if not self.accept(","):
+                break
+        self.expect(")", "the parameters")
+        return found
+
+
+_STATEMENTS = {
+    "if": "_if",
+    "return": "_return",
+    "exit": "_exit",
+    "switch": "_switch",
+    "const": "_constant",
+}
+
+
+class ProgramParser(StatementParser):
+    """Parses parsers and controls."""
+
+    def program(self, annotations: list[Annotation]) -> Program:
+        """``parser`` or ``control``: a type with ``;``, else the thing itself."""
+        kind = self.text
+        self.at += 1
+        at = self.position
+        name = self.name(f"a {kind}")
+        types = self.type_parameters()
+        parameters = self.parameters()
+        if self.accept(";"):
+            return Program(at, at + len(name), name, annotations, kind, types, parameters, [], [], [], None)
+        constructor: list[Parameter] = self.parameters() if self.text == "(" else []
+        opened = self.expect("{", f"to begin the {kind} {name!r}")
+        found = Program(
+            at, at + len(name), name, annotations, kind, types, parameters, constructor, [], [], Block(0, 0, [])
+        )
+        while not self.accept("}"):
+            if self.kind == END or (self.starts_top_level() and self.ahead(2) in ("(", "{", "<")):
+                raise SourceFault(opened, f"the {kind} {name!r} is not closed", "A '}' is missing.")
+            begin, depth = self.at, self.depth
+            try:
+                self._local(found)
+            except SourceFault as fault:
+                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.depth = depth
+                if self.at == begin:
+                    self.at += 1
+                self.skip_statement()
+        return found
+
+    def _local(self, program: Program) -> None:
+        """A declaration in a parser or control, a state, or the apply block."""
+        if self.kind == SIGN and self.text == ";":
+            self.at += 1
+            return
+        annotations = self.annotations()
+        word = self.text
+        if program.kind == "control":
+            if word == "apply" and self.ahead() == "{":
+                self.at += 1
+                program.body = self.block()
+                return
+            if word == "action":
+                program.locals.append(self.action(annotations))
+                return
+            if word == "table":
+                program.locals.append(self.table(annotations))
+                return
+            if word == "state":
+                self.fail("a state belongs into a parser, not into a control")
+        elif word == "state":
+            program.states.append(self.state(annotations))
+            return
+        elif word in ("table", "action", "apply") and self.ahead() != "=":
+            self.fail(f"{word!r} belongs into a control, not into a parser")
+        program.locals.append(self._declaration(annotations))
+
+    def _declaration(self, annotations: list[Annotation]) -> Declaration:
+        if self.text == "const":
+            return self.constant(annotations)
+        if self.text == "value_set" and self.ahead() == "<":
+            return self.value_set(annotations)
+        if self.kind == NAME and self.text in ("if", "return", "exit", "switch"):
+            self.fail(f"{self.text!r} stands outside of an apply block, action or state", "Move it into 'apply { … }'.")
+        what = self._starts_declaration()
+        if what == "variable":
+            return self.variable(annotations)
+        if what == "instance":
+            return self.instance(annotations)
+        name = self.text
+        if self.is_name() and self.ahead() in (".", "=", "(", "["):
+            hint = "Statements go into 'apply { … }', an action, or a state of a parser."
+            self.fail(f"a statement that begins with {name!r} stands outside of an apply block", hint)
+        self.fail(f"expected a declaration, found {self.shown()}")
+
+    def value_set(self, annotations: list[Annotation]) -> ValueSet:
+        """``value_set<T>(size) name;``."""
+        self.at += 2
+        ref = self.type_ref()
+        self.close_angle()
+        self.expect("(", "before the size of a value set")
+        size = self.expression()
+        self.expect(")", "the size of this value set")
+        at = self.position
+        name = self.name("a value set")
+        self.expect(";", f"the value set {name!r}")
+        return ValueSet(at, at + len(name), name, annotations, ref, size)
+
+    # --- parsers
+
+    def state(self, annotations: list[Annotation]) -> State:
+        """``state name { …; transition …; }``."""
+        self.at += 1
+        at = self.position
+        name = self.name("a state")
+        self.expect("{", f"to begin the state {name!r}")
+        items = []
+        transition = None
+        while not self.accept("}"):
+            if self.kind == END:
+                raise SourceFault(at, f"the state {name!r} is not closed", "A '}' is missing.")
+            begin, depth = self.at, self.depth
+            try:
+                if self.text == "transition":
+                    transition = self._transition()
+                    if self.text != "}":
+                        self.fail("'transition' must be the last thing in a state", "Move what follows in front of it.")
+                else:
+                    items.append(self.statement())
+            except SourceFault as fault:
+                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.depth = depth
+                if self.at == begin:
+                    self.at += 1
+                self.skip_statement()
+                if self.starts_top_level() or self.text == "state":
+                    break
+        return State(at, at + len(name), name, annotations, items, transition)
+
+    def _transition(self) -> Transition:
+        at = self.position
+        self.at += 1
+        if self.text != "select" or self.ahead() != "(":
+            name = self._state_name()
+            self.expect(";", "'transition'")
+            return Transition(at, self.ended, name, [], [])
+        self.at += 2
+        keys: list[Expression] = []
+        while self.text != ")":
+            keys.append(self.expression())
+            if not self.accept(","):
+                break
+        self.expect(")", "the keys of 'select'")
+        self.expect("{", "to begin the cases of 'select'")
+        cases: list[SelectCase] = []
+        while not self.accept("}"):
+            begin = self.position
+            keyset = self.keyset()
+            self.expect(":", "between a case of 'select' and its state")
+            name = self._state_name()
+            self.expect(";", "a case of 'select'")
+            cases.append(SelectCase(begin, self.ended, keyset, name))
+        self.accept(";")
+        return Transition(at, self.ended, None, keys, cases)
+
+    def _state_name(self) -> str:
+        return self.name("a state")
+
+    def keyset(self) -> Expression:
+        """A key set: one of several keys in brackets, or one."""
+        if self.text == "(" and self.kind == SIGN:
+            close = self.matching(self.at)
+            if self.tokens[min(close + 1, len(self.tokens) - 1)][1] == ":":
+                at = self.position
+                self.at += 1
+                items: list[Expression] = []
+                while self.text != ")":
+                    items.append(self._simple_keyset())
+                    if not self.accept(","):
+                        break
+                self.expect(")", "the keys of this case")
+                return ListOf(at, self.ended, items)
+        return self._simple_keyset()
+
+    def _simple_keyset(self) -> Expression:
+        at = self.position
+        if self.kind == NAME and self.text in ("default", "_"):
+            self.at += 1
+            return Default(at, self.ended, self.tokens[self.at - 1][1])
+        if self.text == "(" and self.kind == SIGN:
+            # A set within brackets: of a key that is a tuple, or around one set.
+            inner = self.tokens[self.matching(self.at) + 1][1]
+            if inner in (",", ")", ":") and any(
+                t[1] in (",", "&&&", "..", "_") for t in self.tokens[self.at : self.matching(self.at)]
+            ):
+                self.at += 1
+                items = [self._simple_keyset()]
+                while self.accept(","):
+                    items.append(self._simple_keyset())
+                self.expect(")", "these keys")
+                return items[0] if len(items) == 1 else ListOf(at, self.ended, items)
+        value = self.expression()
+        if self.text in ("&&&", ".."):
+            operator = self.text
+            self.at += 1
+            other = self.expression()
+            return Binary(at, other.end, operator, value, other)
+        return value
+
+    # --- controls
+
+    def action(self, annotations: list[Annotation]) -> Action:
+        """``action name(parameters) { … }``."""
+        self.at += 1
+        at = self.position
+        name = self.name("an action")
+        parameters = self.parameters()
+        return Action(at, at + len(name), name, annotations, parameters, self.block())
+
+    def table(self, annotations: list[Annotation]) -> Table:
+        """``table name { … }``."""
+        self.at += 1
+        at = self.position
+        name = self.name("a table")
+        bracket = self.at
+        opened = self.expect("{", f"to begin the table {name!r}")
+        table = Table(at, at + len(name), name, annotations, [], [], None, False, None, {})
+        seen: set[str] = set()
+        while not self.accept("}"):
+            if self.kind == END:
+                raise SourceFault(opened, f"the table {name!r} is not closed", "A '}' is missing.")
+            try:
+                self._property(table, seen)
+            except SourceFault as fault:
+                # The rest of a table says little without what is wrong in it.
+                self.diagnostics.error(fault.position, fault.message, fault.hint)
+                self.depth = 1
+                self.at = max(self.at, min(self.matching(bracket) + 1, len(self.tokens) - 1))
+                break
+        else:
+            if "actions" not in seen:
+                hint = "Write actions = { NoAction; }."
+                self.diagnostics.error(at, f"the table {name!r} does not say which actions it has", hint)
+        return table
+
+    def _property(self, table: Table, seen: set[str]) -> None:
+        annotations = self.annotations()
+        constant = self.accept("const")
+        at = self.position
+        name = self.name("a property of a table")
+        if name in seen:
+            raise SourceFault(at, f"the table {table.name!r} has two properties {name!r}")
+        seen.add(name)
+        if self.text == ":":
+            self.fail(f"the property {name!r} needs '=', not ':'", f"Write {name} = …")
+        self.expect("=", f"behind the property {name!r}")
+        match name:
+            case "key":
+                self.expect("{", "to begin the keys")
+                while not self.accept("}"):
+                    table.keys.append(self._key())
+            case "actions":
+                self.expect("{", "to begin the actions")
+                while not self.accept("}"):
+                    table.actions.append(self._action_of_list())
+            case "default_action":
+                table.default, table.default_constant = self._action_ref([]), constant
+                self.expect(";", "the default action")
+            case "entries":
+                table.entries = self._entries()
+            case _:
+                value = self.expression()
+                self.expect(";", f"the property {name!r}")
+                table.properties[name] = Property(at, at + len(name), name, annotations, value, constant)
+                return
+        self.accept(";")
+
+    def _key(self) -> KeyElement:
+        at = self.position
+        expression = self.expression()
+        if self.text == ";":
+            self.fail("this key says not how it is matched", "Write 'key: exact;', or lpm, ternary, range, optional.")
+        self.expect(":", "between a key and how it is matched")
+        match = self.name("a kind of match")
+        annotations = self.annotations()
+        if self.text == ",":
+            self.fail("keys end with ';', not with ','")
+        self.expect(";", "this key")
+        return KeyElement(at, self.ended, expression, match, annotations)
+
+    def _action_of_list(self) -> ActionRef:
+        annotations = self.annotations()
+        ref = self._action_ref(annotations)
+        if self.text == ",":
+            self.fail("actions of a table end with ';', not with ','")
+        self.expect(";", f"the action {ref.name!r}")
+        return ref
+
+    def _action_ref(self, annotations: list[Annotation]) -> ActionRef:
+        at = self.position
+        rooted = self.accept(".")
+        name = self.name("an action")
+        while self.text == "." and self.is_name(1):
+            self.fail("a table takes actions of its own control or of the program, by their name alone")
+        arguments = self.arguments() if self.text == "(" else []
+        return ActionRef(at, self.ended, name, rooted, arguments, annotations)
+
+    def _entries(self) -> list[Entry]:
+        self.expect("{", "to begin the entries")
+        found: list[Entry] = []
+        while not self.accept("}"):
+            before = self.annotations()
+            constant = self.accept("const")
+            at = self.position
+            priority: Expression | None = None
+            if self.text == "priority" and self.ahead() in ("=", ":"):
+                self.at += 2
+                priority = self.expression()
+                self.expect(":", "behind the priority")
+            elif self.kind == "number" and self.ahead() == ":" and self.ahead(2) == "(":
+                # priority without its name, as some versions of the language have it
+                priority = self.expression()
+                self.at += 1
+            keyset = self.keyset()
+            self.expect(":", "between an entry's keys and its action")
+            action = self._action_ref([])
+            annotations = before + self.annotations()
+            self.expect(";", "this entry")
+            found.append(Entry(at, self.ended, keyset, action, annotations, priority, constant))
+        return found
+
+    def package(self, annotations: list[Annotation]) -> Package:
+        """``package name<types>(parameters);``."""
+        self.at += 1
+        at = self.position
+        name = self.name("a package")
+        types = self.type_parameters()
+        parameters = self.parameters()
+        self.expect(";", f"the package {name!r}")
+        return Package(at, at + len(name), name, annotations, types, parameters)

@@ -1,0 +1,571 @@
+"""Syntax trees: expressions, types and statements (P4_16 specification, sections 7 to 12).
+
+Nodes are compared by identity. The checker writes what it finds out into ``type``, ``value`` and ``target``; nothing
+else changes a tree. Declarations are in declarations.py.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p4switch.p4.types.kinds import Type
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """Anything that stands somewhere: from ``at`` up to ``end``, as source.py counts."""
+
+    at: int
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class Annotation(Node):
+    """``@name``, ``@name(…)`` or ``@name[…]``; ``text``: the tokens within the brackets as they were written."""
+
+    name: str
+    tokens: list[tuple[str, str, int]]
+    brackets: str
+
+    @property
+    def string(self) -> str | None:
+        """Its only argument, if that is a string."""
+        if len(self.tokens) == 1 and self.tokens[0][0] == "string":
+            return self.tokens[0][1][1:-1].replace('\\"', '"').replace("\\\\", "\\")
+        return None
+
+
+# --- types as they are written
+
+
+@dataclass(slots=True, eq=False)
+class TypeRef(Node):
+    """A type as it is written."""
+
+
+@dataclass(slots=True, eq=False)
+class NumericType(TypeRef):
+    """``bit<w>``, ``int<w>``, ``varbit<w>``; ``width`` is None for ``bit`` (1) and ``int`` (any)."""
+
+    kind: str
+    width: "Expression | None"
+
+
+@dataclass(slots=True, eq=False)
+class NamedType(TypeRef):
+    """A name, perhaps with arguments; ``bool``, ``error``, ``string``, ``void``, ``match_kind`` as well."""
+
+    name: str
+    arguments: list[TypeRef]
+    rooted: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class StackTypeRef(TypeRef):
+    """``T[n]``."""
+
+    element: TypeRef
+    size: "Expression"
+
+
+@dataclass(slots=True, eq=False)
+class TupleTypeRef(TypeRef):
+    """``tuple<…>``, ``list<…>``; ``kind`` says which."""
+
+    kind: str
+    elements: list[TypeRef]
+
+
+@dataclass(slots=True, eq=False)
+class AnyType(TypeRef):
+    """``_`` as an argument: to be found out."""
+
+
+# --- expressions
+
+
+@dataclass(slots=True, eq=False)
+class Expression(Node):
+    """An expression.
+
+    Attributes:
+        type: found by the checker.
+        value: its compile-time value, if the checker knows it: int, bool, str or the member of an enum.
+        effects: whether its evaluation calls something that may change the state.
+    """
+
+    type: "Type | None" = field(default=None, init=False)
+    value: Any = field(default=None, init=False)
+    effects: bool = field(default=False, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Number(Expression):
+    """A number; ``width`` is None for one of no width."""
+
+    number: int
+    width: int | None
+    signed: bool
+    base: int
+
+
+@dataclass(slots=True, eq=False)
+class Boolean(Expression):
+    """``true``, ``false``."""
+
+    truth: bool
+
+
+@dataclass(slots=True, eq=False)
+class Text(Expression):
+    """A string."""
+
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Name(Expression):
+    """A name, ``this``, or a type in front of a dot; ``target``: what it names."""
+
+    name: str
+    rooted: bool = False
+    target: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class TypeName(Expression):
+    """A type with arguments, or a cast's type, where an expression stands: ``S<bit<8>>.x``, ``error.NoError``."""
+
+    ref: TypeRef
+
+
+@dataclass(slots=True, eq=False)
+class Member(Expression):
+    """``base.name``; ``target``: what it names, unless that is a field."""
+
+    base: Expression
+    name: str
+    target: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Index(Expression):
+    """``base[index]``."""
+
+    base: Expression
+    index: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Slice(Expression):
+    """``base[high:low]``."""
+
+    base: Expression
+    high: Expression
+    low: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Unary(Expression):
+    """``!``, ``~``, ``-``, ``+``."""
+
+    operator: str
+    operand: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Binary(Expression):
+    """Two operands; also ``&&&`` and ``..`` of key sets."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Ternary(Expression):
+    """``condition ? yes : no``."""
+
+    condition: Expression
+    yes: Expression
+    no: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Cast(Expression):
+    """``(T) operand``, or a conversion that the checker put in (``ref`` is None)."""
+
+    ref: TypeRef | None
+    operand: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Argument(Node):
+    """An argument of a call; ``value`` is None for ``_``."""
+
+    name: str | None
+    value: Expression | None
+
+
+@dataclass(slots=True, eq=False)
+class Call(Expression):
+    """``callee<types>(arguments)``, also of a constructor; ``bound``: arguments in the order of parameters."""
+
+    callee: Expression
+    types: list[TypeRef]
+    arguments: list[Argument]
+    target: Any = field(default=None, init=False)
+    bound: list[Expression | None] = field(default_factory=list, init=False)
+    type_arguments: dict[Any, Any] = field(default_factory=dict, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ListOf(Expression):
+    """``{a, b}``, or ``(a, b)`` of key sets."""
+
+    items: list[Expression]
+
+
+@dataclass(slots=True, eq=False)
+class Record(Expression):
+    """``{a = 1, b = 2}``."""
+
+    fields: list[tuple[str, Expression]]
+
+
+@dataclass(slots=True, eq=False)
+class InvalidHeader(Expression):
+    """``{#}``."""
+
+
+@dataclass(slots=True, eq=False)
+class Default(Expression):
+    """``default`` or ``_`` in a key set; ``...`` in a list."""
+
+    text: str
+
+
+# --- statements
+
+
+@dataclass(slots=True, eq=False)
+class Statement(Node):
+    """A statement."""
+
+
+@dataclass(slots=True, eq=False)
+class Assign(Statement):
+    """``left = right;``."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(slots=True, eq=False)
+class CallStatement(Statement):
+    """A call for its effect."""
+
+    call: Call
+
+
+@dataclass(slots=True, eq=False)
+class If(Statement):
+    """``if``; ``no`` may be None."""
+
+    condition: Expression
+    yes: Statement
+    no: Statement | None
+
+
+@dataclass(slots=True, eq=False)
+class Block(Statement):
+    """``{ … }``: statements and declarations."""
+
+    items: list[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Return(Statement):
+    """``return;``, ``return e;``."""
+
+    value: Expression | None
+
+
+@dataclass(slots=True, eq=False)
+class Exit(Statement):
+    """``exit;``."""
+
+
+@dataclass(slots=True, eq=False)
+class Empty(Statement):
+    """``;``."""
+
+
+@dataclass(slots=True, eq=False)
+class SwitchCase(Node):
+    """Labels with the block that follows, or None where the next case's block does."""
+
+    label: Expression
+    body: Block | None
+
+
+@dataclass(slots=True, eq=False)
+class Switch(Statement):
+    """``switch (e) { … }``."""
+
+    subject: Expression
+    cases: list[SwitchCase]
+
+
+@dataclass(slots=True, eq=False)
+class Transition(Node):
+    """``transition name;`` or ``transition select (…) { … }``."""
+
+    target: str | None
+    keys: list[Expression]
+    cases: list["SelectCase"]
+
+
+@dataclass(slots=True, eq=False)
+class SelectCase(Node):
+    """``keyset: state;``."""
+
+    keyset: Expression
+    state: str
+
+
+# Syntax trees of declarations (P4_16 specification, sections 7.2, 10, 13 to 16).
+#
+# ``type`` of a declaration is what the checker made of it.
+
+
+@dataclass(slots=True, eq=False)
+class Declaration(Node):
+    """Something with a name."""
+
+    name: str
+    annotations: list[Annotation]
+
+    def annotation(self, name: str) -> Annotation | None:
+        """Its annotation of that name."""
+        return next((a for a in self.annotations if a.name == name), None)
+
+
+@dataclass(slots=True, eq=False)
+class Parameter(Declaration):
+    """A parameter; ``direction`` is ``in``, ``out``, ``inout`` or empty."""
+
+    direction: str
+    ref: TypeRef
+    default: Expression | None
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Constant(Declaration):
+    """``const T name = value;``."""
+
+    ref: TypeRef
+    initial: Expression
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Variable(Declaration):
+    """``T name = initial;``."""
+
+    ref: TypeRef
+    initial: Expression | None
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Instance(Declaration):
+    """``T(arguments) name;``; ``members``: what its block declares, for externs with abstract methods."""
+
+    ref: TypeRef
+    arguments: list[Argument]
+    members: list[Any] | None
+    type: Any = field(default=None, init=False)
+    bound: list[Expression | None] = field(default_factory=list, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class FieldDecl(Declaration):
+    """A field of a header, struct or union."""
+
+    ref: TypeRef
+
+
+@dataclass(slots=True, eq=False)
+class Composite(Declaration):
+    """``header``, ``struct`` or ``header_union``; ``kind`` says which."""
+
+    kind: str
+    parameters: list[str]
+    fields: list[FieldDecl]
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Alias(Declaration):
+    """``typedef T name;``, or ``type T name;`` where ``new``."""
+
+    new: bool
+    ref: Any
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class EnumMember(Declaration):
+    """A member of an enum, of ``error`` or of ``match_kind``."""
+
+    initial: Expression | None
+    number: int = field(default=0, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Enumeration(Declaration):
+    """``enum``, ``error`` or ``match_kind``; ``ref``: of a serializable one."""
+
+    kind: str
+    ref: TypeRef | None
+    members: list[EnumMember]
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Function(Declaration):
+    """A function, a method or (without ``result``) a constructor; ``body`` is None for one of the target."""
+
+    result: TypeRef | None
+    types: list[str]
+    parameters: list[Parameter]
+    body: Block | None
+    abstract: bool = False
+    type: Any = field(default=None, init=False)
+    result_type: Any = field(default=None, init=False)
+    type_variables: list[Any] = field(default_factory=list, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Extern(Declaration):
+    """``extern name<types> { … }``."""
+
+    types: list[str]
+    methods: list[Function]
+    type: Any = field(default=None, init=False)
+    type_variables: list[Any] = field(default_factory=list, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Action(Declaration):
+    """``action name(parameters) { … }``."""
+
+    parameters: list[Parameter]
+    body: Block
+
+
+@dataclass(slots=True, eq=False)
+class KeyElement(Node):
+    """``expression: match_kind;``."""
+
+    expression: Expression
+    match: str
+    annotations: list[Annotation]
+
+
+@dataclass(slots=True, eq=False)
+class ActionRef(Node):
+    """An action in a table's list, perhaps with arguments; ``target``, ``bound`` as in a call."""
+
+    name: str
+    rooted: bool
+    arguments: list[Argument]
+    annotations: list[Annotation]
+    target: Any = field(default=None, init=False)
+    bound: list[Expression | None] = field(default_factory=list, init=False)
+
+    def has(self, annotation: str) -> bool:
+        """Whether it is annotated so."""
+        return any(a.name == annotation for a in self.annotations)
+
+
+@dataclass(slots=True, eq=False)
+class Entry(Node):
+    """An entry that the program gives a table."""
+
+    keyset: Expression
+    action: ActionRef
+    annotations: list[Annotation]
+    priority: Expression | None
+    constant: bool
+
+
+@dataclass(slots=True, eq=False)
+class Property(Declaration):
+    """Another property of a table: ``size = 16;``."""
+
+    value: Expression
+    constant: bool
+
+
+@dataclass(slots=True, eq=False)
+class Table(Declaration):
+    """``table name { … }``."""
+
+    keys: list[KeyElement]
+    actions: list[ActionRef]
+    default: ActionRef | None
+    default_constant: bool
+    entries: list[Entry] | None
+    properties: dict[str, Property]
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ValueSet(Declaration):
+    """``value_set<T>(size) name;``."""
+
+    ref: TypeRef
+    size: Expression
+    type: Any = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class State(Declaration):
+    """A parser state."""
+
+    items: list[Statement | Declaration]
+    transition: Transition | None
+
+
+@dataclass(slots=True, eq=False)
+class Program(Declaration):
+    """A parser or control (``kind``), or the type of one where ``body`` is None.
+
+    Attributes:
+        constructor: parameters of the constructor.
+        locals: declarations within it.
+        body: statements of a control; () of a parser.
+    """
+
+    kind: str
+    types: list[str]
+    parameters: list[Parameter]
+    constructor: list[Parameter]
+    locals: list[Declaration]
+    states: list[State]
+    body: Block | None
+    type: Any = field(default=None, init=False)
+    type_variables: list[Any] = field(default_factory=list, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Package(Declaration):
+    """``package name<types>(parameters);``."""
+
+    types: list[str]
+    parameters: list[Parameter]
+    type: Any = field(default=None, init=False)
+    type_variables: list[Any] = field(default_factory=list, init=False)

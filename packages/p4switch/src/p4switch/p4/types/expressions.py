@@ -1,0 +1,637 @@
+"""Types of expressions (P4_16 specification, section 8)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from p4switch.p4.syntax.tree import (
+    Alias,
+    Argument,
+    Binary,
+    Boolean,
+    Call,
+    Cast,
+    Constant,
+    Default,
+    Enumeration,
+    EnumMember,
+    Expression,
+    Extern,
+    Function,
+    Index,
+    Instance,
+    InvalidHeader,
+    ListOf,
+    Member,
+    Name,
+    Number,
+    Package,
+    Parameter,
+    Program,
+    Record,
+    Slice,
+    Table,
+    Ternary,
+    Text,
+    TypeName,
+    Unary,
+    ValueSet,
+    Variable,
+)
+from p4switch.p4.types.base import near, what_is
+from p4switch.p4.types.kinds import (
+    ANYTHING,
+    BOOL,
+    ERROR,
+    INTEGER,
+    MATCH_KIND,
+    NO_HEADER,
+    STRING,
+    UNKNOWN,
+    ActionRun,
+    ApplyResult,
+    Bits,
+    CompositeType,
+    DeclaredType,
+    EnumType,
+    RecordType,
+    StackType,
+    TupleType,
+    Type,
+    TypeVariable,
+    Unifier,
+    bits,
+    convert,
+    plain,
+    why_no_cast,
+)
+from p4switch.p4.types.operators import OperatorChecker
+
+_STACK_MEMBERS = ("next", "last", "lastIndex", "size")
+
+
+class ExpressionChecker(OperatorChecker):
+    """Finds the type, and where it is known the value, of every expression."""
+
+    def check(self, node: Expression, expected: Type | None = None) -> Type:
+        """The type of an expression, which is written into it; UNKNOWN after an error."""
+        method = _METHODS.get(type(node))
+        found: Type = getattr(self, method)(node) if method else UNKNOWN
+        node.type = found
+        return found
+
+    def checked(self, node: Expression, expected: Type, what: str) -> Expression:
+        """The expression, converted to what is expected of it; an error begins with ``what``."""
+        self.check(node)
+        return self.coerce(node, expected, what)
+
+    def constant(self, expression: Expression, what: str) -> int | None:
+        """See TypeResolver."""
+        self.check(expression)
+        if isinstance(expression.value, int) and not isinstance(expression.value, bool):
+            return expression.value
+        if expression.type is not UNKNOWN:
+            self.error(expression.at, f"{what} must be known when the program is compiled", "Use a number or a const.")
+        return None
+
+    # --- leaves
+
+    def _number(self, node: Number) -> Type:
+        if node.width is None:
+            node.value = node.number
+            return INTEGER
+        if node.width == 0 and node.signed:
+            self.error(node.at, "int<0> does not exist")
+            return UNKNOWN
+        kind = bits(node.width, node.signed)
+        node.value = node.number
+        self._check_range(node, node.number, kind)
+        node.value = kind.wrap(node.number)
+        return kind
+
+    def _boolean(self, node: Boolean) -> Type:
+        node.value = node.truth
+        return BOOL
+
+    def _text(self, node: Text) -> Type:
+        node.value = node.text
+        return STRING
+
+    def _default(self, node: Default) -> Type:
+        return ANYTHING
+
+    def _invalid_header(self, node: InvalidHeader) -> Type:
+        return NO_HEADER
+
+    def _name(self, node: Name) -> Type:
+        target = self._target_of(node)
+        if target is None:
+            return UNKNOWN
+        if isinstance(target, list):
+            target = target[0]
+        node.target = target
+        match target:
+            case Variable() | Parameter() | ValueSet() | Instance() | Table():
+                return target.type or UNKNOWN
+            case Constant():
+                node.value = target.initial.value
+                return target.type or UNKNOWN
+            case EnumMember():
+                node.value = target
+                return MATCH_KIND
+        self.error(node.at, f"{node.name!r} is {what_is(target)}, not a value")
+        return UNKNOWN
+
+    def _target_of(self, node: Name) -> Any:
+        """What a name names; None, and an error, if nothing."""
+        if node.target is not None:
+            return node.target
+        target = (self.globals if node.rooted else self.scope).find(node.name)
+        if target is None and node.name in self.match_kinds:
+            return self.match_kinds[node.name]
+        if target is None:
+            hint = self.scope.near(node.name)
+            if not hint and node.name in self.errors:
+                hint = f"Write error.{node.name}."
+            self.error(node.at, f"{node.name!r} is not declared", hint or "Declare it above its first use.")
+        return target
+
+    def type_named(self, node: Expression) -> Type | None:
+        """The type that an expression names, as in ``Enum.member``; None if it names none."""
+        if isinstance(node, TypeName):
+            return self.resolve(node.ref)
+        if not isinstance(node, Name):
+            return None
+        if node.name == "error":
+            return ERROR
+        target = (self.globals if node.rooted else self.scope).find(node.name)
+        if isinstance(target, Alias | Enumeration):
+            return target.type or UNKNOWN
+        return None
+
+    # --- members
+
+    def _member(self, node: Member) -> Type:
+        named = self.type_named(node.base)
+        if named is not None:
+            return self._member_of_type(node, named)
+        base = plain(self.check(node.base))
+        node.effects = node.base.effects
+        if base is UNKNOWN:
+            return UNKNOWN
+        match base:
+            case CompositeType():
+                return self._field(node, base)
+            case StackType() if node.name in _STACK_MEMBERS:
+                return self._stack_member(node, base)
+            case ApplyResult():
+                if node.name in ("hit", "miss"):
+                    return BOOL
+                if node.name == "action_run":
+                    return ActionRun(base.table)
+            case DeclaredType(kind="table"):
+                self.error(
+                    node.at, f"a table has no {node.name!r}", f"Apply it first: {base.name}.apply().{node.name}."
+                )
+                return UNKNOWN
+        hint = f"Take an element first: …[0].{node.name}, or .next, .last." if isinstance(base, StackType) else ""
+        if node.name in ("isValid", "setValid", "setInvalid", "apply"):
+            hint = f"Call it: …{node.name}()."
+        self.error(node.at, f"{base} has no field {node.name!r}", hint)
+        return UNKNOWN
+
+    def _member_of_type(self, node: Member, kind: Type) -> Type:
+        if kind is ERROR:
+            member = self.errors.get(node.name)
+            if member is None:
+                self.error(node.at, f"there is no error {node.name!r}", near(node.name, self.errors))
+                return UNKNOWN
+            node.target = node.value = member
+            return ERROR
+        if isinstance(kind, EnumType):
+            member = kind.members.get(node.name)
+            if member is None:
+                self.error(node.at, f"the enum {kind} has no member {node.name!r}", near(node.name, kind.members))
+                return UNKNOWN
+            node.target = member
+            node.value = member if kind.base is None else member.initial.value
+            return kind
+        if kind is not UNKNOWN:
+            self.error(node.at, f"the type {kind} has no member {node.name!r}")
+        return UNKNOWN
+
+    def _field(self, node: Member, base: CompositeType) -> Type:
+        found = base.fields.get(node.name)
+        if found is None:
+            if node.name in ("isValid", "setValid", "setInvalid"):
+                self.error(node.at, f"{node.name!r} is a method", f"Call it: …{node.name}().")
+            else:
+                self.error(node.at, f"{base} has no field {node.name!r}", near(node.name, base.fields))
+            return UNKNOWN
+        if isinstance(node.base.value, tuple):
+            node.value = node.base.value[list(base.fields).index(node.name)]
+        return found
+
+    def _stack_member(self, node: Member, base: StackType) -> Type:
+        if node.name == "size":
+            node.value = base.size
+            return bits(32)
+        if self.context in ("apply", "action", "function") and node.name in ("next", "last"):
+            where = {"apply": "a control", "action": "an action"}.get(self.context, "a function")
+            self.error(node.at, f"{node.name!r} of a stack is for parsers, not for {where}", "Use an index: …[0].")
+        return bits(32) if node.name == "lastIndex" else base.element
+
+    def _index(self, node: Index) -> Type:
+        base = plain(self.check(node.base))
+        self.check(node.index)
+        node.effects = node.base.effects or node.index.effects
+        if base is UNKNOWN or node.index.type is UNKNOWN:
+            return UNKNOWN
+        if isinstance(base, TupleType):
+            position = node.index.value
+            if not isinstance(position, int) or not 0 <= position < len(base.elements):
+                self.error(node.index.at, f"a tuple of {len(base.elements)} is indexed by a constant below that")
+                return UNKNOWN
+            if isinstance(node.base.value, tuple):
+                node.value = node.base.value[position]
+            return base.elements[position]
+        if not isinstance(base, StackType):
+            hint = "A single bit is a slice: x[3:3]." if isinstance(base, Bits) else ""
+            if isinstance(base, DeclaredType) and base.name == "register":
+                hint = "Use its methods: r.read(x, i); r.write(i, x);"
+            self.error(node.at, f"{base} is not indexed", hint)
+            return UNKNOWN
+        value = node.index.value
+        if isinstance(value, int) and not 0 <= value < base.size:
+            self.error(
+                node.index.at, f"there is no element {value} in a stack of {base.size}", "Elements count from 0."
+            )
+        if node.index.type is INTEGER:
+            self.give(node.index, bits(32))
+        elif not isinstance(plain(node.index.type or UNKNOWN), Bits) and not isinstance(node.index.type, EnumType):
+            self.error(node.index.at, f"an index is a number, not {node.index.type}")
+        return base.element
+
+    def _slice(self, node: Slice) -> Type:
+        base = plain(self.check(node.base))
+        node.effects = node.base.effects
+        high = self.constant(node.high, "the upper end of a slice")
+        low = self.constant(node.low, "the lower end of a slice")
+        if isinstance(base, EnumType) and base.base:
+            base = base.base
+        if base is UNKNOWN or high is None or low is None:
+            return UNKNOWN
+        if base is INTEGER and isinstance(node.base.value, int):
+            self.error(node.at, "a number of no width has no slices", "Give it a width: 16w0x1234[7:0].")
+            return UNKNOWN
+        if not isinstance(base, Bits):
+            self.error(node.at, f"there is no slice of {base}")
+            return UNKNOWN
+        if low < 0 or high < low:
+            self.error(node.at, f"[{high}:{low}]: the upper end comes first", f"Write [{low}:{high}].")
+            return UNKNOWN
+        if high >= base.width:
+            hint = f"Bits count from 0 to {base.width - 1}."
+            self.error(node.high.at, f"bit {high} is beyond {base}", hint)
+            return UNKNOWN
+        if isinstance(node.base.value, int):
+            node.value = (node.base.value >> low) & ((1 << (high - low + 1)) - 1)
+        return bits(high - low + 1)
+
+    # --- what is made of parts
+
+    def _ternary(self, node: Ternary) -> Type:
+        node.condition = self.checked(node.condition, BOOL, "the condition of '?' is")
+        yes, no = self.check(node.yes), self.check(node.no)
+        node.effects = node.condition.effects or node.yes.effects or node.no.effects
+        if yes is INTEGER and no is not INTEGER:
+            node.yes = self.coerce(node.yes, no, "the results of '?' are of one type; the other is")
+            yes = node.yes.type or UNKNOWN
+        elif (no is INTEGER and yes is not INTEGER) or yes is not no:
+            node.no = self.coerce(node.no, yes, "the results of '?' are of one type; the other is")
+        if node.condition.value is not None:
+            node.value = node.yes.value if node.condition.value else node.no.value
+        return yes
+
+    def _list_of(self, node: ListOf) -> Type:
+        kinds = [self.check(item) for item in node.items]
+        node.effects = any(item.effects for item in node.items)
+        values = tuple(item.value for item in node.items)
+        node.value = None if any(v is None for v in values) else values
+        if UNKNOWN in kinds:
+            return UNKNOWN
+        return self.types.tuple_of(tuple(kinds))
+
+    def _record_of(self, node: Record) -> Type:
+        kinds = {name: self.check(value) for name, value in node.fields}
+        node.effects = any(value.effects for _, value in node.fields)
+        return UNKNOWN if UNKNOWN in kinds.values() else RecordType(kinds)
+
+    def _cast_of(self, node: Cast) -> Type:
+        source = self.check(node.operand)
+        node.effects = node.operand.effects
+        target = self.resolve(node.ref) if node.ref is not None else source
+        if source is UNKNOWN or target is UNKNOWN:
+            return UNKNOWN
+        if isinstance(node.operand, ListOf | Record | InvalidHeader):
+            node.operand = self.coerce(node.operand, target, "this is cast to")
+            node.value = node.operand.value
+            return target
+        reason = why_no_cast(source, target)
+        if reason is not None:
+            self.error(node.at, f"{source} cannot be cast to {target}", reason)
+            return UNKNOWN
+        if node.operand.value is not None:
+            node.value = convert(node.operand.value, source, plain(target))
+        if source is INTEGER and isinstance(plain(target), Bits):
+            self.give(node.operand, plain(target))
+        return target
+
+    def _type_name(self, node: TypeName) -> Type:
+        self.error(node.at, "a type stands where a value is expected")
+        return UNKNOWN
+
+    def _call(self, node: Call) -> Type:
+        return self.check_call(node)
+
+    def check_call(self, node: Call) -> Type:
+        """The type of what a call gives."""
+        raise NotImplementedError
+
+
+_METHODS = {
+    Number: "_number",
+    Boolean: "_boolean",
+    Text: "_text",
+    Name: "_name",
+    Member: "_member",
+    Index: "_index",
+    Slice: "_slice",
+    Ternary: "_ternary",
+    Unary: "check_unary",
+    Binary: "check_binary",
+    ListOf: "_list_of",
+    Record: "_record_of",
+    Cast: "_cast_of",
+    TypeName: "_type_name",
+    Call: "_call",
+    Default: "_default",
+    InvalidHeader: "_invalid_header",
+}
+
+
+# What may be assigned to (P4_16 specification, section 6.6).
+
+
+class PlaceChecker(ExpressionChecker):
+    """Checks left-hand sides."""
+
+    def check_place(self, node: Expression, what: str) -> Type:
+        """The type of what is assigned to; UNKNOWN, and an error that begins with ``what``, if nothing can be."""
+        kind = self.check(node)
+        if kind is UNKNOWN:
+            return UNKNOWN
+        problem = self._problem(node)
+        if problem is None:
+            return kind
+        self.error(node.at, f"{what} cannot be assigned to: {problem[0]}", problem[1])
+        return UNKNOWN
+
+    def _problem(self, node: Expression) -> tuple[str, str] | None:
+        """Why not, and what to do; None if it can be assigned to."""
+        match node:
+            case Slice():
+                return self._problem(node.base)
+            case Index():
+                return self._problem(node.base)
+            case Member():
+                if isinstance(plain(node.base.type or UNKNOWN), StackType):
+                    if node.name in ("size", "lastIndex"):
+                        return f"{node.name!r} follows from the stack", ""
+                    if node.name == "last":
+                        return None
+                if node.target is not None:
+                    return "it is a constant", ""
+                return self._problem(node.base)
+            case Name():
+                return self._problem_of_name(node)
+        return "it is no variable, parameter or field", "Only these hold something."
+
+    def _problem_of_name(self, node: Name) -> tuple[str, str] | None:
+        target = node.target
+        match target:
+            case Variable():
+                return None
+            case Parameter():
+                if target.direction in ("out", "inout"):
+                    return None
+                if target.direction == "in":
+                    return f"the parameter {node.name!r} is 'in'", "Declare it 'inout', or copy it into a variable."
+                return f"the parameter {node.name!r} has no direction, so it is only read", "Copy it into a variable."
+            case Constant():
+                return f"{node.name!r} is a constant", ""
+            case ValueSet():
+                return f"{node.name!r} is a value set, which the control plane fills", ""
+        return f"{node.name!r} is {what_is(target)}", ""
+
+
+# Arguments of calls: which parameter each is for, and whether it fits (specification, section 6.8).
+
+
+SIZES = {"minSizeInBits": (0, 1), "minSizeInBytes": (0, 8), "maxSizeInBits": (1, 1), "maxSizeInBytes": (1, 8)}
+_ON_HEADERS = ("isValid", "setValid", "setInvalid", *SIZES)
+
+
+class ArgumentChecker(PlaceChecker):
+    """Binds arguments to parameters."""
+
+    def bind(
+        self,
+        at: int,
+        what: str,
+        parameters: Sequence[Parameter],
+        arguments: Sequence[Argument],
+        types: dict[Any, Any],
+    ) -> list[Expression | None]:
+        """The arguments in the order of the parameters, converted; errors if they do not fit."""
+        bound: list[Expression | None] = [None] * len(parameters)
+        given = [False] * len(parameters)
+        if len(arguments) > len(parameters):
+            self.error(at, f"{what} takes {len(parameters)} arguments, not {len(arguments)}", listed(parameters))
+            return bound
+        names = {p.name: i for i, p in enumerate(parameters)}
+        for position, argument in enumerate(arguments):
+            index = names.get(argument.name) if argument.name is not None else position
+            if index is None:
+                self.error(argument.at, f"{what} has no parameter {argument.name!r}", near(str(argument.name), names))
+                continue
+            if given[index]:
+                self.error(argument.at, f"{what}: the parameter {parameters[index].name!r} is given twice")
+                continue
+            given[index] = True
+            bound[index] = self._argument(what, parameters[index], argument, types)
+        for index, parameter in enumerate(parameters):
+            if not given[index]:
+                if parameter.default is not None:
+                    bound[index] = parameter.default
+                elif parameter.annotation("optional") is None:
+                    message = f"{what} takes {len(parameters)} arguments, not {len(arguments)}: "
+                    self.error(at, f"{message}{parameter.name!r} is missing", listed(parameters))
+                    return bound
+        return bound
+
+    def _argument(
+        self, what: str, parameter: Parameter, argument: Argument, types: dict[Any, Any]
+    ) -> Expression | None:
+        kind = self.types.substitute(parameter.type or UNKNOWN, types)
+        value = argument.value
+        if value is None:
+            if parameter.direction != "out":
+                self.error(argument.at, f"{what}: '_' stands for what comes out, but {parameter.name!r} goes in")
+            return None
+        if value.type is UNKNOWN:
+            return value
+        if parameter.direction in ("out", "inout"):
+            place = self.check_place(value, f"the {parameter.direction!r} argument {parameter.name!r} of {what}")
+            if (
+                place is not UNKNOWN
+                and place is not kind
+                and not isinstance(kind, TypeVariable)
+                and kind is not UNKNOWN
+            ):
+                hint = f"Use a variable of the type {kind}, and cast it afterwards."
+                self.error(value.at, f"the argument {parameter.name!r} of {what} is {kind}, but this is {place}", hint)
+            return value
+        if kind is STRING and value.type is not STRING:
+            self.error(value.at, f"the argument {parameter.name!r} of {what} is a string", 'Write "…".')
+            return value
+        if isinstance(value.type, ApplyResult):
+            self.error(value.at, "the result of apply() is no argument", "Use .hit or .miss.")
+            return value
+        if isinstance(kind, DeclaredType):
+            if value.type is not kind and not Unifier(self.types, ()).unify(kind, value.type or UNKNOWN):
+                self.error(value.at, f"the argument {parameter.name!r} of {what} is {kind}, but this is {value.type}")
+            return value
+        return self.coerce(value, kind, f"the argument {parameter.name!r} of {what} is")
+
+
+def fits(parameters: Sequence[Parameter], arguments: Sequence[Argument]) -> bool:
+    """Whether the arguments fit by their number and names."""
+    if len(arguments) > len(parameters):
+        return False
+    names = {p.name for p in parameters}
+    if any(a.name is not None and a.name not in names for a in arguments):
+        return False
+    named = {a.name for a in arguments if a.name is not None}
+    positional = sum(a.name is None for a in arguments)
+    for index, parameter in enumerate(parameters):
+        optional = parameter.default is not None or parameter.annotation("optional") is not None
+        if index >= positional and parameter.name not in named and not optional:
+            return False
+    return True
+
+
+def pairs_of(parameters: Sequence[Parameter], arguments: Sequence[Argument]) -> list[tuple[Parameter, Argument]]:
+    """Parameters with the arguments that are for them."""
+    by_name = {p.name: p for p in parameters}
+    found = []
+    for index, argument in enumerate(arguments):
+        parameter = by_name.get(argument.name) if argument.name is not None else None
+        if parameter is None and argument.name is None and index < len(parameters):
+            parameter = parameters[index]
+        if parameter is not None:
+            found.append((parameter, argument))
+    return found
+
+
+def listed(parameters: Sequence[Parameter]) -> str:
+    """Parameters in words, for hints."""
+    if not parameters:
+        return ""
+    return "Its parameters: " + ", ".join(f"{p.direction} {p.name}".strip() for p in parameters) + "."
+
+
+def signature(function: Function) -> str:
+    """The parameters of a function in words."""
+    return listed(function.parameters)
+
+
+# Objects that are made: instances, and arguments of packages (specification, section 11.3).
+
+
+class ConstructorChecker(ArgumentChecker):
+    """Checks constructors."""
+
+    def construct(self, node: Any, kind: Type, arguments: Sequence[Argument], at: int) -> Type:
+        """The type of an object that is made; ``node.bound`` gets the arguments in order."""
+        if not isinstance(kind, DeclaredType) or kind.kind not in ("extern", "parser", "control", "package"):
+            if kind is not UNKNOWN:
+                self.error(at, f"{kind} is no extern, parser, control or package, so there are no instances of it")
+            return UNKNOWN
+        node.effects = False
+        declaration = kind.declaration
+        what = f"the constructor of {declaration.name!r}"
+        parameters = self._constructor(declaration, arguments, at)
+        if parameters is None:
+            return UNKNOWN
+        variables = list(declaration.type_variables)
+        unifier = Unifier(self.types, variables)
+        for variable, given in zip(variables, kind.arguments, strict=False):
+            if given is not variable:
+                unifier.found[variable] = given
+        if isinstance(declaration, Extern) and variables and not unifier.found:
+            hint = f"Write {declaration.name}<bit<32>>(…)."
+            self.error(at, f"{declaration.name!r} needs {len(variables)} type argument(s): of what?", hint)
+            return UNKNOWN
+        for parameter, argument in pairs_of(parameters, arguments):
+            if argument.value is None or argument.value.type in (None, UNKNOWN):
+                continue
+            if not unifier.unify(parameter.type, argument.value.type or UNKNOWN) and isinstance(
+                parameter.type, DeclaredType
+            ):
+                self._wrong_program(argument.value, parameter, unifier)
+                return UNKNOWN
+        node.bound = self.bind(at, what, parameters, arguments, unifier.found)
+        node.target = declaration
+        for value in node.bound:
+            if value is not None and value.value is None and not isinstance(value.type, DeclaredType):
+                self.not_constant(value, what)
+        return unifier.apply(kind)
+
+    def not_constant(self, value: Expression, what: str) -> None:
+        """An error unless a value may be known at compile time."""
+        from p4switch.p4.types.base import may_be_constant  # noqa: PLC0415 -- it needs nothing but trees
+
+        if value.type is not UNKNOWN and not may_be_constant(value, {}):
+            self.error(value.at, f"an argument of {what} must be known when the program is compiled")
+
+    def _constructor(self, declaration: Any, arguments: Sequence[Argument], at: int) -> list[Parameter] | None:
+        if isinstance(declaration, Program):
+            if declaration.body is None:
+                self.error(at, f"{declaration.name!r} is only the type of a {declaration.kind}")
+                return None
+            return declaration.constructor
+        if isinstance(declaration, Package):
+            return declaration.parameters
+        constructors = [m for m in declaration.methods if m.result is None]
+        for constructor in constructors:
+            if fits(constructor.parameters, arguments):
+                return list(constructor.parameters)
+        if not constructors:
+            return []
+        wanted = signature(constructors[0])
+        self.error(at, f"{declaration.name!r} is made with other arguments than these {len(arguments)}", wanted)
+        return None
+
+    def _wrong_program(self, value: Expression, parameter: Parameter, unifier: Unifier) -> None:
+        wanted: DeclaredType = parameter.type
+        given = value.type
+        hint = ""
+        if isinstance(given, DeclaredType) and isinstance(given.declaration, Program):
+            own = dict(zip(wanted.declaration.type_variables, wanted.arguments, strict=False))
+            kinds = [unifier.apply(self.types.substitute(p.type, own)) for p in wanted.declaration.parameters]
+            shown = ", ".join(
+                f"{p.direction + ' ' if p.direction else ''}{k} {p.name}"
+                for p, k in zip(wanted.declaration.parameters, kinds, strict=True)
+            )
+            hint = f"Its parameters must be ({shown})."
+        self.error(value.at, f"{given} cannot be the {wanted.name} of this package", hint)

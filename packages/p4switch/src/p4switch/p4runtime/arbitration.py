@@ -1,0 +1,360 @@
+"""Which client of a device is the primary (P4Runtime specification, section "Client Arbitration").
+
+Every role has a primary of its own. As in BMv2, it is the live client with the highest election id; when it leaves,
+the next one follows. (The specification would wait for an id at least as high as the highest ever seen, which a
+restarted controller would have to know.) A client without an election id never becomes primary. What a role may do is
+what its latest primary said.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from finsy.proto import U128, p4r, stratum
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+
+from p4switch.p4runtime.errors import Code, P4RuntimeError
+from p4switch.p4runtime.updates import invalid
+
+# Roles: which part of a device's control plane a client has (P4Runtime specification, section "Role Config").
+#
+# The specification leaves the message in ``role.config`` to an agreement between client and server. Here it is
+# Stratum's ``stratum.P4RoleConfig``, which finsy and Stratum's own tools send. A role without a configuration, and
+# the default role, have access to everything.
+
+
+DEFAULT_ROLE: Final = ""
+
+Permit: TypeAlias = Callable[[p4r.Entity], None]
+"""Raises PERMISSION_DENIED for an entity that a client may not write."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleConfig:
+    """What a role may do.
+
+    Attributes:
+        exclusive: ids of P4Info that only this role, and roles without a configuration, may write.
+        shared: ids that other roles may write, too.
+        packet_in_filter: (metadata id, value): only packets with this value are sent; None: all.
+        receives_packet_ins: whether packets are sent at all.
+        can_push_pipeline: whether it may set the forwarding pipeline.
+    """
+
+    exclusive: frozenset[int]
+    shared: frozenset[int]
+    packet_in_filter: tuple[int, bytes] | None
+    receives_packet_ins: bool
+    can_push_pipeline: bool
+
+    def owns(self, entity: p4r.Entity) -> bool:
+        """Whether an entity is in the role. Multicast groups and clone sessions have no P4Info id: they never are."""
+        return entity_id(entity) in self.exclusive | self.shared
+
+    def conflict(self, other: "RoleConfig") -> frozenset[int]:
+        """Ids that one of two roles claims for itself and the other has, too."""
+        mine, theirs = self.exclusive | self.shared, other.exclusive | other.shared
+        return (self.exclusive & theirs) | (other.exclusive & mine)
+
+    def receives(self, message: p4r.StreamMessageResponse) -> bool:
+        """Whether the role's primary is sent a packet or a notification."""
+        match message.WhichOneof("update"):
+            case "packet":
+                return self.receives_packet_ins and self._passes(message.packet)
+            case "digest":
+                return message.digest.digest_id in self.exclusive | self.shared
+            case "idle_timeout_notification":
+                entries = message.idle_timeout_notification.table_entry
+                return all(entry.table_id in self.exclusive | self.shared for entry in entries)
+            case _:
+                return True
+
+    def _passes(self, packet: p4r.PacketIn) -> bool:
+        if self.packet_in_filter is None:
+            return True
+        return any((m.metadata_id, _number(m.value)) == self._wanted() for m in packet.metadata)
+
+    def _wanted(self) -> tuple[int, int]:
+        ident, value = self.packet_in_filter or (0, b"")
+        return ident, _number(value)
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "big")
+
+
+def decode_role_config(packed: AnyMessage, role: str) -> RoleConfig:
+    """The configuration in ``role.config``.
+
+    Raises:
+        P4RuntimeError: INVALID_ARGUMENT: it belongs to the default role, is another message or cannot be read.
+    """
+    if role == DEFAULT_ROLE:
+        raise invalid("the default role has access to everything: leave role.config unset, or name the role")
+    config = stratum.P4RoleConfig()
+    try:
+        known = packed.Unpack(config)
+    except DecodeError as error:
+        raise invalid(f"role {role!r}: config cannot be read: {error}") from None
+    if not known:
+        raise invalid(f"role {role!r}: config is {packed.type_url!r}; this server knows stratum.P4RoleConfig")
+    has_filter = config.HasField("packet_in_filter") and config.packet_in_filter.metadata_id != 0
+    wanted = (config.packet_in_filter.metadata_id, config.packet_in_filter.value) if has_filter else None
+    return RoleConfig(
+        exclusive=frozenset(config.exclusive_p4_ids),
+        shared=frozenset(config.shared_p4_ids),
+        packet_in_filter=wanted,
+        receives_packet_ins=config.receives_packet_ins,
+        can_push_pipeline=config.can_push_pipeline,
+    )
+
+
+def role_name(name: str, ident: int) -> str:
+    """The role of a request: its name, or, where an older client gives only the number, that ("#7")."""
+    return name or (f"#{ident}" if ident else DEFAULT_ROLE)
+
+
+def entity_id(entity: p4r.Entity) -> int | None:
+    """The P4Info id that an entity belongs to: that of the table for direct resources. None where it has none."""
+    match entity.WhichOneof("entity"):
+        case "table_entry":
+            return entity.table_entry.table_id
+        case "direct_counter_entry":
+            return entity.direct_counter_entry.table_entry.table_id
+        case "direct_meter_entry":
+            return entity.direct_meter_entry.table_entry.table_id
+        case "counter_entry":
+            return entity.counter_entry.counter_id
+        case "meter_entry":
+            return entity.meter_entry.meter_id
+        case "register_entry":
+            return entity.register_entry.register_id
+        case "action_profile_member":
+            return entity.action_profile_member.action_profile_id
+        case "action_profile_group":
+            return entity.action_profile_group.action_profile_id
+        case "value_set_entry":
+            return entity.value_set_entry.value_set_id
+        case "digest_entry":
+            return entity.digest_entry.digest_id
+        case _:
+            return None
+
+
+def permit_all(entity: p4r.Entity) -> None:
+    """A Permit without limits."""
+
+
+def permit_role(role: str, config: RoleConfig | None) -> Permit:
+    """The Permit of a role."""
+    if config is None:
+        return permit_all
+
+    def permit(entity: p4r.Entity) -> None:
+        if not config.owns(entity):
+            kind = entity.WhichOneof("entity") or "an unset entity"
+            ident = entity_id(entity)
+            what = kind if ident is None else f"{kind} of id {ident}"
+            raise P4RuntimeError(Code.PERMISSION_DENIED, f"{what} is outside role {role!r}")
+
+    return permit
+
+
+MAX_CLIENTS: Final = 16
+"""Live clients of one device, as in BMv2."""
+
+MAX_ROLES: Final = 64
+"""Roles of one device that are remembered; from here on, those without live clients are forgotten, oldest first."""
+
+Client = TypeVar("Client")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bid:
+    """What a client last asked for; ``sent`` is its role message, with the configuration."""
+
+    role: str
+    election_id: int | None
+    sent: p4r.Role
+    config: RoleConfig | None
+
+
+@dataclass(slots=True)
+class _Role:
+    """What is remembered of a role: the highest election id of a primary, and the latest primary's configuration."""
+
+    latest_primary: int | None = None
+    sent: p4r.Role | None = None
+    config: RoleConfig | None = None
+
+
+class Arbitration(Generic[Client]):
+    """The live clients of one device. Not thread-safe: the owner locks."""
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._clients: dict[Client, _Bid] = {}
+        self._roles: dict[str, _Role] = {DEFAULT_ROLE: _Role()}
+
+    def update(
+        self, client: Client, request: p4r.MasterArbitrationUpdate
+    ) -> list[tuple[Client, p4r.MasterArbitrationUpdate]]:
+        """Adds a client or changes its election id.
+
+        Returns:
+            notifications to send, in order.
+
+        Raises:
+            P4RuntimeError: the stream must be closed with it; the client must then leave.
+        """
+        bid = _bid(request)
+        self._check(client, request, bid)
+        role = bid.role
+        before, old_bid = self.primary(role), self._clients.get(client)
+        self._clients[client] = bid
+        self._remember(role)
+        primary = self.primary(role)
+        if primary is not before or (primary is client and bid != old_bid):
+            return self._notify_all(role)
+        return self._notify([client], role)
+
+    def leave(self, client: Client) -> list[tuple[Client, p4r.MasterArbitrationUpdate]]:
+        """Removes a client, known or not. Returns notifications to send."""
+        known = self._clients.get(client)
+        if known is None:
+            return []
+        role = known.role
+        was_primary = self.primary(role) is client
+        del self._clients[client]
+        return self._notify_all(role) if was_primary else []
+
+    def primary(self, role: str) -> Client | None:
+        """The primary of a role, None where it has none."""
+        candidates = [(b.election_id, c) for c, b in self._clients.items() if b.role == role]
+        bidding = [(e, c) for e, c in candidates if e is not None]
+        return max(bidding, key=lambda pair: pair[0])[1] if bidding else None
+
+    def primaries(self) -> list[Client]:
+        """The primaries of all roles."""
+        roles = sorted({bid.role for bid in self._clients.values()})
+        return [p for p in map(self.primary, roles) if p is not None]
+
+    def receivers(self, message: p4r.StreamMessageResponse) -> list[Client]:
+        """The primaries of the roles that are sent a packet or a notification."""
+        configs = ((client, self._roles[self._clients[client].role].config) for client in self.primaries())
+        return [client for client, config in configs if config is None or config.receives(message)]
+
+    def role_of(self, client: Client) -> str | None:
+        """The role of a live client, None where it is not live."""
+        known = self._clients.get(client)
+        return None if known is None else known.role
+
+    def config(self, role: str) -> RoleConfig | None:
+        """What a role may do, as its latest primary said; None: everything. Raises NOT_FOUND."""
+        if role not in self._roles:
+            raise P4RuntimeError(Code.NOT_FOUND, f"device {self._device_id} has no role {role!r}")
+        return self._roles[role].config
+
+    def check_primary(self, role: str, election_id: p4r.Uint128 | None) -> None:
+        """Checks that a request comes from the primary.
+
+        Raises:
+            P4RuntimeError: PERMISSION_DENIED; NOT_FOUND where no client ever had the role.
+        """
+        self.config(role)
+        primary = self.primary(role)
+        if primary is None:
+            raise _denied(
+                f"device {self._device_id} has no primary client{_for(role)}: send an arbitration update first"
+            )
+        highest = self._clients[primary].election_id
+        if election_id is None or U128.decode(election_id) != highest:
+            given = "unset" if election_id is None else U128.decode(election_id)
+            raise _denied(f"not primary: election id {given}, the primary of device {self._device_id} has {highest}")
+
+    def _check(self, client: Client, request: p4r.MasterArbitrationUpdate, bid: _Bid) -> None:
+        if request.device_id != self._device_id:
+            raise P4RuntimeError(
+                Code.FAILED_PRECONDITION,
+                f"this stream belongs to device {self._device_id}, not to device {request.device_id}",
+            )
+        known = self._clients.get(client)
+        if known is not None and known.role != bid.role:
+            raise P4RuntimeError(
+                Code.FAILED_PRECONDITION, f"this stream has role {known.role!r}; open another one for role {bid.role!r}"
+            )
+        others = [b for c, b in self._clients.items() if c is not client]
+        if bid.election_id is not None and bid.election_id in {b.election_id for b in others if b.role == bid.role}:
+            raise P4RuntimeError(
+                Code.INVALID_ARGUMENT,
+                f"Election id {bid.election_id} already exists for device {self._device_id}{_for(bid.role)}",
+            )
+        if known is None and len(self._clients) >= MAX_CLIENTS:
+            raise P4RuntimeError(
+                Code.RESOURCE_EXHAUSTED, f"device {self._device_id} has {MAX_CLIENTS} clients; no more are served"
+            )
+        for other in others:
+            taken = bid.config.conflict(other.config) if bid.config and other.config and other.role != bid.role else ()
+            if taken:
+                raise P4RuntimeError(
+                    Code.INVALID_ARGUMENT,
+                    f"role {bid.role!r}: ids {sorted(taken)} are exclusive and belong to role {other.role!r}, too",
+                )
+
+    def _remember(self, role: str) -> None:
+        """Keeps what the role's primary says."""
+        known = self._roles.setdefault(role, _Role())
+        primary = self.primary(role)
+        if primary is not None:
+            bid = self._clients[primary]
+            known.latest_primary, known.sent, known.config = bid.election_id, bid.sent, bid.config
+        live = {bid.role for bid in self._clients.values()} | {DEFAULT_ROLE}
+        for name in [n for n in self._roles if n not in live][: max(0, len(self._roles) - MAX_ROLES)]:
+            del self._roles[name]
+
+    def _notify_all(self, role: str) -> list[tuple[Client, p4r.MasterArbitrationUpdate]]:
+        """Backups first: the new primary may write once it hears of it."""
+        primary = self.primary(role)
+        members = [c for c, b in self._clients.items() if b.role == role]
+        return self._notify(sorted(members, key=lambda c: c is primary), role)
+
+    def _notify(self, clients: Iterable[Client], role: str) -> list[tuple[Client, p4r.MasterArbitrationUpdate]]:
+        self._remember(role)
+        primary = self.primary(role)
+        return [(client, self._message(client, primary, role)) for client in clients]
+
+    def _message(self, client: Client, primary: Client | None, role: str) -> p4r.MasterArbitrationUpdate:
+        message = p4r.MasterArbitrationUpdate(device_id=self._device_id)
+        known, sent = self._roles[role], self._clients[client].sent
+        if role:
+            message.role.name, message.role.id = sent.name, sent.id
+        if known.sent is not None and known.sent.HasField("config"):
+            message.role.config.CopyFrom(known.sent.config)
+        if known.latest_primary is not None:
+            message.election_id.CopyFrom(U128.encode(known.latest_primary))
+        if primary is None:
+            message.status.code, message.status.message = int(Code.NOT_FOUND), "There is no primary"
+        elif primary is client:
+            message.status.message = "Is primary"
+        else:
+            message.status.code, message.status.message = int(Code.ALREADY_EXISTS), "Is backup"
+        return message
+
+
+def _bid(request: p4r.MasterArbitrationUpdate) -> _Bid:
+    """What an arbitration update asks for. Raises INVALID_ARGUMENT for a role configuration that is not understood."""
+    role = role_name(request.role.name, request.role.id)
+    election_id = U128.decode(request.election_id) if request.HasField("election_id") else None
+    sent = p4r.Role()
+    sent.CopyFrom(request.role)
+    config = decode_role_config(request.role.config, role) if request.role.HasField("config") else None
+    return _Bid(role, election_id, sent, config)
+
+
+def _denied(message: str) -> P4RuntimeError:
+    return P4RuntimeError(Code.PERMISSION_DENIED, message)
+
+
+def _for(role: str) -> str:
+    return f" in role {role!r}" if role else ""

@@ -1,0 +1,366 @@
+"""A pipeline configuration with the state that controllers read and write."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from finsy.proto import p4r
+
+from p4switch.device import Device
+from p4switch.p4runtime.arbitration import Permit, permit_all
+from p4switch.p4runtime.cell_entries import (
+    CounterEntries,
+    DirectCounterEntries,
+    DirectMeterEntries,
+    MeterEntries,
+    RegisterEntries,
+    ValueSetEntries,
+)
+from p4switch.p4runtime.digest_entries import Clock, DigestEntries
+from p4switch.p4runtime.errors import Code, P4RuntimeError
+from p4switch.p4runtime.p4info import ExternInfo, ProfileInfo, Schema
+from p4switch.p4runtime.replication_entries import CloneEntries, MulticastEntries
+from p4switch.p4runtime.table_entries import ProfileEntries, TableEntries
+from p4switch.p4runtime.updates import invalid
+from p4switch.program import Program
+
+_LOG = logging.getLogger(__name__)
+
+_UNSUPPORTED: Mapping[str, str] = {
+    "extern_entry": "ExternEntry",
+}
+"""Entities that the embedded switch does not have, by their field in p4.v1.Entity."""
+
+_ALL_ENTRIES: Final = p4r.TableEntry()
+
+
+class Forwarding:
+    """The entities of one device under one pipeline configuration. Not thread-safe: the owner locks.
+
+    Attributes:
+        config: as the controller sent it.
+        device: what holds the state and runs packets.
+        digests: collects what packets report.
+        timed: whether the program has digests or idle time-outs, which somebody has to look at.
+    """
+
+    def __init__(
+        self,
+        config: p4r.ForwardingPipelineConfig,
+        program: Program,
+        schema: Schema,
+        device: Device,
+        clock: Clock = time.time_ns,
+    ) -> None:
+        self.config = config
+        self.program = program
+        self.schema = schema
+        self.device = device
+        externs = ExternInfo(schema.proto)
+        self._profiles = ProfileEntries(externs, schema, device)
+        self._tables = TableEntries(schema, device, clock, self._profiles, externs.metered)
+        self._meters = MeterEntries(externs, device)
+        self._direct_meters = DirectMeterEntries(externs, schema, device, self._tables)
+        self._value_sets = ValueSetEntries(externs, device)
+        self._sessions = CloneEntries(device)
+        self.digests = DigestEntries(externs, clock)
+        device.on_digest = self.digests.learn
+        self.timed = bool(externs.digests) or any(info.idle_timeout for info in schema.tables.values())
+        self._counters = CounterEntries(schema, device)
+        self._direct_counters = DirectCounterEntries(schema, device, self._tables)
+        self._registers = RegisterEntries(schema, device)
+        self._groups = MulticastEntries(device)
+
+    # --- write
+
+    def write(self, updates: Iterable[p4r.Update], permit: Permit = permit_all) -> list[P4RuntimeError | None]:
+        """Applies updates in order, each wholly or not at all, and goes on after errors.
+
+        Args:
+            updates: what to write.
+            permit: refuses entities that the client may not write.
+
+        Returns:
+            for each update its error, or None.
+        """
+        return [self._attempt(partial(self._write, update, permit)) for update in updates]
+
+    def write_all(self, updates: Sequence[p4r.Update], permit: Permit = permit_all) -> list[P4RuntimeError | None]:
+        """Applies all updates in order, or none of them.
+
+        They are tried on a copy of what they could meet first; the device itself is not touched unless all succeed
+        there, so there is nothing to undo. Under the owner's lock no packet sees a part of them.
+
+        Returns:
+            for each update its error, or None. Where one fails, all others are ABORTED.
+        """
+        trial = self._copy(list(self._met(updates)))
+        for index, update in enumerate(updates):
+            error = trial.write([update], permit)[0]
+            if error is not None:
+                aborted = P4RuntimeError(Code.ABORTED, f"not applied, because update {index} of the batch failed")
+                return [error if i == index else aborted for i in range(len(updates))]
+        return self.write(updates, permit)
+
+    def _met(self, updates: Sequence[p4r.Update]) -> Iterator[p4r.TableEntry]:
+        """Read requests for the table entries on which the outcome of updates depends.
+
+        Those that the updates name, as long as there is room for all that they insert; else those of the whole table.
+        All entries of the tables of an action profile that updates touch, by its members, its groups or its tables:
+        entries use members and groups, and their action sets take the profile's room.
+        """
+        named: dict[int, list[p4r.TableEntry]] = {}
+        for update in updates:
+            entry = _table_entry(update.entity)
+            if entry is not None and entry.table_id in self.schema.tables:
+                named.setdefault(entry.table_id, []).append(entry)
+        profiles = {ident for update in updates if (ident := _profile_id(update.entity)) is not None}
+        profiles |= {profile.id for table_id in named if (profile := self._profile_of(table_id)) is not None}
+        for table_id in self.schema.tables:
+            profile = self._profile_of(table_id)
+            if profile is not None and profile.id in profiles:
+                named.pop(table_id, None)
+                yield p4r.TableEntry(table_id=table_id)
+        for table_id, entries in named.items():
+            _, table = self._tables.table(table_id)
+            if len(table) + len(entries) > table.spec.max_size:
+                yield p4r.TableEntry(table_id=table_id)
+                continue
+            keys = {(e.priority, *(m.SerializeToString(deterministic=True) for m in e.match)): e for e in entries}
+            for entry in keys.values():
+                yield p4r.TableEntry(table_id=table_id, match=entry.match, priority=entry.priority)
+
+    def _profile_of(self, table_id: int) -> ProfileInfo | None:
+        return self._profiles.profile_of(self.schema.tables[table_id])
+
+    def _copy(self, wanted: Iterable[p4r.TableEntry]) -> "Forwarding":
+        """The same configuration, groups, members and defaults, with the entries that requests select."""
+        device = Device(self.program, name=f"{self.device.name} (trial)", device_id=self.device.device_id)
+        copy = Forwarding(self.config, self.program, self.schema, device)
+        for error in copy.write(self._configured(wanted)):
+            if error is not None:
+                raise P4RuntimeError(Code.INTERNAL, f"the forwarding state cannot be copied: {error.message}")
+        return copy
+
+    def _write(self, update: p4r.Update, permit: Permit) -> None:
+        entity, kind = update.entity, update.type
+        permit(entity)
+        match entity.WhichOneof("entity"):
+            case "table_entry":
+                self._tables.write(kind, entity.table_entry)
+            case "counter_entry":
+                self._counters.write(kind, entity.counter_entry)
+            case "direct_counter_entry":
+                self._direct_counters.write(kind, entity.direct_counter_entry)
+            case "register_entry":
+                self._registers.write(kind, entity.register_entry)
+            case "packet_replication_engine_entry":
+                self._write_replication(kind, entity.packet_replication_engine_entry)
+            case "action_profile_member":
+                self._profiles.write_member(kind, entity.action_profile_member)
+            case "action_profile_group":
+                self._profiles.write_group(kind, entity.action_profile_group)
+            case "meter_entry":
+                self._meters.write(kind, entity.meter_entry)
+            case "direct_meter_entry":
+                self._direct_meters.write(kind, entity.direct_meter_entry)
+            case "value_set_entry":
+                self._value_sets.write(kind, entity.value_set_entry)
+            case "digest_entry":
+                self.digests.write(kind, entity.digest_entry)
+            case other:
+                raise _unsupported(other)
+
+    def _write_replication(self, kind: p4r.Update.Type.ValueType, entry: p4r.PacketReplicationEngineEntry) -> None:
+        if entry.WhichOneof("type") == "clone_session_entry":
+            self._sessions.write(kind, entry.clone_session_entry)
+        else:
+            self._groups.write(kind, _group(entry))
+
+    # --- time
+
+    def idle(self) -> Iterator[list[p4r.TableEntry]]:
+        """For each table that has some, the entries that were idle for their time-out; see IdleTimers."""
+        return self._tables.idle()
+
+    # --- read
+
+    def read(self, wanted: Iterable[p4r.Entity]) -> tuple[list[p4r.Entity], list[P4RuntimeError | None]]:
+        """The entities that requests select.
+
+        Returns:
+            what the valid requests select, in order; for each request its error, or None.
+        """
+        found, errors = self.select(wanted)
+        return list(found), errors
+
+    def select(self, wanted: Iterable[p4r.Entity]) -> tuple[Iterator[p4r.Entity], list[P4RuntimeError | None]]:
+        """The same, with an iterator that makes the messages when they are wanted.
+
+        It needs no lock and shows the state of this call: what is copied here are references, and arrays as a whole.
+        """
+        found: list[Iterator[p4r.Entity]] = []
+        errors = [self._attempt(partial(self._collect, entity, found)) for entity in wanted]
+        return chain.from_iterable(found), errors
+
+    def _collect(self, wanted: p4r.Entity, found: list[Iterator[p4r.Entity]]) -> None:
+        found.append(self._read(wanted))
+
+    def _read(self, wanted: p4r.Entity) -> Iterator[p4r.Entity]:
+        match wanted.WhichOneof("entity"):
+            case "table_entry":
+                return (p4r.Entity(table_entry=e) for e in self._tables.read(wanted.table_entry))
+            case "counter_entry":
+                return (p4r.Entity(counter_entry=e) for e in self._counters.read(wanted.counter_entry))
+            case "direct_counter_entry":
+                entries = self._direct_counters.read(wanted.direct_counter_entry)
+                return (p4r.Entity(direct_counter_entry=e) for e in entries)
+            case "register_entry":
+                return (p4r.Entity(register_entry=e) for e in self._registers.read(wanted.register_entry))
+            case "packet_replication_engine_entry":
+                return self._read_replication(wanted.packet_replication_engine_entry)
+            case "action_profile_member":
+                members = self._profiles.read_members(wanted.action_profile_member)
+                return (p4r.Entity(action_profile_member=e) for e in members)
+            case "action_profile_group":
+                groups = self._profiles.read_groups(wanted.action_profile_group)
+                return (p4r.Entity(action_profile_group=e) for e in groups)
+            case "meter_entry":
+                return (p4r.Entity(meter_entry=e) for e in self._meters.read(wanted.meter_entry))
+            case "direct_meter_entry":
+                meters = self._direct_meters.read(wanted.direct_meter_entry)
+                return (p4r.Entity(direct_meter_entry=e) for e in meters)
+            case "value_set_entry":
+                return (p4r.Entity(value_set_entry=e) for e in self._value_sets.read(wanted.value_set_entry))
+            case "digest_entry":
+                return (p4r.Entity(digest_entry=e) for e in self.digests.read(wanted.digest_entry))
+            case "extern_entry" if wanted.extern_entry.extern_type_id == 0:
+                return iter(())  # a program that had any would have been refused
+            case other:
+                raise _unsupported(other)
+
+    def _read_replication(self, wanted: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
+        if wanted.WhichOneof("type") == "clone_session_entry":
+            return (_session_entity(session) for session in self._sessions.read(wanted.clone_session_entry))
+        return (_group_entity(group) for group in self._groups.read(_group(wanted)))
+
+    def _attempt(self, action: Callable[[], object]) -> P4RuntimeError | None:
+        try:
+            action()
+        except P4RuntimeError as error:
+            return error
+        except Exception as error:
+            _LOG.exception("device %s", self.device.name)
+            return P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+        return None
+
+    # --- carrying state over to another configuration
+
+    def snapshot(self) -> tuple[list[p4r.Update], list[p4r.Update]]:
+        """Updates that bring another device into this state.
+
+        Returns:
+            (multicast groups, table entries and defaults; counters and registers that are not 0).
+        """
+        return self._configured(), self._volatile()
+
+    def _configured(self, wanted: Iterable[p4r.TableEntry] = (_ALL_ENTRIES,)) -> list[p4r.Update]:
+        """Groups, default entries, and the table entries that requests select."""
+        groups = (_group_entity(g) for g in self._groups.read(p4r.MulticastGroupEntry()))
+        sessions = (_session_entity(s) for s in self._sessions.read(p4r.CloneSessionEntry()))
+        members = (p4r.Entity(action_profile_member=m) for m in self._profiles.read_members(p4r.ActionProfileMember()))
+        choices = (p4r.Entity(action_profile_group=g) for g in self._profiles.read_groups(p4r.ActionProfileGroup()))
+        digests = (p4r.Entity(digest_entry=d) for d in self.digests.read(p4r.DigestEntry()))
+        everything = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
+        entries = (p4r.Entity(table_entry=e) for e in self._selected(_merged(w, everything) for w in wanted))
+        inserted = (*groups, *sessions, *members, *choices, *digests, *entries)
+        configured = [p4r.Update(type=p4r.Update.INSERT, entity=e) for e in inserted]
+        value_sets = self._value_sets.read(p4r.ValueSetEntry())
+        configured += [_modify(p4r.Entity(value_set_entry=v)) for v in value_sets if v.members]
+        meters = self._meters.read(p4r.MeterEntry())
+        configured += [_modify(p4r.Entity(meter_entry=m)) for m in meters if m.HasField("config")]
+        configured += [_modify(p4r.Entity(table_entry=e)) for e in self._tables.changed_defaults()]
+        return configured
+
+    def _selected(self, wanted: Iterable[p4r.TableEntry]) -> list[p4r.TableEntry]:
+        """The entries that requests select, each once; none for a wrong request. Without those that the program has."""
+        found: dict[bytes, p4r.TableEntry] = {}
+        for request in wanted:
+            with suppress(P4RuntimeError):
+                selected = (e for e in self._tables.read(request) if not e.is_const)
+                found.update((e.SerializeToString(deterministic=True), e) for e in selected)
+        return list(found.values())
+
+    def _volatile(self) -> list[p4r.Update]:
+        """Counters and registers that are not 0."""
+        volatile = [
+            _modify(p4r.Entity(counter_entry=e))
+            for e in self._counters.read(p4r.CounterEntry())
+            if e.data.packet_count or e.data.byte_count
+        ]
+        volatile += [_modify(p4r.Entity(register_entry=e)) for e in self._registers.changed()]
+        return volatile
+
+
+def _table_entry(entity: p4r.Entity) -> p4r.TableEntry | None:
+    """The table entry that an entity is or belongs to."""
+    match entity.WhichOneof("entity"):
+        case "table_entry":
+            return entity.table_entry
+        case "direct_counter_entry":
+            return entity.direct_counter_entry.table_entry
+        case "direct_meter_entry":
+            return entity.direct_meter_entry.table_entry
+        case _:
+            return None
+
+
+def _profile_id(entity: p4r.Entity) -> int | None:
+    """The action profile whose member or group an entity is."""
+    match entity.WhichOneof("entity"):
+        case "action_profile_member":
+            return entity.action_profile_member.action_profile_id
+        case "action_profile_group":
+            return entity.action_profile_group.action_profile_id
+        case _:
+            return None
+
+
+def _group(entry: p4r.PacketReplicationEngineEntry) -> p4r.MulticastGroupEntry:
+    kind = entry.WhichOneof("type")
+    if kind is None:
+        raise invalid("PacketReplicationEngineEntry: neither a multicast group nor a clone session is given")
+    if kind != "multicast_group_entry":
+        raise _unsupported(kind)
+    return entry.multicast_group_entry
+
+
+def _group_entity(group: p4r.MulticastGroupEntry) -> p4r.Entity:
+    entry = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
+    return p4r.Entity(packet_replication_engine_entry=entry)
+
+
+def _session_entity(session: p4r.CloneSessionEntry) -> p4r.Entity:
+    entry = p4r.PacketReplicationEngineEntry(clone_session_entry=session)
+    return p4r.Entity(packet_replication_engine_entry=entry)
+
+
+def _merged(first: p4r.TableEntry, second: p4r.TableEntry) -> p4r.TableEntry:
+    merged = p4r.TableEntry()
+    merged.MergeFrom(first)
+    merged.MergeFrom(second)
+    return merged
+
+
+def _modify(entity: p4r.Entity) -> p4r.Update:
+    return p4r.Update(type=p4r.Update.MODIFY, entity=entity)
+
+
+def _unsupported(kind: str | None) -> P4RuntimeError:
+    if kind is None:
+        return invalid("the entity is unset")
+    return P4RuntimeError(Code.UNIMPLEMENTED, f"{_UNSUPPORTED.get(kind, kind)} is not supported by the embedded switch")

@@ -1,0 +1,342 @@
+"""The P4Runtime server: one process, one port, many devices."""
+
+import asyncio
+import ssl
+import time
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+from finsy.proto import p4i, p4r
+
+from p4switch.base.event_loop import EventLoopThread
+from p4switch.device import Device
+from p4switch.executor import Digest
+from p4switch.p4runtime.digest_entries import Clock
+from p4switch.p4runtime.pipeline import PipelineLoader, decode_packet_in
+from p4switch.p4runtime.service import P4RuntimeService
+from p4switch.p4runtime.slot import Calls, DeviceFactory, DeviceSlot, PacketOutHandler
+from p4switch.program import Program
+
+# TLS for the P4Runtime server: its own certificate, and, where clients must show one too, who signs theirs.
+
+
+class TlsError(ValueError):
+    """A certificate or key that cannot be used; the message names the file."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What a server shows and what it demands, PEM.
+
+    Attributes:
+        certificate: the server's certificate chain.
+        key: its private key.
+        client_ca: certificates of those who sign clients' certificates; None: clients need none. With it, only
+            clients with a certificate can connect (mutual TLS).
+    """
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Tls(mutual={self.client_ca is not None})"  # never the key
+
+    @classmethod
+    def from_files(cls, certificate: Path, key: Path, client_ca: Path | None = None) -> Self:
+        """Reads PEM files and checks that they can be used together.
+
+        Raises:
+            TlsError: a file cannot be read, is no PEM, or key and certificate do not belong together.
+        """
+        tls = cls(_read(certificate), _read(key), None if client_ca is None else _read(client_ca))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(certificate, key, password=_NoPassword(key))
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            raise TlsError(f"{certificate} and {key} are no certificate with its private key (PEM): {reason}") from None
+        if client_ca is not None:
+            try:
+                context.load_verify_locations(client_ca)
+            except ssl.SSLError as error:
+                raise TlsError(f"{client_ca} holds no certificates (PEM): {error.reason or error}") from None
+        return tls
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """What gRPC takes."""
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.client_ca,
+            require_client_auth=self.client_ca is not None,
+        )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TlsError(f"{path}: {error.strerror}") from None
+
+
+class _NoPassword:
+    """Asked for the password of an encrypted key: there is nobody to type one."""
+
+    def __init__(self, key: Path) -> None:
+        self._key = key
+
+    def __call__(self) -> str:
+        raise TlsError(f"{self._key} is encrypted; give a key without a password")
+
+
+MAX_MESSAGE_BYTES: Final = 256 << 20
+"""Largest request, as in BMv2: pipeline configurations are large."""
+
+BID_SECONDS: Final = 30.0
+"""How long a stream may be open without an arbitration update."""
+
+_LOADER: Final = PipelineLoader()
+"""Of all servers of a process: one after the other is given the same programs."""
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 1.0
+"""How long stop lets calls finish, before it cancels them."""
+_CANCEL_SECONDS: Final = 2.0
+"""How long it waits for those to be gone, before it leaves them."""
+_ENDING_SECONDS: Final = 0.5
+"""How long their tasks may take to end afterwards."""
+
+
+class P4RuntimeServer:
+    """Serves P4Runtime for devices of this process.
+
+    Use it as a context manager, or call start and stop. ``lock`` is held by every call that reads or changes the
+    state of a device: whoever drives the devices holds it while packets run.
+
+        with P4RuntimeServer("127.0.0.1:0", on_pipeline=attach) as server:
+            server.add_device(1, name="leaf1")
+            connect(server.port)
+    """
+
+    def __init__(
+        self,
+        address: str = "127.0.0.1:0",
+        *,
+        on_pipeline: DeviceFactory | None = None,
+        on_packet_out: PacketOutHandler | None = None,
+        clock: Clock = time.time_ns,
+        tls: Tls | None = None,
+        lock: AbstractContextManager[bool] | None = None,
+        bid_seconds: float = BID_SECONDS,
+    ) -> None:
+        """A server that does not listen yet.
+
+        Args:
+            address: host:port; port 0 takes a free one. Without ``tls`` there is no authentication: keep it on the
+                loopback interface unless the network is trusted.
+            on_pipeline: called with (device id, program, P4Info), under the lock, when a pipeline is committed;
+                returns the device that runs it. Without it a plain Device is made.
+            on_packet_out: called with (device id, frame that starts with the packet_out header), under the lock,
+                from another thread, for packets that a controller sends. Without it they are refused.
+            clock: nanoseconds of the time that the devices live in, for idle time-outs.
+            tls: encrypts, and authenticates clients where it names who signs their certificates.
+            lock: to be ``lock``; re-entrant. Without it an RLock is made.
+            bid_seconds: how long a stream may be open without an arbitration update.
+        """
+        self.lock: Final[AbstractContextManager[bool]] = lock or RLock()
+        self._address = address
+        self._clock = clock
+        self._tls = tls
+        self._factory = on_pipeline or self._plain_device
+        self._loader = _LOADER
+        self._slots: dict[int, DeviceSlot] = {}
+        self._calls = Calls(self._slots, self.lock, on_packet_out)
+        self._bid_seconds = bid_seconds
+        self._loop: EventLoopThread | None = None
+        self._service: P4RuntimeService | None = None
+        self._server: grpc.aio.Server | None = None
+        self._port = 0
+
+    # --- devices
+
+    def add_device(self, device_id: int, *, name: str | None = None) -> None:
+        """Adds a device id, without a pipeline; also while the server runs.
+
+        Raises:
+            ValueError: the id is not positive, too large for 64 bits, or taken.
+        """
+        if not 0 < device_id < 1 << 64:
+            raise ValueError(f"device id {device_id} is not in 1..2**64 - 1")
+        with self.lock:
+            if device_id in self._slots:
+                raise ValueError(f"device id {device_id} is taken by {self._slots[device_id].name!r}")
+            slot = DeviceSlot(device_id, name or f"switch{device_id}", self._factory, self._loader, self._clock)
+            self._slots[device_id] = slot
+
+    def set_pipeline(self, device_id: int, config: p4r.ForwardingPipelineConfig) -> None:
+        """Commits a pipeline without a controller, as a switch does that is started with a program.
+
+        Raises:
+            P4RuntimeError: as VERIFY_AND_COMMIT.
+            KeyError: unknown device id.
+        """
+        slot = self._slots[device_id]
+        request = p4r.SetForwardingPipelineConfigRequest(
+            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, config=config
+        )
+        with self.lock, slot.gate:
+            slot.verify(request)
+            slot.set_pipeline(request)
+
+    def restart(self, device_id: int) -> None:
+        """A switch that starts anew with its program: entries, groups, registers and counters are gone.
+
+        Controllers' streams stay. Raises KeyError: unknown device id.
+        """
+        slot = self._slots[device_id]
+        with self.lock, slot.gate:
+            slot.restart()
+
+    def device(self, device_id: int) -> Device | None:
+        """The device that runs under an id, None until a pipeline is committed. Raises KeyError."""
+        active = self._slots[device_id].active
+        return None if active is None else active.device
+
+    def packet_in(self, device_id: int, frame: bytes) -> bool:
+        """Sends a frame that left by the CPU port to the primary client.
+
+        Args:
+            device_id: whose frame it is.
+            frame: starts with the program's packet_in header, where it has one.
+
+        Returns:
+            False where it was lost: no primary, a primary that is too far behind, a frame shorter than the header.
+
+        Raises:
+            KeyError: unknown device id.
+        """
+        slot = self._slots[device_id]
+        active = slot.active
+        packet = None if active is None else decode_packet_in(active.schema.packet_in, frame)
+        return packet is not None and slot.send_to_primaries(p4r.StreamMessageResponse(packet=packet))
+
+    def learn(self, device_id: int, digest: Digest) -> None:
+        """Takes a digest of a device that someone else drives, for the primary client. Raises KeyError: unknown id."""
+        with self.lock:
+            active = self._slots[device_id].active
+            if active is not None:
+                active.digests.learn(digest)
+
+    def dropped_digests(self, device_id: int) -> int:
+        """Samples of digests that no controller got since the pipeline was committed. Raises KeyError."""
+        active = self._slots[device_id].active
+        return 0 if active is None else active.digests.dropped
+
+    def report_idle(self) -> int:
+        """Looks for table entries that no packet hit for their idle time-out and tells the primary clients.
+
+        Whoever drives the devices calls it as often as time-outs shall be exact. Returns how many entries it reported.
+        """
+        timed = [slot for slot in list(self._slots.values()) if slot.active is not None and slot.active.timed]
+        if not timed:
+            return 0  # who drives the devices need not stand still
+        with self.lock:
+            return sum(slot.report_idle() for slot in timed)
+
+    def _plain_device(self, device_id: int, program: Program, p4info: p4i.P4Info) -> Device:
+        return Device(program, name=self._slots[device_id].name, device_id=device_id)
+
+    # --- life
+
+    @property
+    def port(self) -> int:
+        """The TCP port. Raises RuntimeError before start."""
+        if self._loop is None:
+            raise RuntimeError("the P4Runtime server is not running: call start() first")
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """host:port to connect to. Raises RuntimeError before start."""
+        return f"{self._address.rpartition(':')[0]}:{self.port}"
+
+    def start(self) -> None:
+        """Listens and serves.
+
+        Raises:
+            OSError: the address cannot be bound.
+            RuntimeError: it runs already.
+        """
+        if self._loop is not None:
+            raise RuntimeError("the P4Runtime server is running already")
+        loop = EventLoopThread("p4runtime")
+        try:
+            self._port = loop.run(self._listen(), _START_SECONDS)
+        except BaseException:
+            loop.close()
+            raise
+        self._loop = loop
+
+    async def _listen(self) -> int:
+        """Starts the gRPC server in the event loop of this coroutine; the port."""
+        service = P4RuntimeService(self._calls, bid_seconds=self._bid_seconds)
+        server = grpc.aio.server(
+            handlers=(service.handlers(),),
+            options=(
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.so_reuseport", 0),  # else a second server would silently share the port
+            ),
+        )
+        try:
+            if self._tls is None:
+                port = server.add_insecure_port(self._address)
+            else:
+                port = server.add_secure_port(self._address, self._tls.credentials())
+        except RuntimeError as error:
+            port, reason = 0, str(error)
+        else:
+            reason = "address in use or not of this machine"
+        if port == 0:
+            raise OSError(f"P4Runtime server: cannot listen on {self._address}: {reason}")
+        await server.start()
+        self._server, self._service = server, service
+        return int(port)
+
+    def stop(self) -> None:
+        """Ends all calls and stops listening; nothing where it does not run.
+
+        Takes a few seconds at most, whatever clients do and whoever holds the lock: a call that waits for the lock ends
+        when it has got it, with nobody to answer to.
+        """
+        loop, self._loop = self._loop, None
+        service, self._service = self._service, None
+        if loop is None or service is None:
+            return
+        try:
+            loop.run(self._close(service))
+        finally:
+            loop.close()
+            service.close()
+
+    async def _close(self, service: P4RuntimeService) -> None:
+        server, self._server = self._server, None
+        service.end_streams()
+        if server is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(server.stop(grace=_STOP_SECONDS), _STOP_SECONDS + _CANCEL_SECONDS)
+        # gRPC's tasks outlive its calls by a turn of the loop or two; one that is cancelled in its last turn is printed
+        if ending := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(ending, timeout=_ENDING_SECONDS)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

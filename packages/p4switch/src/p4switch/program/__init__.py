@@ -1,0 +1,7 @@
+"""The program model: what p4c compiled, as frozen dataclasses, and its loader."""
+
+from p4switch.program.errors import ProgramError, SourceInfo, UnsupportedConstruct
+from p4switch.program.loader import load_program
+from p4switch.program.program import Program
+
+__all__ = ["Program", "ProgramError", "SourceInfo", "UnsupportedConstruct", "load_program"]

@@ -1,0 +1,202 @@
+"""What can be wrong with a compiled P4 program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+from p4switch.base.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """Where something stands in the P4 source, as p4c wrote it into the JSON."""
+
+    file: str
+    line: int
+    column: int
+    fragment: str = ""
+
+    def __str__(self) -> str:
+        """``file:line``."""
+        return f"{self.file}:{self.line}"
+
+
+class ProgramError(InputError, ValueError):
+    """The JSON is not what p4c writes for BMv2: a missing key, a dangling reference, a wrong type."""
+
+
+class UnsupportedConstruct(ProgramError):
+    """The program uses a construct that the embedded switch does not run (yet).
+
+    Attributes:
+        what: the construct, by its name in P4 or in the BMv2 JSON.
+        where: the program element that uses it.
+        source: the line of the P4 source, where p4c recorded it.
+    """
+
+    def __init__(self, what: str, where: str, source: SourceInfo | None = None) -> None:
+        self.what = what
+        self.where = where
+        self.source = source
+        at = f" ({source})" if source is not None else ""
+        super().__init__(f"{what} is not supported by the embedded switch; used in {where}{at}")
+
+
+# How much a program may ask for. Beyond, it is refused when it is loaded, with the name of what asks for it.
+#
+# p4c's tests and the programs of this repository stay far below; the limits keep what a hand-made JSON file asks for
+# within the memory, the stack and the time of the process that runs it.
+
+
+MAX_BITS: Final = 1 << 16
+"""Bits of a field, a register's cell, a parameter, a constant or a cast: 8 KiB."""
+
+MAX_FIELD_BITS: Final = 1 << 20
+"""Bits of all fields of all instances together: machine code may keep them on the stack, 128 KiB."""
+
+MAX_STATE_BYTES: Final = 1 << 34
+"""Bytes of all registers, counters, meters and value sets of a device; pages are taken when packets touch them."""
+
+MAX_INDEX: Final = (1 << 32) - 1
+"""Cells of an array: an index has 32 bits."""
+
+MAX_DEPTH: Final = 250
+"""Operators inside each other; public exercises have up to 129."""
+
+FRAMES: Final = 20 * MAX_DEPTH
+"""Python frames that walks over the deepest expression need beyond those of their callers."""
+
+MAX_WEIGHT: Final = 1 << 13
+"""Operands and operators of an expression, counted as often as they are written out: choices among the elements of
+stacks repeat theirs for each element."""
+
+MAX_WEIGHTS: Final = 1 << 18
+"""Those of all expressions of a program."""
+
+MAX_NODES: Final = 1 << 16
+"""Tables, conditions, parser states, primitives and headers together."""
+
+MAX_STEPS: Final = 1 << 15
+"""Visits of one packet, in one pipeline, to nodes that lie on a cycle, and backward jumps of its actions."""
+
+MAX_NUMBER: Final = (1 << 31) - 1
+"""Ids, priorities and error codes: int in BMv2 and P4Runtime."""
+
+MAX_LOOKAHEAD_OFFSET: Final = 1 << 17
+"""Bits between the position and what is looked at; a frame is shorter."""
+
+SHIFT_MASK: Final = (1 << 32) - 1
+"""BMv2 shifts by an amount modulo 2**32."""
+
+MAX_SHIFT: Final = 1 << 16
+"""Shifts by more give the same result in any field, and would only fill the memory."""
+
+
+# Access to p4c's JSON with errors that name the place.
+
+
+Json: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def get(obj: Json, key: str, kind: type[T], where: str) -> T:
+    """``obj[key]``, checked to be of a type. Raises ProgramError."""
+    if key not in obj:
+        raise ProgramError(f"{where}: key {key!r} is missing; is this a BMv2 JSON file written by p4c-bm2-ss?")
+    value = obj[key]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ProgramError(f"{where}: {key!r} is {type(value).__name__}, expected {kind.__name__}")
+    return value
+
+
+def optional(obj: Json, key: str, kind: type[T], where: str) -> T | None:
+    """Like get, but None where the key is missing or null."""
+    if obj.get(key) is None:
+        return None
+    return get(obj, key, kind, where)
+
+
+def objects(obj: Json, key: str, where: str) -> list[Json]:
+    """A list of JSON objects; an absent list is empty."""
+    items = optional(obj, key, list, where)
+    if items is None:
+        return []
+    for item in items:
+        if not isinstance(item, dict):
+            raise ProgramError(f"{where}: {key!r} holds {type(item).__name__}, expected objects")
+    return items
+
+
+def source_of(obj: Json) -> SourceInfo | None:
+    """The P4 source line of an element, where p4c wrote one."""
+    info = obj.get("source_info")
+    if not isinstance(info, dict):
+        return None
+    return SourceInfo(
+        str(info.get("filename", "?")),
+        int(info.get("line", 0)),
+        int(info.get("column", 0)),
+        str(info.get("source_fragment", "")),
+    )
+
+
+def hexstr(text: object, where: str) -> int:
+    """A number as BMv2 writes it: hexadecimal, ``0x`` optional, a minus sign allowed."""
+    if not isinstance(text, str):
+        raise ProgramError(f"{where}: {text!r} is not a hexadecimal string")
+    try:
+        return int(text, 16)
+    except ValueError:
+        raise ProgramError(f"{where}: {text!r} is not a hexadecimal string") from None
+
+
+def pair(value: object, where: str) -> tuple[Any, Any]:
+    """A JSON array of two."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise ProgramError(f"{where}: {value!r} is not a pair")
+    return value[0], value[1]
+
+
+def number(value: object, where: str) -> int:
+    """An integer of the JSON."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ProgramError(f"{where}: {value!r} is not a number")
+    return value
+
+
+# Which steps of a program may come again for one packet: found once, so that only those are counted.
+
+
+def cyclic(following: Mapping[str, Sequence[str | None]]) -> frozenset[str]:
+    """The nodes of a graph that lie on a cycle; ``following``: the nodes behind each, None for its end.
+
+    Nodes are removed as long as one has nothing behind it, then as long as one has nothing before it. What is left lies
+    on a cycle or on a way between two.
+    """
+    left = {name: {n for n in names if n is not None} for name, names in following.items()}
+    for _ in range(2):
+        left = _peeled(left)
+        turned: dict[str, set[str]] = {name: set() for name in left}
+        for name, names in left.items():
+            for other in names:
+                turned[other].add(name)
+        left = turned
+    return frozenset(left)
+
+
+def _peeled(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Without the nodes from which no cycle can be reached."""
+    before: dict[str, list[str]] = {name: [] for name in graph}
+    for name, names in graph.items():
+        for other in names:
+            before[other].append(name)
+    open_ways = {name: len(names) for name, names in graph.items()}
+    ends = [name for name, count in open_ways.items() if count == 0]
+    gone = set(ends)
+    while ends:
+        for name in before[ends.pop()]:
+            open_ways[name] -= 1
+            if open_ways[name] == 0:
+                gone.add(name)
+                ends.append(name)
+    return {name: names - gone for name, names in graph.items() if name not in gone}

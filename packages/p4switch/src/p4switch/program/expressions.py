@@ -1,0 +1,555 @@
+"""Expressions: data are unbounded integers, as in BMv2, and are cut to a width only where they are stored.
+
+``DataExpr`` yields an int, ``BoolExpr`` a bool. No expression has a side effect, so the order of evaluation
+does not matter. Every node is hashable; equal nodes mean equal expressions.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
+
+from p4switch.program.errors import Json, ProgramError, UnsupportedConstruct, get, objects, pair, source_of
+
+ArithOp: TypeAlias = Literal["+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"]
+CompareOp: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
+LogicOp: TypeAlias = Literal["and", "or", "==", "!="]
+CastOp: TypeAlias = Literal["two_comp_mod", "usat_cast", "sat_cast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """An integer constant, possibly negative."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    """The value of a field; also names the target of an assignment.
+
+    Storing ``v`` leaves ``v mod 2**width``, read back as two's complement where ``signed``.
+    """
+
+    header: str
+    name: str
+    width: int
+    signed: bool = False
+
+    def __str__(self) -> str:
+        """``header.name``."""
+        return f"{self.header}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """A header's validity as the number 0 or 1 (the field ``$valid$``)."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the enclosing action, unsigned, given by the table entry."""
+
+    index: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookahead:
+    """Bits of the packet that lie ahead of what was extracted (parser only); offset and width in bits."""
+
+    offset: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arith:
+    """``left op right`` on unbounded integers; ``>>`` is floor division by a power of two."""
+
+    op: ArithOp
+    left: "DataExpr"
+    right: "DataExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Invert:
+    """``~operand``, that is ``-operand - 1``."""
+
+    operand: "DataExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """``two_comp_mod``: wrap to int<width>; ``usat_cast``, ``sat_cast``: saturate to bit<width>, int<width>."""
+
+    op: CastOp
+    operand: "DataExpr"
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToData:
+    """0 or 1 from a bool (``b2d``)."""
+
+    operand: "BoolExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """``condition ? then : otherwise``, on data."""
+
+    condition: "BoolExpr"
+    then: "DataExpr"
+    otherwise: "DataExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class BoolConst:
+    """true or false."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToBool:
+    """``operand != 0`` (``d2b``)."""
+
+    operand: "DataExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison of data."""
+
+    op: CompareOp
+    left: "DataExpr"
+    right: "DataExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """``and``, ``or``, ``==``, ``!=`` of bools."""
+
+    op: LogicOp
+    left: "BoolExpr"
+    right: "BoolExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Negation of a bool."""
+
+    operand: "BoolExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class BoolSelect:
+    """``condition ? then : otherwise``, on bools."""
+
+    condition: "BoolExpr"
+    then: "BoolExpr"
+    otherwise: "BoolExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderEqual:
+    """True when both headers are valid and all fields agree (two invalid headers differ, as in BMv2)."""
+
+    left: str
+    right: str
+
+
+DataExpr: TypeAlias = Const | FieldRef | Valid | Parameter | Lookahead | Arith | Invert | Cast | ToData | Select
+BoolExpr: TypeAlias = BoolConst | ToBool | Compare | Logic | Not | BoolSelect | HeaderEqual
+Expr: TypeAlias = DataExpr | BoolExpr
+
+
+def is_bool(expr: Expr) -> bool:
+    """Whether an expression yields a bool rather than data."""
+    return isinstance(expr, BoolConst | ToBool | Compare | Logic | Not | BoolSelect | HeaderEqual)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct operands of an expression."""
+    match expr:
+        case Arith(left=a, right=b) | Compare(left=a, right=b):
+            return (a, b)
+        case Logic(left=p, right=q):
+            return (p, q)
+        case Invert(operand=x) | Cast(operand=x) | ToBool(operand=x):
+            return (x,)
+        case ToData(operand=p) | Not(operand=p):
+            return (p,)
+        case Select(condition=c, then=a, otherwise=b):
+            return (c, a, b)
+        case BoolSelect(condition=c, then=p, otherwise=q):
+            return (c, p, q)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The distinct nodes of an expression, itself first."""
+    seen = {expr}
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        for child in children(node):
+            if child not in seen:
+                seen.add(child)
+                stack.append(child)
+
+
+# Header types and instances.
+
+
+FieldKind: TypeAlias = Literal["fixed", "varbit", "length"]
+
+LENGTH_FIELD: Final = "$length$"
+"""Name of the hidden field with the length in bits of a header's varbit field."""
+
+LENGTH_WIDTH: Final = 32
+"""Its width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a header type.
+
+    Attributes:
+        width: bits.
+        kind: ``varbit`` for a field of variable length, whose ``width`` is its longest, and ``length`` for the hidden
+            field that holds its length in bits.
+        signed: ``int<width>``: reads give two's complement values.
+        offset: bits from the start of the header, most significant bit first.
+    """
+
+    name: str
+    width: int
+    signed: bool
+    offset: int
+    kind: FieldKind = "fixed"
+
+    @property
+    def on_wire(self) -> int:
+        """Bits that the field always takes in a packet; the offset of what follows counts a ``varbit`` as 0."""
+        return self.width if self.kind == "fixed" else 0
+
+
+@dataclass(frozen=True)
+class HeaderType:
+    """A header or struct type; fields in the order of declaration.
+
+    A ``varbit`` field comes with a field LENGTH_FIELD (at the end) that holds its present length in bits. Its value is
+    the number that its bits spell, so it is below ``2**length``.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+
+    @cached_property
+    def bits(self) -> int:
+        """Sum of the fields' widths, without a varbit's."""
+        return sum(f.on_wire for f in self.fields)
+
+    @cached_property
+    def varbit(self) -> Field | None:
+        """The field of variable length; ``width`` is the most bits that it may hold."""
+        return next((f for f in self.fields if f.kind == "varbit"), None)
+
+    @cached_property
+    def wire_fields(self) -> tuple[Field, ...]:
+        """The fields that a packet holds: all but LENGTH_FIELD."""
+        return tuple(f for f in self.fields if f.kind != "length")
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        """Fields by name."""
+        return {f.name: f for f in self.fields}
+
+
+@dataclass(frozen=True)
+class Header:
+    """An instance of a header type.
+
+    Attributes:
+        metadata: a struct that is always valid and never on the wire.
+        siblings: the other headers of its header union: when this one becomes valid, they become invalid.
+    """
+
+    name: str
+    type: HeaderType = field(repr=False)
+    metadata: bool
+    siblings: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Size on the wire, without a varbit field; a header's bits are a multiple of 8."""
+        return self.type.bits // 8
+
+    @property
+    def most_bytes(self) -> int:
+        """Size on the wire with a varbit field of its greatest length."""
+        varbit = self.type.varbit
+        return (self.type.bits + (0 if varbit is None else varbit.width)) // 8
+
+
+# Header stacks, header unions and stacks of unions: what P4 calls by one name, and the headers that it stands for.
+#
+# They have no storage of their own. A stack is its element headers and a hidden metadata field, the number of the
+# next free element; the header that is valid in a union is found by asking its members. So executors see headers
+# only.
+
+
+NEXT_HEADER: Final = "$next$"
+"""Hidden metadata with a field for each stack: the index of its first free element; the size where it is full."""
+
+NEXT_WIDTH: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A header union: member name -> header instance."""
+
+    name: str
+    members: Mapping[str, str]
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The instances in the order of declaration."""
+        return tuple(self.members.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack of headers, or of unions.
+
+    Attributes:
+        elements: for each element its headers: one in a header stack, all members in a stack of unions.
+        unions: names of the unions, empty in a header stack.
+        next: the index of the first free element.
+    """
+
+    name: str
+    elements: tuple[tuple[str, ...], ...]
+    unions: tuple[str, ...] = ()
+
+    @property
+    def next(self) -> FieldRef:
+        """The index of the first free element."""
+        return FieldRef(NEXT_HEADER, ("union " if self.unions else "") + self.name, NEXT_WIDTH)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self.elements)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderGroups:
+    """All of a program, by name."""
+
+    stacks: dict[str, Stack] = field(default_factory=dict)
+    unions: dict[str, Union] = field(default_factory=dict)
+    union_stacks: dict[str, Stack] = field(default_factory=dict)
+
+    def find(self, kind: str, name: object, where: str) -> Any:
+        """A stack, union or union stack by its JSON type and name. Raises ProgramError."""
+        tables: dict[str, Mapping[str, Stack | Union]] = {
+            "header_stack": self.stacks,
+            "stack": self.stacks,
+            "header_union": self.unions,
+            "header_union_stack": self.union_stacks,
+            "union_stack": self.union_stacks,
+        }
+        known = tables[kind]
+        if not isinstance(name, str) or name not in known:
+            raise ProgramError(f"{where}: unknown {kind} {name!r}")
+        return known[name]
+
+
+def load_groups(root: Json, names: Mapping[int, str]) -> HeaderGroups:
+    """The groups of a program; ``names`` are the header instances by id."""
+    types = {get(t, "name", str, "header_union_types"): t for t in objects(root, "header_union_types", "program")}
+    groups = HeaderGroups()
+    unions_by_id: dict[int, Union] = {}
+    for obj in objects(root, "header_unions", "program"):
+        name = get(obj, "name", str, "header_unions")
+        where = f"header union {name!r}"
+        kind = get(obj, "union_type", str, where)
+        if kind not in types:
+            raise ProgramError(f"{where}: unknown union type {kind!r}")
+        labels = [str(pair(item, where)[0]) for item in get(types[kind], "headers", list, where)]
+        union = Union(name, dict(zip(labels, _named(obj, "header_ids", names, where), strict=True)))
+        groups.unions[name] = unions_by_id[get(obj, "id", int, where)] = union
+    for obj in objects(root, "header_stacks", "program"):
+        name = get(obj, "name", str, "header_stacks")
+        headers = tuple((header,) for header in _named(obj, "header_ids", names, f"header stack {name!r}"))
+        groups.stacks[name] = _checked(Stack(name, headers), obj)
+    for obj in objects(root, "header_union_stacks", "program"):
+        name = get(obj, "name", str, "header_union_stacks")
+        where = f"header union stack {name!r}"
+        members = _named(obj, "header_union_ids", {ident: u.name for ident, u in unions_by_id.items()}, where)
+        elements = tuple(groups.unions[member].headers for member in members)
+        groups.union_stacks[name] = _checked(Stack(name, elements, tuple(members)), obj)
+    return groups
+
+
+def next_header(groups: HeaderGroups) -> Header:
+    """The hidden metadata with the ``next`` of each stack."""
+    stacks = [*groups.stacks.values(), *groups.union_stacks.values()]
+    fields = tuple(Field(s.next.name, NEXT_WIDTH, False, NEXT_WIDTH * i) for i, s in enumerate(stacks))
+    return Header(NEXT_HEADER, HeaderType(NEXT_HEADER, fields), metadata=True)
+
+
+def _named(obj: Json, key: str, names: Mapping[int, str], where: str) -> list[str]:
+    ids = get(obj, key, list, where)
+    for ident in ids:
+        if ident not in names:
+            raise ProgramError(f"{where}: {key} names {ident!r}, which is not declared")
+    return [names[ident] for ident in ids]
+
+
+def _checked(stack: Stack, obj: Json) -> Stack:
+    if not stack.elements:
+        raise UnsupportedConstruct("header stack without elements", f"{stack.name!r}", source_of(obj))
+    return stack
+
+
+# What an expression may name besides numbers and bools: headers, unions and stacks, also ones chosen at run time.
+#
+# They never are part of a finished expression. A choice becomes a chain of ``?`` over the fields of every header
+# that it may yield. Where an index is out of range BMv2 ends (std::out_of_range): here such a read gives 0, and
+# nothing is valid.
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several headers or unions, by name: that of the first condition that holds, else the last one.
+
+    Attributes:
+        kind: what the names name.
+        otherwise: None where no condition holds for an index out of range.
+    """
+
+    kind: Literal["header", "union"]
+    cases: tuple[tuple[BoolExpr, str], ...]
+    otherwise: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it may be."""
+        return tuple(name for _, name in self.cases) + (() if self.otherwise is None else (self.otherwise,))
+
+    @property
+    def conditions(self) -> tuple[tuple[BoolExpr, str], ...]:
+        """The cases with the last one's condition, which always holds."""
+        return self.cases if self.otherwise is None else (*self.cases, (BoolConst(True), self.otherwise))
+
+    def header_of(self, member: Callable[[str], str]) -> "Choice":
+        """The choice by the same conditions among headers, one of each union."""
+        cases = tuple((condition, member(name)) for condition, name in self.cases)
+        return Choice("header", cases, None if self.otherwise is None else member(self.otherwise))
+
+    def data(self, value: Callable[[str], DataExpr]) -> DataExpr:
+        """What ``value`` gives for the one that is chosen; 0 for none."""
+        result: DataExpr = Const(0) if self.otherwise is None else value(self.otherwise)
+        for condition, name in reversed(self.cases):
+            result = Select(condition, value(name), result)
+        return result
+
+    def truth(self, value: Callable[[str], BoolExpr]) -> BoolExpr:
+        """Alike for bools; false for none."""
+        result: BoolExpr = BoolConst(False) if self.otherwise is None else value(self.otherwise)
+        for condition, name in reversed(self.cases):
+            result = BoolSelect(condition, value(name), result)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class StackName:
+    """A stack of headers or unions."""
+
+    stack: Stack
+
+
+Named = Choice | StackName
+
+
+def named(kind: Literal["header", "union"], name: str) -> Choice:
+    """A header or union that is known."""
+    return Choice(kind, (), name)
+
+
+def either(condition: BoolExpr, left: Choice, right: Choice) -> Choice:
+    """``condition ? left : right``."""
+    taken: list[tuple[BoolExpr, str]] = [(Logic("and", condition, c), name) for c, name in left.cases]
+    if left.otherwise is not None:
+        taken.append((condition, left.otherwise))
+    return Choice(right.kind, (*taken, *right.cases), right.otherwise)
+
+
+def element(stack: Stack, index: DataExpr) -> Choice:
+    """The element of a stack at an index."""
+    names = stack.unions or tuple(headers[0] for headers in stack.elements)
+    kind: Literal["header", "union"] = "union" if stack.unions else "header"
+    if isinstance(index, Const):
+        return Choice(kind, (), names[index.value] if 0 <= index.value < len(names) else None)
+    return Choice(kind, tuple((Compare("==", index, Const(i)), name) for i, name in enumerate(names)), None)
+
+
+def last_element(stack: Stack, header: int = 0) -> Choice:
+    """The element before ``next``, and of a union the member with that number. None in an empty stack."""
+    cases = tuple((Compare("==", stack.next, Const(i + 1)), names[header]) for i, names in enumerate(stack.elements))
+    return Choice("header", cases, None)
+
+
+def last_index(stack: Stack) -> DataExpr:
+    """``lastIndex``; of an empty stack 2**64 - 1, the -1 that a size_t holds in BMv2."""
+    return Arith("&", Arith("-", stack.next, Const(1)), Const((1 << 64) - 1))
+
+
+def field_of(choice: Choice, headers: dict[str, Header], name: str) -> DataExpr:
+    """A field of a header that is chosen at run time."""
+
+    def value(header: str) -> DataExpr:
+        field = headers[header].type.by_name[name]
+        return FieldRef(header, name, field.width, field.signed)
+
+    return choice.data(value)
+
+
+def is_valid(choice: Choice, groups: HeaderGroups) -> BoolExpr:
+    """``isValid()``: of a union, whether any member is."""
+    if choice.kind == "header":
+        return choice.truth(lambda name: ToBool(Valid(name)))
+    return choice.truth(lambda name: _any_valid(groups.unions[name]))
+
+
+def equal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
+    """``left == right``: of unions, whether the same member is valid in both, with the same fields."""
+    if left.kind == "header":
+        return left.truth(lambda one: right.truth(lambda other: HeaderEqual(one, other)))
+    return left.truth(lambda one: right.truth(lambda other: _unions_equal(groups.unions[one], groups.unions[other])))
+
+
+def unequal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
+    """``left != right``."""
+    return Not(equal(left, right, groups))
+
+
+def _any_valid(union: Union) -> BoolExpr:
+    result: BoolExpr = BoolConst(False)
+    for header in reversed(union.headers):
+        result = Logic("or", ToBool(Valid(header)), result)
+    return result
+
+
+def _unions_equal(one: Union, other: Union) -> BoolExpr:
+    result: BoolExpr = BoolConst(False)
+    for left, right in reversed(list(zip(one.headers, other.headers, strict=True))):
+        result = Logic("or", HeaderEqual(left, right), result)
+    return result

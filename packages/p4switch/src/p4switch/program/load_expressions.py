@@ -1,0 +1,644 @@
+"""Expressions from the JSON (behavioral-model, docs/JSON_format.md, "The type value object")."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final, cast
+
+from p4switch.program.actions import Assign, AssignHeader, MoveHeaders, OneOf, Primitive, Several
+from p4switch.program.errors import (
+    MAX_BITS,
+    MAX_DEPTH,
+    MAX_LOOKAHEAD_OFFSET,
+    MAX_SHIFT,
+    MAX_WEIGHT,
+    MAX_WEIGHTS,
+    SHIFT_MASK,
+    Json,
+    ProgramError,
+    SourceInfo,
+    UnsupportedConstruct,
+    get,
+    hexstr,
+    number,
+    objects,
+    pair,
+    source_of,
+)
+from p4switch.program.expressions import (
+    LENGTH_FIELD,
+    LENGTH_WIDTH,
+    NEXT_HEADER,
+    Arith,
+    ArithOp,
+    BoolConst,
+    BoolExpr,
+    BoolSelect,
+    Cast,
+    CastOp,
+    Choice,
+    Compare,
+    CompareOp,
+    Const,
+    DataExpr,
+    Expr,
+    Field,
+    FieldRef,
+    Header,
+    HeaderGroups,
+    HeaderType,
+    Invert,
+    Logic,
+    LogicOp,
+    Lookahead,
+    Named,
+    Not,
+    Parameter,
+    Select,
+    Stack,
+    StackName,
+    ToBool,
+    ToData,
+    Valid,
+    children,
+    either,
+    element,
+    equal,
+    field_of,
+    is_bool,
+    is_valid,
+    last_element,
+    last_index,
+    load_groups,
+    named,
+    next_header,
+    unequal,
+)
+
+# Depth, size and constants of expressions.
+
+
+class ExpressionBudget:
+    """What the expressions of a program take together.
+
+    Attributes:
+        in_parser: whether an expression may look ahead in the packet.
+    """
+
+    def __init__(self) -> None:
+        self.in_parser = False
+        self._spent = 0
+        self._known: dict[int, tuple[Expr, int, int, bool]] = {}
+
+    def check(self, expr: Expr | None, where: str) -> None:
+        """Adds an expression. Raises ProgramError."""
+        if expr is None:
+            return
+        weight, looks = self.measure(expr, where)
+        if looks and not self.in_parser:
+            raise ProgramError(f"{where}: lookahead outside the parser")
+        self._spent += weight
+        if self._spent > MAX_WEIGHTS:
+            raise ProgramError(f"{where}: the expressions of the program have more than {MAX_WEIGHTS} operands")
+
+    def measure(self, expr: Expr, where: str) -> tuple[int, bool]:
+        """Operands counted as often as they are written out, and whether it looks ahead. Raises ProgramError.
+
+        Without recursion: what is too deep must be found here.
+        """
+        stack = [expr]
+        while stack:
+            node = stack[-1]
+            below = children(node)
+            missing = [child for child in below if id(child) not in self._known]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            _check_numbers(node, where)
+            parts = [self._known[id(child)] for child in below]
+            # The expression is kept beside its measures, so that its id stays its own.
+            self._known[id(node)] = (
+                node,
+                1 + sum(weight for _, weight, _, _ in parts),
+                1 + max((depth for _, _, depth, _ in parts), default=0),
+                isinstance(node, Lookahead) or any(looks for _, _, _, looks in parts),
+            )
+        _, weight, depth, looks = self._known[id(expr)]
+        if depth > MAX_DEPTH:
+            raise ProgramError(f"{where}: an expression {depth} operators deep; the limit is {MAX_DEPTH}")
+        if weight > MAX_WEIGHT:
+            raise ProgramError(f"{where}: an expression of {weight} operands; the limit is {MAX_WEIGHT}")
+        return weight, looks
+
+
+def _check_numbers(expr: Expr, where: str) -> None:
+    match expr:
+        case Const(value) if value.bit_length() > MAX_BITS:
+            raise ProgramError(f"{where}: a constant of {value.bit_length()} bits; the limit is {MAX_BITS}")
+        case Cast(width=width) if not 1 <= width <= MAX_BITS:
+            raise ProgramError(f"{where}: a cast to {width} bits, not 1 to {MAX_BITS}")
+        case Lookahead(offset, width) if not (0 <= offset <= MAX_LOOKAHEAD_OFFSET and 1 <= width <= MAX_BITS):
+            raise ProgramError(f"{where}: lookahead of {width} bits at {offset}")
+        case _:
+            pass
+
+
+# Header types, instances and field aliases from the JSON.
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The header instances that expressions and primitives refer to.
+
+    Attributes:
+        groups: stacks and unions of them.
+        measures: how large the expressions are so far: one that grows at each level is refused before it is hashed.
+        shared: one object for all equal expressions, so that executors may cache by identity.
+    """
+
+    headers: dict[str, Header]
+    groups: HeaderGroups = field(default_factory=HeaderGroups)
+    shared: dict[Expr, Expr] = field(default_factory=dict)
+    measures: ExpressionBudget = field(default_factory=ExpressionBudget)
+
+    def header(self, name: object, where: str, source: SourceInfo | None = None) -> Header:
+        """An instance by name."""
+        if not isinstance(name, str) or name not in self.headers:
+            at = f" ({source})" if source is not None else ""
+            raise ProgramError(f"{where}: unknown header {name!r}{at}")
+        return self.headers[name]
+
+    def field(self, value: object, where: str) -> FieldRef | Valid:
+        """A field reference ``[header, field]``; ``$valid$`` names the header's validity."""
+        header_name, field_name = pair(value, where)
+        header = self.header(header_name, where)
+        if field_name == "$valid$":
+            return Valid(header.name)
+        found = header.type.by_name.get(field_name)
+        if found is None:
+            raise ProgramError(f"{where}: header {header.name!r} has no field {field_name!r}")
+        return FieldRef(header.name, found.name, found.width, found.signed)
+
+    def target(self, value: object, where: str) -> FieldRef:
+        """A field that may be assigned to."""
+        found = self.field(value, where)
+        if isinstance(found, Valid):
+            raise ProgramError(f"{where}: the validity of {found.header!r} cannot be assigned to")
+        return found
+
+
+def load_scope(root: Json) -> Scope:
+    """Instances, stacks and unions by name."""
+    names = {obj["id"]: str(obj.get("name")) for obj in objects(root, "headers", "program") if "id" in obj}
+    groups = load_groups(root, names)
+    headers = load_headers(root, groups)
+    if groups.stacks or groups.union_stacks:
+        headers[NEXT_HEADER] = next_header(groups)
+    return Scope(headers, groups)
+
+
+def load_headers(root: Json, groups: HeaderGroups) -> dict[str, Header]:
+    """Instances by name."""
+    siblings = {
+        header: tuple(other for other in union.headers if other != header)
+        for union in groups.unions.values()
+        for header in union.headers
+    }
+    types = {t.name: t for t in (_header_type(obj) for obj in objects(root, "header_types", "program"))}
+    headers: dict[str, Header] = {}
+    for obj in objects(root, "headers", "program"):
+        name = get(obj, "name", str, "headers")
+        type_name = get(obj, "header_type", str, f"header {name!r}")
+        if type_name not in types:
+            raise ProgramError(f"header {name!r}: unknown header type {type_name!r}")
+        header = Header(name, types[type_name], bool(obj.get("metadata", False)), siblings.get(name, ()))
+        if not header.metadata and header.type.bits % 8 != 0:
+            raise ProgramError(f"header {name!r}: {header.type.bits} bits are no whole number of bytes")
+        headers[name] = header
+    return headers
+
+
+def load_aliases(root: Json, scope: Scope) -> dict[str, FieldRef]:
+    """Field aliases: what the target calls a field -> the field."""
+    aliases = {}
+    for item in root.get("field_aliases", []):
+        name, target = pair(item, "field_aliases")
+        aliases[str(name)] = scope.target(target, f"field alias {name!r}")
+    return aliases
+
+
+def _header_type(obj: Json) -> HeaderType:
+    name = get(obj, "name", str, "header_types")
+    where = f"header type {name!r}"
+    fields: list[Field] = []
+    offset = 0
+    for item in get(obj, "fields", list, where):
+        if not isinstance(item, list) or len(item) not in (2, 3):
+            raise ProgramError(f"{where}: field {item!r} is not [name, width] or [name, width, signed]")
+        field_name, width = item[0], item[1]
+        if width == "*":
+            fields.append(_varbit(obj, str(field_name), offset, where))
+            continue
+        if not isinstance(width, int) or width <= 0:
+            raise ProgramError(f"{where}: field {field_name!r} has width {width!r}")
+        fields.append(Field(str(field_name), width, bool(item[2]) if len(item) == 3 else False, offset))
+        offset += width
+    if any(f.kind == "varbit" for f in fields):
+        fields.append(Field(LENGTH_FIELD, LENGTH_WIDTH, False, offset, "length"))
+    return HeaderType(name, tuple(fields))
+
+
+def _varbit(obj: Json, name: str, offset: int, where: str) -> Field:
+    """The field of variable length; its greatest length follows from that of the header."""
+    where = f"{where}, field {name!r}"
+    if obj.get("length_exp") is not None:
+        what = "length expression of a header type (p4c writes 'extract_VL')"
+        raise UnsupportedConstruct(what, where, source_of(obj))
+    fields = get(obj, "fields", list, where)
+    if sum(item[1] == "*" for item in fields) > 1:
+        raise UnsupportedConstruct("second variable-length field in a header", where, source_of(obj))
+    rest = sum(item[1] for item in fields if isinstance(item[1], int))
+    if rest % 8:
+        raise UnsupportedConstruct("variable-length field in a header of no whole bytes", where, source_of(obj))
+    width = 8 * get(obj, "max_length", int, where) - rest
+    if width <= 0:
+        raise ProgramError(f"{where}: 'max_length' leaves {width} bits for it")
+    return Field(name, width, False, offset, "varbit")
+
+
+_ARITH: Final = ("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^")
+_COMPARE: Final = ("==", "!=", "<", "<=", ">", ">=")
+_CASTS: Final = ("two_comp_mod", "usat_cast", "sat_cast")
+
+
+Operand = Expr | Named
+
+UNSUPPORTED_VALUES: Final[Mapping[str, str]] = {
+    "register": "register read inside an expression",
+    "extern": "extern instance",
+}
+"""Value types that are refused, and what they are called in P4."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionLoader:
+    """Loads the expressions of one program element.
+
+    Attributes:
+        where: the element, for messages.
+        parameter_widths: of the enclosing action; empty elsewhere.
+    """
+
+    scope: Scope
+    where: str
+    source: SourceInfo | None = None
+    parameter_widths: tuple[int, ...] = ()
+
+    def data(self, value: object) -> DataExpr:
+        """An expression that yields a number; a bool becomes 0 or 1."""
+        expr = self._operand(value)
+        if isinstance(expr, Named):
+            raise self._error("a header, union or stack where a number is expected")
+        return _as_data(expr)
+
+    def bool(self, value: object) -> BoolExpr:
+        """An expression that yields a bool; a number is compared with 0."""
+        expr = self._operand(value)
+        if isinstance(expr, Named):
+            raise self._error("a header, union or stack where a bool is expected")
+        return cast(BoolExpr, expr) if is_bool(expr) else ToBool(cast(DataExpr, expr))
+
+    def header(self, value: object) -> Choice:
+        """A header, perhaps chosen at run time."""
+        operand = self._operand(value)
+        if not isinstance(operand, Choice) or operand.kind != "header":
+            raise self._error("something else where a header is expected")
+        return operand
+
+    def union(self, value: object) -> Choice:
+        """A header union, perhaps chosen at run time."""
+        operand = self._operand(value)
+        if not isinstance(operand, Choice) or operand.kind != "union":
+            raise self._error("something else where a header union is expected")
+        return operand
+
+    def stack(self, value: object) -> Stack:
+        """A stack of headers or of unions."""
+        operand = self._operand(value)
+        if not isinstance(operand, StackName):
+            raise self._error("something else where a stack is expected")
+        return operand.stack
+
+    def target(self, value: object) -> tuple[tuple[BoolExpr, FieldRef], ...]:
+        """What may be assigned to: fields, each with the condition under which it is meant, the first that holds."""
+        obj = value
+        while isinstance(obj, dict) and obj.get("type") == "expression":
+            obj = obj.get("value")
+        if isinstance(obj, dict) and obj.get("type") == "field":
+            return ((BoolConst(True), self.scope.target(obj.get("value"), self.where)),)
+        if isinstance(obj, dict) and obj.get("op") == "access_field":
+            choice = self.header(obj.get("left"))
+            return tuple((c, self._field_at(name, obj.get("right"))) for c, name in choice.conditions)
+        if isinstance(obj, dict) and obj.get("type") == "stack_field":
+            choice, name = self._last(obj.get("value"))
+            return tuple((c, self._field(header, name)) for c, header in choice.conditions)
+        what = obj.get("type", obj.get("op")) if isinstance(obj, dict) else obj
+        raise UnsupportedConstruct(f"assignment to a {what!r}", self.where, self.source)
+
+    def _field(self, header: str, name: str) -> FieldRef:
+        return self.scope.target([header, name], self.where)
+
+    def _field_at(self, header: str, number: object) -> FieldRef:
+        fields = self.scope.headers[header].type.wire_fields
+        if not isinstance(number, int) or not 0 <= number < len(fields):
+            raise self._error(f"header {header!r} has no field number {number!r}")
+        return self._field(header, fields[number].name)
+
+    def _last(self, value: object) -> tuple[Choice, str]:
+        """The last header of a stack, and the field's name, from a stack_field."""
+        name, field = pair(value, self.where)
+        stack = self.scope.groups.find("header_stack", name, self.where)
+        choice = last_element(stack)
+        self._field(choice.names[0], field)
+        return choice, field
+
+    def _error(self, text: str) -> ProgramError:
+        at = f" ({self.source})" if self.source is not None else ""
+        return ProgramError(f"{self.where}: {text}{at}")
+
+    def _operand(self, obj: object) -> Operand:
+        operand = self._unshared(obj)
+        if isinstance(operand, Named):
+            return operand
+        self.scope.measures.measure(operand, self.where)
+        return self.scope.shared.setdefault(operand, operand)
+
+    def _unshared(self, obj: object) -> Operand:
+        if not isinstance(obj, dict):
+            raise self._error(f"{obj!r} is not a type-value object")
+        kind, value = obj.get("type"), obj.get("value")
+        if kind == "expression":
+            if not isinstance(value, dict):
+                raise self._error(f"{value!r} is not an expression")
+            # p4c wraps expressions in expressions.
+            return self._operation(value) if "op" in value else self._operand(value)
+        return self._leaf(kind, value)
+
+    def _leaf(self, kind: object, value: Any) -> Operand:
+        match kind:
+            case "field":
+                return self.scope.field(value, self.where)
+            case "hexstr":
+                return Const(hexstr(value, self.where))
+            case "bool":
+                return BoolConst(bool(value))
+            case "local" | "runtime_data":
+                return self._parameter(value)
+            case "header":
+                return named("header", self.scope.header(value, self.where, self.source).name)
+            case "header_union":
+                return named("union", self.scope.groups.find("header_union", value, self.where).name)
+            case "header_stack" | "header_union_stack":
+                return StackName(self.scope.groups.find(str(kind), value, self.where))
+            case "stack_field":
+                choice, name = self._last(value)
+                return field_of(choice, self.scope.headers, name)
+            case "lookahead":
+                offset, width = pair(value, self.where)
+                return Lookahead(number(offset, self.where), number(width, self.where))
+            case str() if kind in UNSUPPORTED_VALUES:
+                raise UnsupportedConstruct(UNSUPPORTED_VALUES[kind], self.where, self.source)
+            case _:
+                raise UnsupportedConstruct(f"value type {kind!r}", self.where, self.source)
+
+    def _parameter(self, index: object) -> Parameter:
+        if not isinstance(index, int) or not 0 <= index < len(self.parameter_widths):
+            raise self._error(f"there is no action parameter number {index!r}")
+        return Parameter(index, self.parameter_widths[index])
+
+    def _operation(self, obj: Json) -> Operand:
+        op = obj["op"]
+        if op in _ON_GROUPS:
+            return _ON_GROUPS[op](self, obj.get("left"), obj.get("right"))
+        if op == "?":
+            return self._ternary(obj)
+        if op in _UNARY:
+            return _UNARY[op](self, obj.get("right"))
+        if op in _CASTS:
+            return self._cast(cast(CastOp, op), obj)
+        if op in ("and", "or"):
+            return Logic(cast(LogicOp, op), self.bool(obj.get("left")), self.bool(obj.get("right")))
+        if op in _ARITH:
+            right = self.data(obj.get("right"))
+            if op in ("<<", ">>") and isinstance(right, Const):
+                right = Const(self._shift(right.value))
+            return Arith(cast(ArithOp, op), self.data(obj.get("left")), right)
+        if op in _COMPARE:
+            return self._comparison(cast(CompareOp, op), obj)
+        raise UnsupportedConstruct(f"expression operator {op!r}", self.where, self.source)
+
+    def _shift(self, by: int) -> int:
+        """What a shift by a constant amounts to: modulo 2**32, as in BMv2, and no more than changes anything."""
+        if by < 0:
+            raise self._error("a shift by a negative number")
+        return min(by & SHIFT_MASK, MAX_SHIFT)
+
+    def _ternary(self, obj: Json) -> Operand:
+        condition = self.bool(obj.get("cond"))
+        left, right = self._operand(obj.get("left")), self._operand(obj.get("right"))
+        if isinstance(left, Named) or isinstance(right, Named):
+            if isinstance(left, Choice) and isinstance(right, Choice) and left.kind == right.kind:
+                return either(condition, left, right)
+            raise UnsupportedConstruct("choice between stacks", self.where, self.source)
+        if is_bool(left) and is_bool(right):
+            return BoolSelect(condition, cast(BoolExpr, left), cast(BoolExpr, right))
+        return Select(condition, _as_data(left), _as_data(right))
+
+    def _cast(self, op: CastOp, obj: Json) -> Cast:
+        width = self.data(obj.get("right"))
+        if not isinstance(width, Const) or width.value < 1:
+            raise UnsupportedConstruct(f"{op!r} to a width that is no positive constant", self.where, self.source)
+        return Cast(op, self.data(obj.get("left")), width.value)
+
+    def _comparison(self, op: CompareOp, obj: Json) -> BoolExpr:
+        left, right = self._operand(obj.get("left")), self._operand(obj.get("right"))
+        if isinstance(left, Choice) and isinstance(right, Choice) and left.kind == right.kind and op in ("==", "!="):
+            return (equal if op == "==" else unequal)(left, right, self.scope.groups)
+        if isinstance(left, Named) or isinstance(right, Named):
+            raise self._error(f"{op!r} between a header, union or stack and something else")
+        if is_bool(left) and is_bool(right):
+            if op not in ("==", "!="):
+                raise self._error(f"{op!r} between bools")
+            return Logic(cast(LogicOp, op), cast(BoolExpr, left), cast(BoolExpr, right))
+        return Compare(op, _as_data(left), _as_data(right))
+
+    def _field_access(self, header: object, number: object) -> DataExpr:
+        choice = self.header(header)
+        return choice.data(lambda name: self._field_at(name, number))
+
+    def _member_access(self, union: object, number: object) -> Choice:
+        choice = self.union(union)
+
+        def member(name: str) -> str:
+            headers = self.scope.groups.unions[name].headers
+            if not isinstance(number, int) or not 0 <= number < len(headers):
+                raise self._error(f"header union {name!r} has no member number {number!r}")
+            return headers[number]
+
+        return choice.header_of(member)
+
+
+def _as_data(expr: Expr) -> DataExpr:
+    return ToData(cast(BoolExpr, expr)) if is_bool(expr) else cast(DataExpr, expr)
+
+
+_UNARY: Final[Mapping[str, Callable[[ExpressionLoader, object], Expr]]] = {
+    "~": lambda loader, obj: Invert(loader.data(obj)),
+    "not": lambda loader, obj: Not(loader.bool(obj)),
+    "d2b": lambda loader, obj: ToBool(loader.data(obj)),
+    "b2d": lambda loader, obj: ToData(loader.bool(obj)),
+    "valid": lambda loader, obj: is_valid(loader.header(obj), loader.scope.groups),
+    "valid_union": lambda loader, obj: is_valid(loader.union(obj), loader.scope.groups),
+}
+
+_ON_GROUPS: Final[Mapping[str, Callable[[ExpressionLoader, object, object], Operand]]] = {
+    "dereference_header_stack": lambda loader, left, right: element(loader.stack(left), loader.data(right)),
+    "dereference_stack": lambda loader, left, right: element(loader.stack(left), loader.data(right)),
+    "dereference_union_stack": lambda loader, left, right: element(loader.stack(left), loader.data(right)),
+    "last_stack_index": lambda loader, left, right: last_index(loader.stack(right)),
+    "size_stack": lambda loader, left, right: loader.stack(right).next,
+    "access_field": lambda loader, left, right: loader._field_access(left, right),
+    "access_union_header": lambda loader, left, right: loader._member_access(left, right),
+}
+"""Operators that take or give headers, unions and stacks."""
+
+
+# Primitives on stacks and unions, and ones whose header or field is chosen at run time, as primitives on headers.
+
+
+def one_of(cases: list[tuple[BoolExpr, Primitive]], source: SourceInfo | None) -> Primitive:
+    """The first primitive whose condition holds."""
+    if len(cases) == 1 and cases[0][0] == BoolConst(True):
+        return cases[0][1]
+    return OneOf(tuple(cases), source)
+
+
+def with_target(expressions: ExpressionLoader, value: object, make: Callable[[FieldRef], Primitive]) -> Primitive:
+    """A primitive that writes a field, which may be chosen at run time."""
+    return one_of([(condition, make(target)) for condition, target in expressions.target(value)], expressions.source)
+
+
+def with_header(expressions: ExpressionLoader, value: object, make: Callable[[str], Primitive]) -> Primitive:
+    """A primitive on one header, which may be chosen at run time."""
+    choice = expressions.header(value)
+    return one_of([(condition, make(name)) for condition, name in choice.conditions], expressions.source)
+
+
+def assign_header(expressions: ExpressionLoader, target: object, origin: object) -> Primitive:
+    """``assign_header``."""
+    scope, source = expressions.scope, expressions.source
+    pairs = product(expressions.header(target).conditions, expressions.header(origin).conditions)
+    return one_of(
+        [(_both(p, q), _copy(scope, to, of, expressions.where, source)) for (p, to), (q, of) in pairs], source
+    )
+
+
+def assign_union(expressions: ExpressionLoader, target: object, origin: object) -> Primitive:
+    """``assign_union``: the members one after the other."""
+    source = expressions.source
+    pairs = product(expressions.union(target).conditions, expressions.union(origin).conditions)
+    cases = [(_both(p, q), _copy_union(expressions, to, of)) for (p, to), (q, of) in pairs]
+    return one_of(cases, source)
+
+
+def assign_stack(expressions: ExpressionLoader, name: str, target: object, origin: object) -> Primitive:
+    """``assign_header_stack`` and ``assign_union_stack``: ``next`` and all elements."""
+    to, of = expressions.stack(target), expressions.stack(origin)
+    if to.size != of.size or bool(to.unions) != bool(of.unions):
+        raise ProgramError(f"{expressions.where}: {to.name!r} and {of.name!r} are of different types")
+    steps: list[Primitive] = [Assign(to.next, of.next, expressions.source)]
+    for ours, theirs in zip(to.elements, of.elements, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            steps.append(_copy(expressions.scope, one, other, expressions.where, expressions.source))
+    return Several(name, tuple(steps), expressions.source)
+
+
+def assign_varbit(expressions: ExpressionLoader, target: object, origin: object) -> Primitive:
+    """``assign_VL``: the bits and their number."""
+    pairs = product(expressions.target(target), expressions.target(origin))
+    return one_of([(_both(p, q), _copy_varbit(expressions, to, of)) for (p, to), (q, of) in pairs], expressions.source)
+
+
+def _copy_varbit(expressions: ExpressionLoader, to: FieldRef, of: FieldRef) -> Primitive:
+    length = Assign(_length(expressions, to), _length(expressions, of), expressions.source)
+    return Several("assign_VL", (Assign(to, of, expressions.source), length), expressions.source)
+
+
+def push(expressions: ExpressionLoader, stack_value: object, count_value: object) -> Primitive:
+    """``push_front``: everything moves towards the end, what comes in at the front is invalid."""
+    stack, count = expressions.stack(stack_value), _count(expressions, count_value)
+    origins = list(range(stack.size))
+    for i in range(stack.size - 1, count - 1, -1):
+        origins[i], origins[i - count] = origins[i - count], origins[i]
+    further: Arith = Arith("+", stack.next, Const(count))
+    full = Select(Compare(">", further, Const(stack.size)), Const(stack.size), further)
+    return _shift(expressions, "push", stack, origins, range(min(count, stack.size)), Assign(stack.next, full))
+
+
+def pop(expressions: ExpressionLoader, stack_value: object, count_value: object) -> Primitive:
+    """``pop_front``: everything moves towards the front, what is left at the end is invalid."""
+    stack, count = expressions.stack(stack_value), _count(expressions, count_value)
+    origins = list(range(stack.size))
+    kept = max(stack.size - count, 0)
+    for i in range(kept):
+        origins[i], origins[i + count] = origins[i + count], origins[i]
+    less = Select(Compare("<", stack.next, Const(count)), Const(0), Arith("-", stack.next, Const(count)))
+    return _shift(expressions, "pop", stack, origins, range(kept, stack.size), Assign(stack.next, less))
+
+
+def _shift(
+    expressions: ExpressionLoader, name: str, stack: Stack, origins: list[int], cleared: range, step: Assign
+) -> Primitive:
+    if origins == list(range(stack.size)) and not cleared:
+        return Several(name, (step,), expressions.source)
+    headers = [header for element in stack.elements for header in element]
+    moved = [header for i in origins for header in stack.elements[i]]
+    # BMv2 does not invalidate the unions that it should (HeaderUnion::mark_invalid does nothing).
+    invalid = () if stack.unions else tuple(stack.elements[i][0] for i in cleared)
+    return Several(name, (MoveHeaders(tuple(headers), tuple(moved), invalid), step), expressions.source)
+
+
+def _count(expressions: ExpressionLoader, value: object) -> int:
+    count = expressions.data(value)
+    if not isinstance(count, Const) or count.value < 0:
+        raise UnsupportedConstruct(
+            "shift of a stack by a number that is no constant", expressions.where, expressions.source
+        )
+    return count.value
+
+
+def _both(left: BoolExpr, right: BoolExpr) -> BoolExpr:
+    if left == BoolConst(True):
+        return right
+    return left if right == BoolConst(True) else Logic("and", left, right)
+
+
+def _copy(scope: Scope, target: str, origin: str, where: str, source: SourceInfo | None) -> Primitive:
+    if scope.headers[target].type.name != scope.headers[origin].type.name:
+        raise ProgramError(f"{where}: {target!r} and {origin!r} are of different types")
+    return AssignHeader(target, origin, source)
+
+
+def _copy_union(expressions: ExpressionLoader, target: str, origin: str) -> Primitive:
+    unions = expressions.scope.groups.unions
+    pairs = zip(unions[target].headers, unions[origin].headers, strict=True)
+    steps = tuple(_copy(expressions.scope, to, of, expressions.where, expressions.source) for to, of in pairs)
+    return Several("assign_union", steps, expressions.source)
+
+
+def _length(expressions: ExpressionLoader, field: FieldRef) -> FieldRef:
+    kind = expressions.scope.headers[field.header].type
+    if kind.varbit is None or kind.varbit.name != field.name:
+        raise ProgramError(f"{expressions.where}: {field} is no variable-length field")
+    return FieldRef(field.header, LENGTH_FIELD, LENGTH_WIDTH)

@@ -1,0 +1,598 @@
+"""From p4c's BMv2 JSON to a Program."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from p4switch.program.actions import (
+    Action,
+    ActionProfile,
+    Conditional,
+    ConstEntry,
+    CounterArray,
+    MatchKey,
+    MatchKind,
+    MatchTable,
+    Node,
+    Pipeline,
+)
+from p4switch.program.errors import (
+    FRAMES,
+    MAX_DEPTH,
+    Json,
+    ProgramError,
+    SourceInfo,
+    UnsupportedConstruct,
+    cyclic,
+    get,
+    hexstr,
+    number,
+    objects,
+    optional,
+    pair,
+    source_of,
+)
+from p4switch.program.expressions import Const, DataExpr, FieldRef, Lookahead, Valid, field_of, last_element
+from p4switch.program.load_actions import (
+    Externs,
+    PathSections,
+    PrimitiveLoader,
+    load_actions,
+    load_calculations,
+    load_checksums,
+    load_counters,
+    load_profiles,
+    load_registers,
+)
+from p4switch.program.load_expressions import (
+    UNSUPPORTED_VALUES,
+    ExpressionLoader,
+    Scope,
+    assign_varbit,
+    load_aliases,
+    load_scope,
+)
+from p4switch.program.program import (
+    Advance,
+    ChosenKey,
+    Extract,
+    ExtractNext,
+    Parser,
+    ParserOp,
+    ParserState,
+    Program,
+    Run,
+    SelectKey,
+    Set,
+    Transition,
+    Verify,
+)
+from p4switch.program.validate import validate
+
+# Pipelines from the JSON.
+
+
+DEFAULT_MAX_SIZE: Final = 16384
+"""Table size where the JSON gives none (P4Objects.cpp, get_table_size)."""
+
+
+class ControlLoader:
+    """Loads the tables and conditionals of pipelines."""
+
+    def __init__(
+        self, scope: Scope, actions: dict[int, Action], counters: dict[str, CounterArray], paths: PathSections
+    ) -> None:
+        self._scope = scope
+        self._meters = paths.meters
+        self.profiles: dict[str, ActionProfile] = {}
+        self._actions = actions
+        self._direct = {c.table: c.name for c in counters.values() if c.table is not None}
+
+    def pipeline(self, obj: Json) -> Pipeline:
+        """One pipeline."""
+        name = get(obj, "name", str, "pipelines")
+        if objects(obj, "action_calls", f"pipeline {name!r}"):
+            raise UnsupportedConstruct("'action_calls' (p4c writes tables)", f"pipeline {name!r}")
+        nodes: dict[str, Node] = {}
+        for table in objects(obj, "tables", f"pipeline {name!r}"):
+            node = self._table(table)
+            nodes[node.name] = node
+        self._load_profiles(obj, nodes)
+        for item in objects(obj, "conditionals", f"pipeline {name!r}"):
+            conditional = self._conditional(item)
+            nodes[conditional.name] = conditional
+        pipeline = Pipeline(name, optional(obj, "init_table", str, f"pipeline {name!r}"), nodes)
+        _check_pipeline_targets(pipeline)
+        return replace(pipeline, watched=cyclic({name: node.following for name, node in nodes.items()}))
+
+    def _load_profiles(self, obj: Json, nodes: dict[str, Node]) -> None:
+        used: dict[str, tuple[int, ...]] = {}
+        for node in nodes.values():
+            if isinstance(node, MatchTable) and node.profile is not None:
+                actions = used.setdefault(node.profile, node.actions)
+                if {self._actions[i].name for i in actions} != {self._actions[i].name for i in node.actions}:
+                    raise ProgramError(f"table {node.name!r}: shares {node.profile!r} with a table of other actions")
+        self.profiles |= load_profiles(obj, self._scope, used)
+        for name in used:
+            if name not in self.profiles:
+                raise ProgramError(f"action profile {name!r} is not declared")
+
+    def _conditional(self, obj: Json) -> Conditional:
+        name = get(obj, "name", str, "conditionals")
+        source = source_of(obj)
+        condition = ExpressionLoader(self._scope, f"condition {name!r}", source).bool(obj.get("expression"))
+        return Conditional(
+            name, condition, optional(obj, "true_next", str, name), optional(obj, "false_next", str, name), source
+        )
+
+    def _table(self, obj: Json) -> MatchTable:
+        name = get(obj, "name", str, "tables")
+        where, source = f"table {name!r}", source_of(obj)
+        _refuse(obj, where, source)
+        keys = tuple(self._key(key, where, source) for key in objects(obj, "key", where))
+        if sum(key.kind == "lpm" for key in keys) > 1:
+            raise ProgramError(f"{where}: more than one lpm key")
+        action_ids = self._action_ids(obj, where)
+        default, arguments, const = self._default(obj, action_ids, where)
+        following = get(obj, "next_tables", dict, where)
+        splits = "__HIT__" in following or "__MISS__" in following
+        return MatchTable(
+            name=name,
+            keys=keys,
+            kind=_kind(obj, keys, where),
+            max_size=optional(obj, "max_size", int, where) or DEFAULT_MAX_SIZE,
+            actions=action_ids,
+            default_action=default,
+            default_arguments=arguments,
+            const_default=const,
+            entries=self._const_entries(obj, keys, action_ids, where),
+            next_by_action=tuple(following.get(self._actions[i].name) for i in action_ids),
+            splits_on_hit=splits,
+            next_hit=following.get("__HIT__"),
+            next_miss=following.get("__MISS__") if splits else optional(obj, "base_default_next", str, where),
+            direct_counter=self._direct.get(name) if obj.get("with_counters", False) else None,
+            source=source,
+            direct_meter=self._direct_meter(obj, where),
+            profile=None if obj["type"] == "simple" else get(obj, "action_profile", str, where),
+            idle_timeout=bool(obj.get("support_timeout", False)),
+        )
+
+    def _direct_meter(self, obj: Json, where: str) -> str | None:
+        name = optional(obj, "direct_meters", str, where)
+        if name is not None and name not in self._meters:
+            raise ProgramError(f"{where}: direct meter {name!r} is not declared")
+        return name
+
+    def _key(self, obj: Json, where: str, source: SourceInfo | None) -> MatchKey:
+        kind = get(obj, "match_type", str, where)
+        if kind not in ("exact", "lpm", "ternary", "range"):
+            raise UnsupportedConstruct(f"match kind {kind!r}", where, source)
+        target = self._scope.field(obj.get("target"), where)
+        width = 1 if isinstance(target, Valid) else target.width
+        ones = (1 << width) - 1
+        mask = ones if obj.get("mask") is None else hexstr(obj["mask"], where) & ones
+        name = optional(obj, "name", str, where) or (
+            f"{target.header}.$valid$" if isinstance(target, Valid) else str(target)
+        )
+        return MatchKey(name, cast(MatchKind, kind), target, width, mask)
+
+    def _action_ids(self, obj: Json, where: str) -> tuple[int, ...]:
+        ids = tuple(get(obj, "action_ids", list, where))
+        for ident in ids:
+            if ident not in self._actions:
+                raise ProgramError(f"{where}: unknown action id {ident!r}")
+        return ids
+
+    def _default(self, obj: Json, action_ids: tuple[int, ...], where: str) -> tuple[int | None, tuple[int, ...], bool]:
+        entry = optional(obj, "default_entry", dict, where)
+        if entry is None:
+            return None, (), False
+        action, arguments = self._action_entry(entry, action_ids, f"{where}, default entry")
+        return action, arguments, bool(entry.get("action_const", False))
+
+    def _action_entry(self, obj: Json, action_ids: tuple[int, ...], where: str) -> tuple[int, tuple[int, ...]]:
+        ident = get(obj, "action_id", int, where)
+        if ident not in action_ids:
+            raise ProgramError(f"{where}: action id {ident} is not among the table's actions")
+        parameters = self._actions[ident].parameters
+        values = get(obj, "action_data", list, where)
+        if len(values) != len(parameters):
+            raise ProgramError(f"{where}: {len(values)} arguments for {len(parameters)} parameters")
+        arguments = tuple(hexstr(v, where) & ((1 << p.width) - 1) for v, p in zip(values, parameters, strict=True))
+        return action_ids.index(ident), arguments
+
+    def _const_entries(
+        self, obj: Json, keys: tuple[MatchKey, ...], action_ids: tuple[int, ...], where: str
+    ) -> tuple[ConstEntry, ...] | None:
+        if obj.get("entries") is None:
+            return None
+        entries = []
+        for place, item in enumerate(objects(obj, "entries", where)):
+            here = f"{where}, constant entry {place}"
+            fields = objects(item, "match_key", here)
+            if len(fields) != len(keys):
+                raise ProgramError(f"{here}: {len(fields)} match fields for {len(keys)} keys")
+            match = tuple(_match_field(f, k, here) for f, k in zip(fields, keys, strict=True))
+            action, arguments = self._action_entry(get(item, "action_entry", dict, here), action_ids, here)
+            entries.append(ConstEntry(match, action, arguments, optional(item, "priority", int, here) or 0))
+        return tuple(entries)
+
+
+def _match_field(obj: Json, key: MatchKey, where: str) -> tuple[int, int]:
+    kind = get(obj, "match_type", str, where)
+    if kind != key.kind:
+        raise ProgramError(f"{where}: match field {key.name!r} is {kind!r}, the table says {key.kind!r}")
+    ones = (1 << key.width) - 1
+    match kind:
+        case "exact":
+            return hexstr(obj.get("key"), where) & ones, ones
+        case "lpm":
+            return hexstr(obj.get("key"), where) & ones, get(obj, "prefix_length", int, where)
+        case "ternary":
+            return hexstr(obj.get("key"), where) & ones, hexstr(obj.get("mask"), where) & ones
+        case _:
+            return hexstr(obj.get("start"), where), hexstr(obj.get("end"), where)
+
+
+def _kind(obj: Json, keys: tuple[MatchKey, ...], where: str) -> MatchKind:
+    kind: Any = get(obj, "match_type", str, where)
+    kinds = {key.kind for key in keys}
+    for widest in ("range", "ternary", "lpm"):
+        if widest in kinds:
+            # A table may be ternary though its only inexact key is lpm; never the other way round.
+            allowed = {"range": ("range",), "ternary": ("ternary", "range"), "lpm": ("lpm", "ternary", "range")}
+            if kind not in allowed[widest]:
+                raise ProgramError(f"{where}: match type {kind!r} with a {widest} key")
+            return cast(MatchKind, kind)
+    if kind not in ("exact", "lpm", "ternary", "range"):
+        raise UnsupportedConstruct(f"match type {kind!r}", where)
+    return cast(MatchKind, kind)
+
+
+def _refuse(obj: Json, where: str, source: SourceInfo | None) -> None:
+    kind = get(obj, "type", str, where)
+    if kind not in ("simple", "indirect", "indirect_ws"):
+        raise UnsupportedConstruct(f"table of type {kind!r}", where, source)
+    if kind != "simple" and (obj.get("default_entry") is not None or obj.get("entries") is not None):
+        raise UnsupportedConstruct("entries written in the program, with an action profile", where, source)
+
+
+def _check_pipeline_targets(pipeline: Pipeline) -> None:
+    named = [pipeline.start, *(name for node in pipeline.nodes.values() for name in node.following)]
+    for name in named:
+        if name is not None and (not isinstance(name, str) or name not in pipeline.nodes):
+            raise ProgramError(f"pipeline {pipeline.name!r}: unknown node {name!r}")
+
+
+# The parser from the JSON.
+
+
+def load_parser(root: Json, scope: Scope, externs: Externs) -> Parser:
+    """The one parser that simple_switch runs, called ``parser``."""
+    parsers = {get(p, "name", str, "parsers"): p for p in objects(root, "parsers", "program")}
+    if "parser" not in parsers:
+        raise ProgramError(f"parsers: no parser is called 'parser' (found: {sorted(parsers)})")
+    obj = parsers["parser"]
+    states = {
+        get(state, "name", str, "parse_states"): _state(state, scope, externs)
+        for state in objects(obj, "parse_states", "parser")
+    }
+    start = optional(obj, "init_state", str, "parser")
+    parser = Parser(start, states)
+    _check_parser_targets(parser)
+    return Parser(start, states, _idle_loops(parser, scope))
+
+
+def _state(obj: Json, scope: Scope, externs: Externs) -> ParserState:
+    name = get(obj, "name", str, "parse_states")
+    where = f"parser state {name!r}"
+    operations = tuple(_operation(op, scope, externs, where) for op in objects(obj, "parser_ops", where))
+    keys = tuple(_key(key, scope, where) for key in objects(obj, "transition_key", where))
+    transitions = tuple(_transition(t, keys, externs, where) for t in objects(obj, "transitions", where))
+    # A default is tried last, wherever it stands (ParseState::set_default_switch_case).
+    ordered = [t for t in transitions if t.masks] + [t for t in transitions if not t.masks]
+    return ParserState(name, operations, keys, tuple(ordered))
+
+
+def _operation(obj: Json, scope: Scope, externs: Externs, where: str) -> ParserOp:
+    op = get(obj, "op", str, where)
+    parameters = objects(obj, "parameters", where)
+    expressions = ExpressionLoader(scope, f"{where}, {op}")
+    match op, len(parameters):
+        case "extract", 1:
+            return _extract(parameters[0], None, scope, where)
+        case "extract_VL", 2:
+            return _extract(parameters[0], expressions.data(parameters[1]), scope, where)
+        case "set", 2 if _is_varbit(parameters[0], scope, where):
+            return Run(assign_varbit(expressions, parameters[0], parameters[1]))
+        case "set", 2:
+            if parameters[0].get("type") != "field":
+                raise UnsupportedConstruct(f"'set' of a {parameters[0].get('type')!r}", where)
+            return Set(scope.target(parameters[0].get("value"), where), expressions.data(parameters[1]))
+        case "verify", 2:
+            return Verify(expressions.bool(parameters[0]), expressions.data(parameters[1]))
+        case "advance", 1:
+            return Advance(expressions.data(parameters[0]))
+        case "shift", 1:
+            raise UnsupportedConstruct("'shift' (p4c writes 'advance')", where)
+        case "primitive", 1:
+            return Run(PrimitiveLoader(scope, externs, where).load(parameters[0]))
+        case _:
+            raise UnsupportedConstruct(f"parser operation {op!r} with {len(parameters)} parameters", where)
+
+
+def _extract(obj: Json, length: DataExpr | None, scope: Scope, where: str) -> ParserOp:
+    kind, value = obj.get("type"), obj.get("value")
+    operation: Extract | ExtractNext
+    match kind:
+        case "regular":
+            operation = Extract(scope.header(value, where).name, length)
+            headers = [operation.header]
+        case "stack" | "union_stack":
+            member = 0
+            if kind == "union_stack":
+                value, label = pair(value, where)
+                member = _member(scope, value, label, where)
+            stack = scope.groups.find(kind, value, where)
+            headers = [element[member] for element in stack.elements]
+            operation = ExtractNext(stack.name, tuple(headers), stack.next, length)
+        case _:
+            raise UnsupportedConstruct(f"extract of a {kind!r}", where)
+    if (scope.headers[headers[0]].type.varbit is None) != (length is None):
+        raise ProgramError(f"{where}: 'extract_VL' is for headers with a variable-length field, 'extract' for others")
+    return operation
+
+
+def _member(scope: Scope, stack: object, label: object, where: str) -> int:
+    """The number of a union's member in a stack of unions."""
+    union = scope.groups.unions[scope.groups.find("union_stack", stack, where).unions[0]]
+    if label not in union.members:
+        raise ProgramError(f"{where}: header union {union.name!r} has no member {label!r}")
+    return list(union.members).index(str(label))
+
+
+def _is_varbit(obj: Json, scope: Scope, where: str) -> bool:
+    if obj.get("type") != "field":
+        return False
+    found = scope.field(obj.get("value"), where)
+    varbit = scope.headers[found.header].type.varbit
+    return varbit is not None and isinstance(found, FieldRef) and found.name == varbit.name
+
+
+def _last_field(obj: Json, scope: Scope, where: str) -> ChosenKey:
+    """A field of the last element of a stack, as a key."""
+    kind, value = str(obj.get("type")), obj.get("value")
+    member = 0
+    if kind == "union_stack_field":
+        if not isinstance(value, list) or len(value) != 3:
+            raise ProgramError(f"{where}: {value!r} is not [stack, member, field]")
+        name, label, field = value
+        member = _member(scope, name, label, where)
+        choice = last_element(scope.groups.find("union_stack", name, where), member)
+    else:
+        name, field = pair(value, where)
+        choice = last_element(scope.groups.find("stack", name, where))
+    target = scope.target([choice.names[0], field], where)
+    return ChosenKey(field_of(choice, scope.headers, target.name), target.width)
+
+
+def _key(obj: Json, scope: Scope, where: str) -> SelectKey:
+    kind, value = obj.get("type"), obj.get("value")
+    if kind == "field":
+        return scope.field(value, where)
+    if kind == "lookahead":
+        offset, width = pair(value, where)
+        return Lookahead(number(offset, where), number(width, where))
+    if kind in ("stack_field", "union_stack_field"):
+        return _last_field(obj, scope, where)
+    raise UnsupportedConstruct(UNSUPPORTED_VALUES.get(str(kind), f"select on a {kind!r}"), where)
+
+
+def key_width(key: SelectKey) -> int:
+    """Bits of a select key."""
+    return 1 if isinstance(key, Valid) else key.width
+
+
+def _value_set_transition(
+    obj: Json, keys: tuple[SelectKey, ...], externs: Externs, next_state: str | None, where: str
+) -> Transition:
+    name = get(obj, "value", str, where)
+    if name not in externs.paths.value_sets:
+        raise ProgramError(f"{where}: value set {name!r} is not declared")
+    widths = tuple(key_width(key) for key in keys)
+    if externs.paths.value_sets[name].width != sum(widths):
+        raise ProgramError(f"{where}: value set {name!r} is not as wide as the keys of the select")
+    bits = 8 * sum((w + 7) // 8 for w in widths)
+    mask = hexstr(obj["mask"], where) if obj.get("mask") is not None else (1 << bits) - 1
+    masks = _split(mask, widths)
+    return Transition(tuple(0 for _ in masks), masks, next_state, name)
+
+
+def _transition(obj: Json, keys: tuple[SelectKey, ...], externs: Externs, where: str) -> Transition:
+    kind = obj.get("type", "hexstr" if obj.get("value") != "default" else "default")
+    next_state = optional(obj, "next_state", str, where)
+    if kind == "default":
+        return Transition((), (), next_state)
+    if kind == "parse_vset":
+        return _value_set_transition(obj, keys, externs, next_state, where)
+    if kind != "hexstr":
+        raise UnsupportedConstruct(f"transition of type {kind!r}", where)
+    widths = tuple(key_width(key) for key in keys)
+    bits = 8 * sum((w + 7) // 8 for w in widths)
+    value = hexstr(obj.get("value"), where)
+    mask = hexstr(obj["mask"], where) if obj.get("mask") is not None else (1 << bits) - 1
+    masks = _split(mask, widths)
+    values = tuple(v & m for v, m in zip(_split(value, widths), masks, strict=True))
+    return Transition(values, masks, next_state)
+
+
+def _split(number: int, widths: tuple[int, ...]) -> tuple[int, ...]:
+    """The parts of a value that is the concatenation of fields, each padded to whole bytes."""
+    parts = []
+    for width in reversed(widths):
+        padded = 8 * ((width + 7) // 8)
+        parts.append(number & ((1 << padded) - 1))
+        number >>= padded
+    return tuple(reversed(parts))
+
+
+def _check_parser_targets(parser: Parser) -> None:
+    known = set(parser.states)
+    named = [parser.start] + [t.next_state for s in parser.states.values() for t in s.transitions]
+    for name in named:
+        if name is not None and name not in known:
+            raise ProgramError(f"parser: unknown state {name!r}")
+
+
+def _idle_loops(parser: Parser, scope: Scope) -> frozenset[str]:
+    """The states of loops that may go round without taking a byte."""
+    watched = set()
+    idle = {name for name, state in parser.states.items() if not _consumes(state, scope)}
+    for name in idle:
+        stack, seen = [name], set[str]()
+        while stack:
+            for transition in parser.states[stack.pop()].transitions:
+                following = transition.next_state
+                if following == name:
+                    watched.add(name)
+                if following is not None and following in idle and following not in seen:
+                    seen.add(following)
+                    stack.append(following)
+    return frozenset(watched)
+
+
+def _consumes(state: ParserState, scope: Scope) -> bool:
+    for op in state.operations:
+        match op:
+            case Extract(header) if scope.headers[header].bytes > 0:
+                return True
+            case ExtractNext(headers=headers) if scope.headers[headers[0]].bytes > 0:
+                return True  # (headers of no bytes only fill the stack, which pop_front may empty again)
+            case Advance(Const(bits)) if bits > 0:
+                return True
+    return False
+
+
+_UNSUPPORTED_SECTIONS: Final[Mapping[str, str]] = {
+    "extern_instances": "extern instance",
+}
+"""Sections of the JSON that must be empty, and what stands in them."""
+
+
+def load_program(program: str | Path | Mapping[str, Any]) -> Program:
+    """Loads a P4 program compiled by ``p4c-bm2-ss``.
+
+    Args:
+        program: the path of the JSON file, or its contents.
+
+    Raises:
+        UnsupportedConstruct: the program uses what the embedded switch does not run; says what and where.
+        ProgramError: the JSON is malformed, or asks for more than limits.py grants; says where.
+        OSError: the file cannot be read.
+    """
+    if isinstance(program, str | Path):
+        root, name = _read(Path(program)), Path(program).stem
+    else:
+        root, name = program, str(program.get("program", "program"))
+    # Whoever compiles or interprets the program later, in whatever thread, walks over its expressions.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + FRAMES))
+    try:
+        loaded = _load(root, name)
+        validate(loaded)
+    except ProgramError:
+        raise
+    except RecursionError:
+        raise ProgramError(f"an expression is nested too deep; the limit is {MAX_DEPTH} operators") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A value of another type or range than p4c ever writes, where nobody looked.
+        raise ProgramError(f"not what p4c-bm2-ss writes: {type(error).__name__}: {error}") from error
+    return loaded
+
+
+def _read(path: Path) -> Json:
+    try:
+        root = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of thousands of digits, too deep
+        raise ProgramError(f"{path} is not JSON: {error}") from None
+    if not isinstance(root, dict):
+        raise ProgramError(f"{path} holds a {type(root).__name__}, expected an object")
+    return root
+
+
+def _load(root: Json, name: str) -> Program:
+    _refuse_sections(root)
+    scope = load_scope(root)
+    aliases = load_aliases(root, scope)
+    calculations = load_calculations(root, scope)
+    paths = PathSections.load(root, scope)
+    externs = Externs(load_registers(root), load_counters(root), calculations, paths)
+    actions = load_actions(root, scope, externs)
+    control = ControlLoader(scope, actions, externs.counters, paths)
+    pipelines = {get(p, "name", str, "pipelines"): control.pipeline(p) for p in objects(root, "pipelines", "program")}
+    for wanted in ("ingress", "egress"):
+        if wanted not in pipelines:
+            raise ProgramError(f"pipelines: no pipeline is called {wanted!r} (found: {sorted(pipelines)})")
+    canonical = json.dumps(root, sort_keys=True, separators=(",", ":"))
+    loaded = Program(
+        name=name,
+        headers=scope.headers,
+        errors=_errors(root),
+        actions=actions,
+        parser=load_parser(root, scope, externs),
+        ingress=pipelines["ingress"],
+        egress=pipelines["egress"],
+        deparser=_deparser(root, scope),
+        registers=externs.registers,
+        counters=externs.counters,
+        calculations=calculations,
+        checksums=load_checksums(root, scope, calculations),
+        aliases=aliases,
+        field_lists=paths.field_lists,
+        learn_lists=paths.learn_lists,
+        meters=paths.meters,
+        value_sets=paths.value_sets,
+        profiles=control.profiles,
+        fingerprint=hashlib.sha256(canonical.encode()).hexdigest(),
+    )
+    _check_intrinsics(loaded)
+    return loaded
+
+
+def _errors(root: Json) -> dict[str, int]:
+    errors = {}
+    for item in root.get("errors") or []:
+        name, code = pair(item, "errors")
+        if not isinstance(code, int):
+            raise ProgramError(f"error {name!r}: its code is {code!r}")
+        errors[str(name)] = code
+    return errors
+
+
+def _refuse_sections(root: Json) -> None:
+    for section, what in _UNSUPPORTED_SECTIONS.items():
+        for obj in objects(root, section, "program"):
+            raise UnsupportedConstruct(what, f"{section}: {obj.get('name')!r}", source_of(obj))
+
+
+def _deparser(root: Json, scope: Scope) -> tuple[str, ...]:
+    deparsers = {get(d, "name", str, "deparsers"): d for d in objects(root, "deparsers", "program")}
+    if "deparser" not in deparsers:
+        raise ProgramError(f"deparsers: no deparser is called 'deparser' (found: {sorted(deparsers)})")
+    obj = deparsers["deparser"]
+    for primitive in objects(obj, "primitives", "deparser"):
+        raise UnsupportedConstruct(
+            f"primitive {primitive.get('op')!r} in the deparser", "deparser", source_of(primitive)
+        )
+    return tuple(scope.header(name, "deparser").name for name in get(obj, "order", list, "deparser"))
+
+
+def _check_intrinsics(program: Program) -> None:
+    for name in ("ingress_port", "packet_length", "instance_type", "egress_spec", "egress_port"):
+        if program.intrinsic(name) is None:
+            raise ProgramError(
+                f"standard_metadata has no field {name!r}; was the program compiled with --arch v1model?"
+            )

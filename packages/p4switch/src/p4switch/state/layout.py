@@ -1,0 +1,327 @@
+"""Where the state of a device lies in memory; the same for every device of a program.
+
+Machine code gets one address: an array of int64 cells. The first counts failed assertions, the second is the
+state of the random numbers, the third counts packets that went round too often. A table has TABLE_CELLS
+cells, a counter array one (the address of its counters), a group of register arrays one (the address of its rows).
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4switch.program.actions import Action, Assign, RegisterArray, RegisterRead, RegisterWrite
+from p4switch.program.actions import ValueSet as Spec
+from p4switch.program.expressions import Arith, DataExpr, Expr, FieldRef
+from p4switch.program.program import Program
+from p4switch.tables import TABLE_CELLS
+from p4switch.tables.profile import PROFILE_CELLS
+
+# Parser value sets: values that a select compares its keys with.
+
+
+VALUE_SET_CELLS: Final = 2
+"""int64 cells in a device's state: address of the values, their number."""
+
+
+class ValueSetError(ValueError):
+    """A value that is too wide, or more values than the program allows."""
+
+
+def value_words(width: int) -> int:
+    """64-bit words of a value."""
+    return -(-width // 64)
+
+
+class ValueSet:
+    """The members of one value set; each is the keys of the select one behind the other, without padding.
+
+    ``rows``: uint64 (max_size, words), least significant word first.
+    """
+
+    def __init__(self, spec: Spec, cells: NDArray[np.int64]) -> None:
+        self.spec = spec
+        self._cells = cells
+        self._words = value_words(spec.width)
+        self.rows: NDArray[np.uint64] = np.zeros((max(spec.max_size, 1), self._words), dtype=np.uint64)
+        self._values: tuple[int, ...] = ()
+        self._publish()
+
+    def __contains__(self, value: int) -> bool:
+        return value in self._values
+
+    def fits(self, value: int, mask: int) -> bool:
+        """Whether a member equals ``value`` where ``mask`` has ones."""
+        return any(member & mask == value & mask for member in self._values)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The members."""
+        return self._values
+
+    def set(self, values: Iterable[int]) -> None:
+        """Replaces all members. Raises ValueSetError; nothing is changed."""
+        members = tuple(dict.fromkeys(values))
+        name = self.spec.name
+        if len(members) > self.spec.max_size:
+            raise ValueSetError(f"value set {name}: {len(members)} members; the program allows {self.spec.max_size}")
+        for value in members:
+            if not 0 <= value < 1 << self.spec.width:
+                raise ValueSetError(f"value set {name}: {value:#x} does not fit {self.spec.width} bits")
+        self._values = members
+        for row, value in enumerate(members):
+            self.rows[row] = [value >> (64 * i) & ((1 << 64) - 1) for i in range(self._words)]
+        self._publish()
+
+    def reset(self) -> None:
+        """Removes all members."""
+        self.set(())
+
+    def _publish(self) -> None:
+        self._cells[:] = (self.rows.ctypes.data, len(self._values))
+
+
+CACHE_LINE: Final = 64
+LANE_BITS: Final = 32
+WIDE_BITS: Final = 256
+"""From this width on, values that are whole lanes of 32 bits are kept as vectors of lanes."""
+
+CellKind: TypeAlias = Literal["integer", "lanes"]
+
+
+def cell_kind(width: int) -> CellKind:
+    """How a value of a width lies in memory.
+
+    ``lanes``: uint32 in the machine's byte order, the most significant lane first, as lanes travel in packets.
+    ``integer``: one little-endian number.
+    """
+    return "lanes" if width >= WIDE_BITS and width % LANE_BITS == 0 else "integer"
+
+
+def cell_bytes(width: int) -> int:
+    """Bytes of a value in memory: 1, 2, 4, 8, or a multiple of 8 above (of 4 for lanes)."""
+    if cell_kind(width) == "lanes":
+        return width // 8
+    for size in (1, 2, 4, 8):
+        if width <= 8 * size:
+            return size
+    return 8 * -(-width // 64)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterPlace:
+    """Where a register array lies: cell i is at the group's address + i * stride + offset."""
+
+    group: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class RegisterGroup:
+    """Register arrays whose cells of one index lie side by side, in a row of ``stride`` bytes."""
+
+    registers: tuple[RegisterArray, ...]
+    offsets: tuple[int, ...]
+    stride: int
+    size: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all rows."""
+        return self.stride * self.size
+
+
+class StateLayout:
+    """The cells of a program's state and the layout of its registers."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.tables: dict[str, int] = {}
+        self.counters: dict[str, int] = {}
+        self.failed_assertions = 0
+        self.random_state = 1
+        self.endless_packets = 2
+        at = 3
+        for name in program.tables:
+            self.tables[name] = at
+            at += TABLE_CELLS
+        for counter in program.counters.values():
+            if counter.table is None:
+                self.counters[counter.name] = at
+                at += 1
+        self.meters: dict[str, int] = {}
+        for meter in program.meters.values():
+            if meter.table is None:
+                self.meters[meter.name] = at
+                at += 1
+        self.value_sets: dict[str, int] = {}
+        for name in program.value_sets:
+            self.value_sets[name] = at
+            at += VALUE_SET_CELLS
+        self.profiles: dict[str, int] = {}
+        for name in program.profiles:
+            self.profiles[name] = at
+            at += PROFILE_CELLS
+        self._first_group = at
+        self.cells = at + len(self.groups)
+
+    @cached_property
+    def groups(self) -> tuple[RegisterGroup, ...]:
+        """Register arrays that the program indexes alike share a group."""
+        return tuple(_place(members) for members in _indexed_alike(self.program))
+
+    @cached_property
+    def registers(self) -> dict[str, RegisterPlace]:
+        """The place of each register array by name."""
+        return {
+            register.name: RegisterPlace(number, offset)
+            for number, group in enumerate(self.groups)
+            for register, offset in zip(group.registers, group.offsets, strict=True)
+        }
+
+    def group_cell(self, group: int) -> int:
+        """The cell with the address of a group's rows."""
+        return self._first_group + group
+
+
+def _place(members: tuple[RegisterArray, ...]) -> RegisterGroup:
+    """Wide cells first, each aligned to its size or a cache line; rows are whole cache lines where they share them."""
+    order = sorted(members, key=lambda r: -cell_bytes(r.width))
+    offsets, at = [], 0
+    for register in order:
+        align = min(CACHE_LINE, 1 << (cell_bytes(register.width) - 1).bit_length())
+        at = -(-at // align) * align
+        offsets.append(at)
+        at += cell_bytes(register.width)
+    if len(order) > 1 or at >= CACHE_LINE:
+        at = -(-at // CACHE_LINE) * CACHE_LINE
+        if (at // CACHE_LINE) % 2 == 0:
+            at += CACHE_LINE  # an odd number of lines, so that neighbouring rows do not fall into one cache set
+    return RegisterGroup(tuple(order), tuple(offsets), at, order[0].size)
+
+
+def _indexed_alike(program: Program) -> list[tuple[RegisterArray, ...]]:
+    """Partition of the register arrays by size and index expression; of several, the one that most others have, too.
+
+    An index that is a field assigned from one expression only, in the whole program, stands for that expression:
+    p4c gives equal indices several temporaries. The partition decides about speed only, never about results.
+    """
+    definitions = _single_definitions(program)
+    uses: dict[str, dict[Expr, None]] = {name: {} for name in program.registers}
+    for action in program.actions.values():
+        for primitive in action.primitives:
+            if isinstance(primitive, RegisterRead | RegisterWrite):
+                uses[primitive.register][_resolve(primitive.index, definitions)] = None
+    shared = Counter((program.registers[name].size, index) for name, indices in uses.items() for index in indices)
+    groups: dict[object, list[RegisterArray]] = {}
+    for register in program.registers.values():
+        keys = [(register.size, index) for index in uses[register.name]]
+        alike = max(keys, key=lambda key: shared[key]) if keys and register.size > 1 else register.name
+        groups.setdefault(alike, []).append(register)
+    return [tuple(members) for members in groups.values()]
+
+
+def _single_definitions(program: Program) -> dict[FieldRef, DataExpr]:
+    found: dict[FieldRef, set[DataExpr]] = {}
+    opaque: set[FieldRef] = set()
+    for action in program.actions.values():
+        _collect(action, found, opaque)
+    return {f: next(iter(values)) for f, values in found.items() if len(values) == 1 and f not in opaque}
+
+
+def _collect(action: Action, found: dict[FieldRef, set[DataExpr]], opaque: set[FieldRef]) -> None:
+    for primitive in action.primitives:
+        match primitive:
+            case Assign(target=target, value=value):
+                found.setdefault(target, set()).add(value)
+            case RegisterRead(target=target):
+                opaque.add(target)
+            case _:
+                pass
+
+
+def _resolve(index: DataExpr, definitions: dict[FieldRef, DataExpr], depth: int = 0) -> DataExpr:
+    """Follows fields to their only definition, a few steps deep (a definition may be circular)."""
+    if isinstance(index, FieldRef) and depth < 4:
+        definition = definitions.get(index)
+        return index if definition is None else _resolve(definition, definitions, depth + 1)
+    if isinstance(index, Arith) and index.op == "&":
+        return Arith("&", _resolve(index.left, definitions, depth), _resolve(index.right, definitions, depth))
+    return index
+
+
+# The memory of register arrays.
+
+
+def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
+    """The rows of a group, shape (size, stride), aligned to a cache line.
+
+    The operating system hands out zeroed pages on first touch, so rows that no packet touches cost nothing.
+    """
+    memory = np.zeros(group.bytes + CACHE_LINE, dtype=np.uint8)
+    start = -int(memory.ctypes.data) % CACHE_LINE
+    return memory[start : start + group.bytes].reshape(group.size, group.stride)
+
+
+class Register:
+    """One register array of a device: ``size`` unsigned cells of ``bitwidth`` bits."""
+
+    def __init__(self, spec: RegisterArray, rows: NDArray[np.uint8], offset: int) -> None:
+        """A view of the bytes from ``offset`` in each of ``rows``."""
+        self.spec = spec
+        self._cells = rows[:, offset : offset + cell_bytes(spec.width)]
+        self._swap = cell_kind(spec.width) == "lanes"
+
+    @property
+    def name(self) -> str:
+        """Full name."""
+        return self.spec.name
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.spec.size
+
+    @property
+    def bitwidth(self) -> int:
+        """Bits of a cell."""
+        return self.spec.width
+
+    def read(self, index: int) -> int:
+        """The value of a cell. Raises IndexError."""
+        raw = self._cell(index).tobytes()
+        if self._swap:
+            return int.from_bytes(np.frombuffer(raw, "<u4").astype(">u4").tobytes(), "big")
+        return int.from_bytes(raw, "little")
+
+    def copy(self, start: int, stop: int) -> "Register":
+        """The cells ``start`` to ``stop - 1`` as they are now, apart from the device's and counted from 0."""
+        return Register(replace(self.spec, size=stop - start), self._cells[start:stop].copy(), 0)
+
+    def take(self, other: "Register") -> None:
+        """Have every cell of another array of the same size and width."""
+        self._cells[:] = other._cells
+
+    def write(self, index: int, value: int) -> None:
+        """Sets a cell to ``value`` mod 2**bitwidth. Raises IndexError."""
+        value &= (1 << self.bitwidth) - 1
+        cell = self._cell(index)
+        if self._swap:
+            raw = np.frombuffer(value.to_bytes(len(cell), "big"), ">u4").astype("<u4").tobytes()
+        else:
+            raw = value.to_bytes(len(cell), "little")
+        cell[:] = np.frombuffer(raw, np.uint8)
+
+    def reset(self) -> None:
+        """Sets every cell to 0."""
+        self._cells[:] = 0
+
+    def _cell(self, index: int) -> NDArray[np.uint8]:
+        if not 0 <= index < self.size:
+            raise IndexError(f"register {self.name}: index {index} is not in 0..{self.size - 1}")
+        cell: NDArray[np.uint8] = self._cells[index]
+        return cell

@@ -1,0 +1,38 @@
+"""Tables of a device: canonical entries, lookup, and the images that machine code reads."""
+
+from p4switch.tables.entry import (
+    DefaultEntry,
+    EntryExists,
+    Exact,
+    InvalidEntry,
+    Lookup,
+    Lpm,
+    Match,
+    NoSuchEntry,
+    Range,
+    TableEntry,
+    TableError,
+    TableFull,
+    TableIsConst,
+    Ternary,
+)
+from p4switch.tables.table import TABLE_CELLS, Table
+
+__all__ = [
+    "TABLE_CELLS",
+    "DefaultEntry",
+    "EntryExists",
+    "Exact",
+    "InvalidEntry",
+    "Lookup",
+    "Lpm",
+    "Match",
+    "NoSuchEntry",
+    "Range",
+    "Table",
+    "TableEntry",
+    "TableError",
+    "TableFull",
+    "TableIsConst",
+    "Ternary",
+]

@@ -1,0 +1,408 @@
+"""The index of a table: from a packed key to the row of the entry that wins."""
+
+import heapq
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4switch.program.actions import Action, MatchTable
+from p4switch.tables.entry import (
+    WORD_BITS,
+    Exact,
+    KeyLayout,
+    Lpm,
+    Match,
+    Range,
+    TableEntry,
+    Ternary,
+    hash_words,
+    split_words,
+)
+
+# A hash table that Python writes and machine code reads.
+
+
+_FIRST_CAPACITY: Final = 16
+_MAX_LOAD: Final = 0.5
+
+
+class HashIndex:
+    """Maps numbers of fixed width to positive references; open addressing with linear probing.
+
+    ``buckets`` is a uint64 array of shape (capacity, 1 + words): reference (0: empty), then the key, least
+    significant word first. The capacity is a power of two, at most half full. A removal moves the entries behind
+    it forward, so there are no tombstones and a miss ends at the first empty bucket. The array is replaced when
+    it grows: whoever holds its address must ask again after every insertion.
+    """
+
+    def __init__(self, words: int) -> None:
+        self._words = words
+        self._count = 0
+        self.buckets: NDArray[np.uint64] = self._empty(_FIRST_CAPACITY)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def capacity(self) -> int:
+        """Number of buckets."""
+        return len(self.buckets)
+
+    def find(self, key: int) -> int:
+        """The reference stored under a key, 0 if none."""
+        return int(self.buckets[self._locate(split_words(key, self._words)), 0])
+
+    def insert(self, key: int, ref: int) -> None:
+        """Stores a reference under a key that is not there yet."""
+        if ref <= 0:
+            raise ValueError(f"reference {ref} is not positive")
+        if (self._count + 1) > self.capacity * _MAX_LOAD:
+            self._grow()
+        words = split_words(key, self._words)
+        at = self._locate(words)
+        if self.buckets[at, 0] != 0:
+            raise KeyError(key)
+        self.buckets[at, 1:] = words
+        self.buckets[at, 0] = ref
+        self._count += 1
+
+    def remove(self, key: int) -> None:
+        """Forgets a key. Raises KeyError."""
+        at = self._locate(split_words(key, self._words))
+        if self.buckets[at, 0] == 0:
+            raise KeyError(key)
+        self._close_gap(at)
+        self._count -= 1
+
+    def _empty(self, capacity: int) -> NDArray[np.uint64]:
+        return np.zeros((capacity, 1 + self._words), dtype=np.uint64)
+
+    def _locate(self, words: list[int]) -> int:
+        """The bucket that holds a key, or the empty one where it would go."""
+        mask = self.capacity - 1
+        at = hash_words(words) & mask
+        while self.buckets[at, 0] != 0 and self.buckets[at, 1:].tolist() != words:
+            at = (at + 1) & mask
+        return at
+
+    def _close_gap(self, gap: int) -> None:
+        """Empties a bucket (Knuth, The Art of Computer Programming 3, section 6.4, algorithm R)."""
+        mask = self.capacity - 1
+        at = gap
+        while True:
+            at = (at + 1) & mask
+            if self.buckets[at, 0] == 0:
+                break
+            home = hash_words(self.buckets[at, 1:].tolist()) & mask
+            # An entry may move into the gap unless its home lies cyclically behind the gap.
+            if ((at - home) & mask) >= ((at - gap) & mask):
+                self.buckets[gap] = self.buckets[at]
+                gap = at
+        self.buckets[gap] = 0
+
+    def _grow(self) -> None:
+        old = self.buckets
+        self.buckets = self._empty(2 * len(old))
+        for bucket in old[old[:, 0] != 0]:
+            self.buckets[self._locate(bucket[1:].tolist())] = bucket
+
+
+IMAGE_CELLS: Final = 4
+"""int64 cells that describe an index to machine code; their meaning depends on the kind of table."""
+
+
+def address_of(array: NDArray[np.uint64]) -> int:
+    """The address of an array's first element."""
+    return int(array.ctypes.data)
+
+
+class MatchIndex(ABC):
+    """What finds entries. References are rows of the table's entry store, from 1."""
+
+    @abstractmethod
+    def find(self, values: Sequence[int]) -> int:
+        """The reference of the entry that matches best, 0 if none does."""
+
+    @abstractmethod
+    def insert(self, entry: TableEntry, ref: int) -> None:
+        """Adds an entry; the caller has checked that it is valid and new."""
+
+    @abstractmethod
+    def remove(self, entry: TableEntry, ref: int) -> None:
+        """Removes an entry that is there."""
+
+    @abstractmethod
+    def image(self) -> tuple[int, int, int, int]:
+        """IMAGE_CELLS numbers for machine code; valid until the next insertion or removal."""
+
+
+class ExactIndex(MatchIndex):
+    """image: address of the buckets, capacity - 1, 0, 0."""
+
+    def __init__(self, table: MatchTable) -> None:
+        self._layout = KeyLayout.of(table)
+        self._hash = HashIndex(self._layout.words)
+
+    def find(self, values: Sequence[int]) -> int:
+        """See MatchIndex."""
+        return self._hash.find(self._layout.pack(values))
+
+    def insert(self, entry: TableEntry, ref: int) -> None:
+        """See MatchIndex."""
+        self._hash.insert(self._key(entry), ref)
+
+    def remove(self, entry: TableEntry, ref: int) -> None:
+        """See MatchIndex."""
+        self._hash.remove(self._key(entry))
+
+    def image(self) -> tuple[int, int, int, int]:
+        """See MatchIndex."""
+        return address_of(self._hash.buckets), self._hash.capacity - 1, 0, 0
+
+    def _key(self, entry: TableEntry) -> int:
+        return self._layout.pack([m.value for m in entry.match if isinstance(m, Exact)])
+
+
+class LpmIndex(MatchIndex):
+    """One hash table over (masked key, prefix length), asked once for each length in use, longest first.
+
+    image: address of the buckets, capacity - 1, address of the lengths, number of lengths. ``lengths`` has rows
+    (prefix length, mask of the packed key).
+    """
+
+    def __init__(self, table: MatchTable) -> None:
+        self._layout = KeyLayout.of(table)
+        self._at = next(i for i, key in enumerate(table.keys) if key.kind == "lpm")
+        self._width = table.keys[self._at].width
+        self._hash = HashIndex(self._layout.words + 1)
+        self._uses: dict[int, int] = {}
+        self._lengths = np.zeros((self._width + 1, 1 + self._layout.words), dtype=np.uint64)
+
+    def find(self, values: Sequence[int]) -> int:
+        """See MatchIndex."""
+        key = self._layout.pack(values)
+        for prefix in sorted(self._uses, reverse=True):
+            ref = self._hash.find(self._composite(key & self._mask(prefix), prefix))
+            if ref:
+                return ref
+        return 0
+
+    def insert(self, entry: TableEntry, ref: int) -> None:
+        """See MatchIndex."""
+        key, prefix = self._key(entry)
+        self._hash.insert(self._composite(key, prefix), ref)
+        self._uses[prefix] = self._uses.get(prefix, 0) + 1
+        if self._uses[prefix] == 1:
+            self._list_lengths()
+
+    def remove(self, entry: TableEntry, ref: int) -> None:
+        """See MatchIndex."""
+        key, prefix = self._key(entry)
+        self._hash.remove(self._composite(key, prefix))
+        self._uses[prefix] -= 1
+        if self._uses[prefix] == 0:
+            del self._uses[prefix]
+            self._list_lengths()
+
+    def image(self) -> tuple[int, int, int, int]:
+        """See MatchIndex."""
+        return address_of(self._hash.buckets), self._hash.capacity - 1, address_of(self._lengths), len(self._uses)
+
+    def _mask(self, prefix: int) -> int:
+        free = ((1 << (self._width - prefix)) - 1) << self._layout.offsets[self._at]
+        return ((1 << self._layout.bits) - 1) & ~free
+
+    def _composite(self, key: int, prefix: int) -> int:
+        return key | prefix << (64 * self._layout.words)
+
+    def _key(self, entry: TableEntry) -> tuple[int, int]:
+        prefix = 0
+        values = []
+        for match in entry.match:
+            if isinstance(match, Lpm):
+                prefix = match.prefix
+            values.append(match.value if isinstance(match, Exact | Lpm) else 0)
+        return self._layout.pack(values), prefix
+
+    def _list_lengths(self) -> None:
+        for row, prefix in enumerate(sorted(self._uses, reverse=True)):
+            self._lengths[row] = [prefix, *split_words(self._mask(prefix), self._layout.words)]
+
+
+class TernaryIndex(MatchIndex):
+    """Rows in the order in which they win: priority, then the lower reference (as in BMv2). Linear.
+
+    image: address of the rows, their number, 0, 0. A row: reference; value and mask of the packed key; for each
+    range key its low and high end, each in as many words as that key takes.
+    """
+
+    def __init__(self, table: MatchTable) -> None:
+        self._layout = KeyLayout.of(table)
+        self._ranges = [i for i, key in enumerate(table.keys) if key.kind == "range"]
+        self._widths = [key.width for key in table.keys]
+        self._order: list[tuple[int, int]] = []
+        self._rows = np.zeros((8, row_words(table)), dtype=np.uint64)
+
+    def find(self, values: Sequence[int]) -> int:
+        """See MatchIndex."""
+        words = np.array(split_words(self._layout.pack(values), self._layout.words), dtype=np.uint64)
+        count, n = len(self._order), self._layout.words
+        rows = self._rows[:count]
+        fits = np.all((rows[:, 1 + n : 1 + 2 * n] & words) == rows[:, 1 : 1 + n], axis=1)
+        for row in rows[fits]:
+            if self._in_ranges(row[1 + 2 * n :].tolist(), values):
+                return int(row[0])
+        return 0
+
+    def insert(self, entry: TableEntry, ref: int) -> None:
+        """See MatchIndex."""
+        count = len(self._order)
+        if count == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        at = bisect_left(self._order, (-entry.priority, ref))
+        self._rows[at + 1 : count + 1] = self._rows[at:count].copy()
+        self._rows[at] = self._row(entry, ref)
+        self._order.insert(at, (-entry.priority, ref))
+
+    def remove(self, entry: TableEntry, ref: int) -> None:
+        """See MatchIndex."""
+        count = len(self._order)
+        at = self._order.index((-entry.priority, ref))
+        self._rows[at : count - 1] = self._rows[at + 1 : count].copy()
+        del self._order[at]
+
+    def image(self) -> tuple[int, int, int, int]:
+        """See MatchIndex."""
+        return address_of(self._rows), len(self._order), 0, 0
+
+    def _in_ranges(self, bounds: list[int], values: Sequence[int]) -> bool:
+        at = 0
+        for i in self._ranges:
+            n = -(-self._widths[i] // 64)
+            low, high = _join(bounds[at : at + n]), _join(bounds[at + n : at + 2 * n])
+            if not low <= values[i] <= high:
+                return False
+            at += 2 * n
+        return True
+
+    def _row(self, entry: TableEntry, ref: int) -> list[int]:
+        values, masks, bounds = [], [], list[int]()
+        for match, width in zip(entry.match, self._widths, strict=True):
+            value, mask = _value_and_mask(match, width)
+            values.append(value)
+            masks.append(mask)
+            if isinstance(match, Range):
+                n = -(-width // 64)
+                bounds += split_words(match.low, n) + split_words(match.high, n)
+        n = self._layout.words
+        return [ref, *split_words(self._layout.pack(values), n), *split_words(self._layout.pack(masks), n), *bounds]
+
+
+def _join(words: list[int]) -> int:
+    return sum(word << (64 * i) for i, word in enumerate(words))
+
+
+def _value_and_mask(match: Match, width: int) -> tuple[int, int]:
+    ones = (1 << width) - 1
+    match match:
+        case Exact(value):
+            return value, ones
+        case Lpm(value, prefix):
+            return value, ones & ~((1 << (width - prefix)) - 1)
+        case Ternary(value, mask):
+            return value, mask
+        case Range():
+            return 0, 0
+
+
+def row_words(table: MatchTable) -> int:
+    """uint64 words of a row of a TernaryIndex."""
+    bounds = sum(2 * -(-key.width // 64) for key in table.keys if key.kind == "range")
+    return 1 + 2 * KeyLayout.of(table).words + bounds
+
+
+def make_index(table: MatchTable) -> MatchIndex:
+    """The index for a kind of table."""
+    if table.kind in ("ternary", "range"):
+        return TernaryIndex(table)
+    if any(key.kind == "lpm" for key in table.keys):
+        return LpmIndex(table)
+    return ExactIndex(table)
+
+
+# The rows of a table's entries: action and arguments, as machine code reads them, and direct counters.
+
+
+_FIRST_ROWS: Final = 8
+DEFAULT_ROW: Final = 0
+
+
+def argument_offsets(action: Action) -> tuple[int, ...]:
+    """The word of an entry's row at which each argument starts; word 0 is the action."""
+    offsets, at = [], 1
+    for parameter in action.parameters:
+        offsets.append(at)
+        at += -(-parameter.width // WORD_BITS)
+    return tuple(offsets)
+
+
+def store_row_words(actions: tuple[Action, ...]) -> int:
+    """uint64 words of a row: the action, and the arguments of the action that has most."""
+    return 1 + max((sum(-(-p.width // WORD_BITS) for p in a.parameters) for a in actions), default=0)
+
+
+class EntryStore:
+    """Row 0 is the default entry; rows of entries are given out lowest first and reused.
+
+    ``rows``: uint64 (capacity, row_words): index of the action among the table's (their number: none), arguments,
+    each from a word of its own, least significant word first. ``counters``: uint64 (capacity, 2): packets, bytes.
+    ``meters``: uint64 (capacity, METER_WORDS) for a table with a direct meter. All are replaced when they
+    grow; ``addresses`` are those of the three now.
+    """
+
+    def __init__(self, actions: tuple[Action, ...], meter_words: int = 0, words: int | None = None) -> None:
+        """``words`` of a row, if it is not an action and its arguments."""
+        self._actions = actions
+        self._free: list[int] = []
+        self._used = 1
+        self.rows: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, words or store_row_words(actions)), np.uint64)
+        self.counters: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, 2), dtype=np.uint64)
+        self.meters: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, meter_words), dtype=np.uint64)
+        self.addresses = self._where()
+
+    def allocate(self) -> int:
+        """A free row, its counters zero."""
+        ref = heapq.heappop(self._free) if self._free else self._used
+        self._used = max(self._used, ref + 1)
+        if ref == len(self.rows):
+            self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
+            self.counters = np.concatenate([self.counters, np.zeros_like(self.counters)])
+            self.meters = np.concatenate([self.meters, np.zeros_like(self.meters)])
+            self.addresses = self._where()
+        self.counters[ref] = 0
+        self.meters[ref] = 0
+        return ref
+
+    def _where(self) -> tuple[int, int, int]:
+        return self.rows.ctypes.data, self.counters.ctypes.data, self.meters.ctypes.data
+
+    def free(self, ref: int) -> None:
+        """Gives a row back."""
+        heapq.heappush(self._free, ref)
+
+    def write(self, ref: int, action: int | None, arguments: tuple[int, ...]) -> None:
+        """Fills a row; ``action`` indexes the table's actions."""
+        row = [0] * self.rows.shape[1]
+        row[0] = len(self._actions) if action is None else action
+        if action is not None:
+            parameters = self._actions[action].parameters
+            for value, parameter, at in zip(
+                arguments, parameters, argument_offsets(self._actions[action]), strict=True
+            ):
+                words = -(-parameter.width // WORD_BITS)
+                row[at : at + words] = split_words(value, words)
+        self.rows[ref] = row

@@ -1,0 +1,560 @@
+"""An entries file against a program: names become tables and actions, texts become numbers of the right width."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from p4switch.base.safe_yaml import PlainNodes, one_line
+from p4switch.device import Device
+from p4switch.program import Program
+from p4switch.program.actions import Action, MatchKey, MatchTable
+from p4switch.state.multicast import MulticastError
+from p4switch.tables import DefaultEntry, Exact, Lpm, Match, Range, TableEntry, TableError, Ternary
+
+# Reading an entries file as data: no tags, no aliases, no guessing of types, and every item knows its line.
+#
+# Every scalar stays text. YAML would otherwise take the MAC address ``10:20:30:40:50:10`` for a number of base 60.
+
+
+FILE_LIMIT: Final = 1 << 20
+"""bytes; an entry takes about 150"""
+
+
+class EntriesError(ValueError):
+    """An entries file that cannot be used; each line of the text names the file, the entry and the fix."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The contents of a file.
+
+    Attributes:
+        name: of the file, for messages.
+        data: dicts, lists and strings.
+        lines: line of each item of each top-level list, by (list, number).
+    """
+
+    name: str
+    data: dict[str, Any]
+    lines: dict[tuple[str, int], int]
+
+
+class _Loader(PlainNodes, yaml.BaseLoader):
+    """Strings, lists, mappings."""
+
+
+def read_document(path: Path) -> Document:
+    """Reads a YAML (or JSON) file. Raises EntriesError."""
+    try:
+        if path.stat().st_size > FILE_LIMIT:
+            raise EntriesError(f"{path}: larger than {FILE_LIMIT} bytes; this is no entries file")
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise EntriesError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise EntriesError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, name: str) -> Document:
+    """The same from text; ``name`` is for messages. Raises EntriesError."""
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        data = None if node is None else loader.construct_document(node)
+    except yaml.YAMLError as error:
+        raise EntriesError(f"{name}: is not YAML: {one_line(error)}") from None
+    if not isinstance(data, dict):
+        found = "empty" if data in (None, "") else f"a {type(data).__name__}"
+        raise EntriesError(f"{name}: is {found}; expected 'tables:' and a list of entries")
+    return Document(name, {str(key): value for key, value in data.items()}, _lines(node))
+
+
+def _lines(node: Any) -> dict[tuple[str, int], int]:
+    found = {}
+    for key, value in node.value:
+        if isinstance(value, yaml.SequenceNode):
+            for number, item in enumerate(value.value):
+                found[str(key.value), number] = item.start_mark.line + 1
+    return found
+
+
+# What an entries file may say, checked by pydantic; names and widths are checked against the program later.
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MatchModel(_Strict):
+    """A match field written as a mapping: ``{value: 8, mask: 0xff}``, ``{value: 10.0.0.0, prefix: 8}``,
+    ``{low: 1, high: 9}``.
+    """
+
+    value: str | None = None
+    mask: str | None = None
+    prefix: str | None = None
+    low: str | None = None
+    high: str | None = None
+
+
+class EntryModel(_Strict):
+    """One item of ``tables``. With ``default: true`` it sets what a miss runs, and has no match."""
+
+    table: str
+    match: dict[str, str | MatchModel] = Field(default_factory=dict)
+    action: str
+    params: dict[str, str] = Field(default_factory=dict)
+    priority: str | None = None
+    default: bool = False
+
+
+class ReplicaModel(_Strict):
+    """One copy of a multicast: by which port, with which replication id (``egress_rid``)."""
+
+    port: str
+    rid: str = "0"
+
+
+class GroupModel(_Strict):
+    """One item of ``multicast``."""
+
+    group: str
+    replicas: list[ReplicaModel]
+
+
+class RegisterModel(_Strict):
+    """One item of ``registers``: a cell that is preset."""
+
+    register_: str = Field(alias="register")
+    index: str
+    value: str
+
+
+class FileModel(_Strict):
+    """The whole file."""
+
+    tables: list[EntryModel] = Field(default_factory=list)
+    multicast: list[GroupModel] = Field(default_factory=list)
+    registers: list[RegisterModel] = Field(default_factory=list)
+
+
+def check_shape(document: Document) -> FileModel:
+    """The file as objects. Raises EntriesError with a line for each thing that is wrong."""
+    data = {key: [] if value == "" else value for key, value in document.data.items()}
+    try:
+        return FileModel.model_validate(_without_empty(data))
+    except ValidationError as error:
+        lines = list(dict.fromkeys(_explain(document, dict(problem)) for problem in error.errors()))
+        raise EntriesError("\n".join(lines[:10])) from None
+
+
+def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
+    """``params:`` with nothing behind it is read as an empty text; it means no parameters."""
+    items = data.get("tables")
+    if not isinstance(items, list):
+        return data
+    tables = []
+    for item in items:
+        if isinstance(item, dict):
+            tables.append({k: {} if v == "" and k in ("match", "params") else v for k, v in item.items()})
+        else:
+            tables.append(item)
+    return data | {"tables": tables}
+
+
+def _explain(document: Document, problem: dict[str, Any]) -> str:
+    location = [part for part in problem["loc"] if part not in ("str", "MatchModel")]
+    where = document.name
+    if len(location) > 1 and isinstance(location[1], int):
+        where = place(document, str(location[0]), location[1])
+        location = location[2:]
+    field = ".".join(str(part) for part in location)
+    match problem["type"]:
+        case "extra_forbidden":
+            message = "is not known here; remove it or correct its name"
+        case "missing":
+            message = "is missing; add it"
+        case "list_type":
+            message = "must be a list: begin each item with '- '"
+        case "dict_type" | "model_type":
+            message = "must be a mapping such as 'name: value'"
+        case "string_type":
+            message = "must be a single value"
+        case _:
+            message = str(problem["msg"])
+    return f"{where}: {field + ' ' if field else ''}{message}"
+
+
+def place(document: Document, section: str, number: int) -> str:
+    """``file, line 7: tables[2] (table job)``."""
+    line = document.lines.get((section, number))
+    items = document.data.get(section)
+    item = items[number] if isinstance(items, list) and number < len(items) else None
+    label = ""
+    if isinstance(item, dict):
+        kind = {"tables": "table", "multicast": "group", "registers": "register"}[section]
+        label = f" ({kind} {str(item.get(kind, '?'))[:60]})"
+    at = f", line {line}" if line else ""
+    return f"{document.name}{at}: {section}[{number}]{label}"
+
+
+# Numbers as people write and read them: decimal, hexadecimal, IPv4 and MAC notation.
+
+
+MAC_BITS: Final = 48
+IPV4_BITS: Final = 32
+TODO: Final = "TODO"
+"""What a file that is still to be completed has in place of a value."""
+
+_MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}")
+_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
+_NUMBER = re.compile(r"0[xX][0-9A-Fa-f_]+|0[bB][01_]+|[0-9][0-9_]*")
+_LONGEST: Final = 4096
+"""characters; the widest field of P4 programs for BMv2, 2,048 bits, takes 2,050 in binary"""
+_ADDRESS_NAMES: Final = frozenset({"src", "dst", "srcaddr", "dstaddr", "src_addr", "dst_addr"})
+_WIDE: Final = 128
+"""Numbers with more bits are shortened for people."""
+
+
+class ValueProblem(ValueError):
+    """What is wrong with a value, and how it should look."""
+
+
+def parse_number(text: str, width: int) -> int:
+    """An unsigned number of ``width`` bits from decimal, ``0x``, ``0b``, IPv4 (32 bits) or MAC (48 bits) notation.
+
+    Raises:
+        ValueProblem: says what is wrong and what would be right.
+    """
+    text = text.strip()
+    if text.upper().startswith(TODO):
+        raise ValueProblem("still says TODO: put a value here")
+    value = _read(text, width)
+    if value >> width:
+        raise ValueProblem(f"{_cut(text)} does not fit {width} bits: the largest value is {(1 << width) - 1}")
+    return value
+
+
+def _read(text: str, width: int) -> int:
+    if _MAC.fullmatch(text):
+        if width != MAC_BITS:
+            raise ValueProblem(f"{text} is a MAC address (48 bits), but {width} bits are wanted")
+        return int(re.sub("[:-]", "", text), 16)
+    if _IPV4.fullmatch(text):
+        if width != IPV4_BITS:
+            raise ValueProblem(f"{text} is an IPv4 address (32 bits), but {width} bits are wanted")
+        try:
+            return int(ipaddress.IPv4Address(text))
+        except ValueError as error:
+            raise ValueProblem(f"{text} is no IPv4 address: {error}") from None
+    if _NUMBER.fullmatch(text) and len(text) <= _LONGEST:
+        try:
+            return int(text, 10 if text.isdigit() else 0)
+        except ValueError:
+            pass
+    raise ValueProblem(f"{_cut(text)!r} is no number: write {_notations(width)}")
+
+
+def _notations(width: int) -> str:
+    extra = {MAC_BITS: " or a MAC address such as 02:00:0a:00:00:01", IPV4_BITS: " or an IPv4 address"}.get(width, "")
+    return "a decimal number, 0x..., 0b..." + extra
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+def looks_like(name: str, width: int) -> str:
+    """How a field is best shown, by its name and width: ``mac``, ``ipv4`` or ``number``."""
+    words = name.lower().replace("hdr.", "").split(".")
+    last = words[-1]
+    if width == MAC_BITS and ("mac" in last or last in _ADDRESS_NAMES):
+        return "mac"
+    if width == IPV4_BITS and (last in _ADDRESS_NAMES or "ip" in re.split(r"[_\d]", last) or "ipv4" in last):
+        return "ipv4"
+    return "number"
+
+
+def show(value: int, name: str = "", width: int = 0) -> str:
+    """A number for people; ``name`` and ``width`` of its field decide about IPv4 and MAC notation."""
+    kind = looks_like(name, width)
+    if kind == "mac":
+        return value.to_bytes(6, "big").hex(":")
+    if kind == "ipv4":
+        return str(ipaddress.IPv4Address(value))
+    if value.bit_length() > _WIDE or width > 2 * _WIDE:
+        return _show_wide(value, max(width, value.bit_length()))
+    return str(value) if value < 10_000 and "ether" not in name.lower() else f"{value:#x}"
+
+
+def _show_wide(value: int, width: int) -> str:
+    """Both ends of a wide number, 32 bits at a time: the lanes of this project's packets stand in such fields."""
+    words = -(-width // 32)
+    digits = f"{value:0{8 * words}x}"
+    parts = [digits[i : i + 8] for i in range(0, len(digits), 8)]
+    if len(parts) > 5:
+        parts = [*parts[:3], "...", parts[-1]]
+    return f"0x{' '.join(parts)} ({width} bits)"
+
+
+_SHOWN: Final = 10
+"""problems of one file that are told at once"""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An entry of a table with the place in its file; ``where`` is for messages."""
+
+    table: str
+    entry: TableEntry | DefaultEntry
+    where: str
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What a file puts into a device.
+
+    Attributes:
+        tables: entries and defaults, as they stand in the file.
+        groups: replicas (port, rid) of each multicast group.
+        registers: (name, index) -> value.
+    """
+
+    name: str
+    tables: tuple[Placed, ...] = ()
+    groups: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    registers: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def of(self, table: str) -> list[TableEntry]:
+        """The entries of a table, by its full name."""
+        return [p.entry for p in self.tables if p.table == table and isinstance(p.entry, TableEntry)]
+
+    def apply(self, device: Device) -> None:
+        """Puts everything into a device. Raises EntriesError, naming the entry that the device refuses."""
+        problems = []
+        for placed in self.tables:
+            try:
+                if isinstance(placed.entry, TableEntry):
+                    device.tables[placed.table].insert(placed.entry)
+                elif placed.entry.action is not None:
+                    device.tables[placed.table].set_default(placed.entry.action, placed.entry.arguments)
+            except TableError as error:
+                problems.append(f"{placed.where}: {error}")
+        for group, replicas in self.groups.items():
+            try:
+                device.multicast.set(group, replicas)
+            except MulticastError as error:
+                problems.append(f"{self.name}: {error}")
+        for (register, index), value in self.registers.items():
+            device.registers[register].write(index, value)
+        _raise(problems)
+
+
+def load_entries(path: Path, program: Program) -> Entries:
+    """Reads an entries file for a program. Raises EntriesError."""
+    return resolve(read_document(path), program)
+
+
+def parse_entries(text: str, program: Program, name: str = "entries") -> Entries:
+    """The same from text. Raises EntriesError."""
+    return resolve(parse_document(text, name), program)
+
+
+def resolve(document: Document, program: Program) -> Entries:
+    """A document's entries for a program. Raises EntriesError, with up to ten problems."""
+    file = check_shape(document)
+    problems: list[str] = []
+    tables: list[Placed] = []
+    for number, item in enumerate(file.tables):
+        where = place(document, "tables", number)
+        try:
+            tables.append(_entry(item, program, where))
+        except ValueProblem as problem:
+            problems.append(f"{where}: {problem}")
+    groups: dict[int, tuple[tuple[int, int], ...]] = {}
+    for number, group in enumerate(file.multicast):
+        try:
+            _group(group, groups)
+        except ValueProblem as problem:
+            problems.append(f"{place(document, 'multicast', number)}: {problem}")
+    registers: dict[tuple[str, int], int] = {}
+    for number, cell in enumerate(file.registers):
+        try:
+            _register(cell, program, registers)
+        except ValueProblem as problem:
+            problems.append(f"{place(document, 'registers', number)}: {problem}")
+    _raise(problems)
+    return Entries(document.name, tuple(tables), groups, registers)
+
+
+def _raise(problems: list[str]) -> None:
+    if problems:
+        more = [f"... and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise EntriesError("\n".join(problems[:_SHOWN] + more))
+
+
+def find_name(wanted: str, known: Iterable[str], what: str) -> str:
+    """A full name by itself or by its last parts (``job`` for ``IncIngress.aggregate.job``). Raises ValueProblem."""
+    names = list(dict.fromkeys(known))
+    if wanted in names:
+        return wanted
+    fitting = [name for name in names if name.endswith(f".{wanted}")]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise ValueProblem(f"{what} {wanted!r} could be {' or '.join(fitting)}: write more of the name")
+    short = {name.rsplit(".", 1)[-1] for name in names} | set(names)
+    close = difflib.get_close_matches(wanted, sorted(short), n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names) or '(none)'}"
+    raise ValueProblem(f"there is no {what} {wanted!r}: {hint}")
+
+
+def named_tables(program: Program) -> dict[str, MatchTable]:
+    """Tables that the P4 program declares, without those into which p4c wraps statements."""
+    return {name: table for name, table in program.tables.items() if table.keys or not table.const_default}
+
+
+def _entry(item: EntryModel, program: Program, where: str) -> Placed:
+    spec = program.tables[find_name(item.table, named_tables(program), "table")]
+    actions = {program.actions[ident].name: program.actions[ident] for ident in spec.actions}
+    action = actions[find_name(item.action, actions, f"action of table {item.table}")]
+    arguments = _arguments(item, action)
+    if item.default or not spec.keys:
+        if item.match:
+            raise ValueProblem("match: a default entry (and a table without a key) has none; remove it")
+        return Placed(spec.name, DefaultEntry(action.name, arguments), where)
+    match = _matches(item, spec)
+    return Placed(spec.name, TableEntry(match, action.name, arguments, _priority(item, spec)), where)
+
+
+def _arguments(item: EntryModel, action: Action) -> tuple[int, ...]:
+    known = [parameter.name for parameter in action.parameters]
+    for name in item.params:
+        if name not in known:
+            offer = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ValueProblem(f"params: action {item.action} has no parameter {name!r}: {offer}")
+    missing = [name for name in known if name not in item.params]
+    if missing:
+        raise ValueProblem(f"params: {', '.join(missing)} missing: action {item.action} needs {', '.join(known)}")
+    return tuple(_number(item.params[p.name], p.width, f"params.{p.name}") for p in action.parameters)
+
+
+def _priority(item: EntryModel, spec: MatchTable) -> int:
+    wanted = spec.kind in ("ternary", "range")
+    if wanted and item.priority is None:
+        raise ValueProblem(f"priority is missing: table {item.table} is {spec.kind}, the highest number wins")
+    if item.priority is None:
+        return 0
+    if not wanted:
+        raise ValueProblem(f"priority: table {item.table} is {spec.kind} and has none; remove it")
+    priority = _number(item.priority, 31, "priority")
+    if priority == 0:
+        raise ValueProblem("priority: must be 1 or more, as in P4Runtime")
+    return priority
+
+
+def _matches(item: EntryModel, spec: MatchTable) -> tuple[Match, ...]:
+    names = [key.name for key in spec.keys]
+    given: dict[str, str | MatchModel] = {}
+    for name, value in item.match.items():
+        full = find_name(name, names, f"key of table {item.table}")
+        if full in given:
+            raise ValueProblem(f"match: {full} is given twice; keep one")
+        given[full] = value
+    found = []
+    for key in spec.keys:
+        if key.name in given:
+            found.append(_match(given[key.name], key))
+        elif key.kind in ("exact", "range"):
+            raise ValueProblem(f"match: {key.name} is missing: the key of table {item.table} is {', '.join(names)}")
+        else:
+            found.append(Lpm(0, 0) if key.kind == "lpm" else Ternary(0, 0))
+    return tuple(found)
+
+
+def _match(value: str | MatchModel, key: MatchKey) -> Match:
+    field = f"match.{key.name}"
+    given = _mapping(value, key) if isinstance(value, str) else value
+    allowed = {"exact": {"value"}, "lpm": {"value", "prefix"}, "ternary": {"value", "mask"}, "range": {"low", "high"}}
+    for name in given.model_fields_set - allowed[key.kind]:
+        raise ValueProblem(f"{field}: {name!r} does not go with {key.kind}: write {_form(key)}")
+    if key.kind == "range":
+        low, high = _needed(given.low, key, field), _needed(given.high, key, field)
+        if low > high:
+            raise ValueProblem(f"{field}: {low}..{high} is empty; the lower end comes first")
+        return Range(low, high)
+    number = _needed(given.value, key, field)
+    if key.kind == "exact":
+        return Exact(number)
+    if key.kind == "lpm":
+        prefix = key.width if given.prefix is None else _number(given.prefix, 16, f"{field}: prefix")
+        if prefix > key.width:
+            raise ValueProblem(f"{field}: prefix {prefix} is longer than the key, {key.width} bits")
+        return Lpm(number & ~((1 << (key.width - prefix)) - 1), prefix)
+    mask = (1 << key.width) - 1 if given.mask is None else _number(given.mask, key.width, f"{field}: mask")
+    return Ternary(number & mask, mask)
+
+
+def _needed(text: str | None, key: MatchKey, field: str) -> int:
+    if text is None:
+        raise ValueProblem(f"{field}: is incomplete: write {_form(key)}")
+    return _number(text, key.width, field)
+
+
+def _mapping(text: str, key: MatchKey) -> MatchModel:
+    """``10.0.0.0/8``, ``8 &&& 0xff`` and ``1..9`` as the mappings they stand for."""
+    separators = {"lpm": "/", "ternary": "&&&", "range": ".."}
+    first, found, second = text.partition(separators.get(key.kind, "\0"))
+    names = {"lpm": ("value", "prefix"), "ternary": ("value", "mask"), "range": ("low", "high")}
+    if not found:
+        return MatchModel(low=text, high=text) if key.kind == "range" else MatchModel(value=text)
+    one, two = names[key.kind]
+    return MatchModel.model_validate({one: first.strip(), two: second.strip()})
+
+
+def _form(key: MatchKey) -> str:
+    return {
+        "exact": "a value",
+        "lpm": "'value/prefix', e.g. 10.0.0.0/8",
+        "ternary": "'value &&& mask', e.g. 8 &&& 0xff",
+        "range": "'low..high', e.g. 1..9",
+    }[key.kind]
+
+
+def _number(text: str, width: int, field: str) -> int:
+    try:
+        return parse_number(text, width)
+    except ValueProblem as problem:
+        raise ValueProblem(f"{field}: {problem}") from None
+
+
+def _group(item: GroupModel, groups: dict[int, tuple[tuple[int, int], ...]]) -> None:
+    number = _number(item.group, 16, "group")
+    if number == 0 or number in groups:
+        raise ValueProblem(f"group: {number} {'means no multicast' if number == 0 else 'is there already'}; change it")
+    replicas = tuple(
+        (_number(replica.port, 9, f"replicas[{i}].port"), _number(replica.rid, 16, f"replicas[{i}].rid"))
+        for i, replica in enumerate(item.replicas)
+    )
+    if len(set(replicas)) < len(replicas):
+        raise ValueProblem("replicas: two have the same port and rid; give each a rid of its own")
+    groups[number] = replicas
+
+
+def _register(item: RegisterModel, program: Program, registers: dict[tuple[str, int], int]) -> None:
+    name = find_name(item.register_, program.registers, "register")
+    spec = program.registers[name]
+    index = _number(item.index, 32, "index")
+    if index >= spec.size:
+        raise ValueProblem(f"index: {index} is not in 0..{spec.size - 1}")
+    registers[name, index] = _number(item.value, spec.width, "value")

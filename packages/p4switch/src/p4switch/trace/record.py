@@ -1,0 +1,428 @@
+"""Running packets through the interpreter and keeping what it says of each."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Literal
+
+from p4switch import abi
+from p4switch.device import Device
+from p4switch.interpreter import Event, Interpreter
+from p4switch.interpreter.trace import (
+    Change,
+    HeaderEmitted,
+    HeaderExtracted,
+    PrimitiveRun,
+    StageStarted,
+    TableApplied,
+    Verdict,
+)
+from p4switch.program import Program
+from p4switch.program.errors import SourceInfo
+
+# Names of fields as they stand in the P4 source: p4c flattens metadata structs into one header, ``scalars``.
+
+
+_SCALARS: Final = "scalars"
+_STANDARD: Final = "standard_metadata."
+
+
+@dataclass(frozen=True)
+class Names:
+    """Readable names: ``meta.refused`` for ``scalars.metadata_t._refused32``, ``std.`` for standard metadata."""
+
+    program: Program
+
+    @cached_property
+    def _scalars(self) -> dict[str, str]:
+        """p4c numbers the fields of a flattened struct and appends the number to the name."""
+        header = self.program.headers.get(_SCALARS)
+        seen: dict[str, int] = {}
+        found = {}
+        for member in () if header is None else header.type.fields:
+            struct, dot, rest = member.name.partition(".")
+            if not dot:
+                continue
+            number = seen.get(struct, 0)
+            seen[struct] = number + 1
+            plain = rest.removesuffix(str(number)) if rest.startswith("_") else rest
+            found[f"{_SCALARS}.{member.name}"] = f"meta.{plain.removeprefix('_')}"
+        return found
+
+    def __call__(self, what: str) -> str:
+        """A field's readable name; other things keep theirs."""
+        if what in self._scalars:
+            return self._scalars[what]
+        if what.startswith(_STANDARD):
+            return "std." + what.removeprefix(_STANDARD)
+        return what.removeprefix(f"{_SCALARS}.")
+
+    @staticmethod
+    def declared(action: str | None) -> bool:
+        """Whether an action stands in the P4 source; p4c names those that it makes after file and line."""
+        return action is not None and ("." in action or not re.fullmatch(r".*\d+(_\d+)?", action))
+
+
+# What became of a packet, and which statement decided it.
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The last statement that wrote a field.
+
+    Attributes:
+        action: full name of the action that held it, None in the parser.
+        before, after: the field's values.
+    """
+
+    field: str
+    before: int
+    after: int
+    action: str | None
+    source: SourceInfo | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How ingress ended.
+
+    Attributes:
+        kind: drop, unicast, multicast.
+        target: the port, or the multicast group.
+        why: a sentence.
+        decision: what wrote egress_spec or mcast_grp, None where nothing did.
+        replicas: (port, rid) of the group.
+    """
+
+    kind: Literal["drop", "unicast", "multicast"]
+    target: int
+    why: str
+    decision: Decision | None
+    replicas: tuple[tuple[int, int], ...] = ()
+
+
+def outcome_of(events: Iterable[Event], device: Device, left: bool) -> Outcome:
+    """The outcome of a packet from its events; ``left``: whether any frame left."""
+    events = list(events)
+    at, verdict = _last_verdict(events)
+    if verdict is None:
+        return Outcome("drop", 0, "the packet was dropped before ingress had ended", None)
+    program = device.program
+    if verdict.kind == "multicast":
+        return _multicast(verdict.target, _writer(events[:at], program, "mcast_grp"), device, left)
+    decision = _writer(events[:at], program, "egress_spec")
+    if verdict.kind == "drop":
+        rest = "; copies of it left" if left else ""
+        return Outcome("drop", 0, f"dropped: egress_spec is the drop port{_by(decision)}{rest}", decision)
+    forgotten = "" if decision is not None else ": no statement wrote egress_spec, which starts at 0"
+    rest = "" if left else "; egress dropped it"
+    return Outcome("unicast", verdict.target, f"to port {verdict.target}{_by(decision)}{forgotten}{rest}", decision)
+
+
+def _multicast(group: int, decision: Decision | None, device: Device, left: bool) -> Outcome:
+    replicas = device.multicast.get(group)
+    if group not in device.multicast.groups():
+        rest = "; there is no such group, so nothing leaves"
+    elif not replicas:
+        rest = "; the group has no replicas, so nothing leaves"
+    else:
+        rest = "" if left else "; egress dropped every copy"
+    return Outcome("multicast", group, f"to multicast group {group}{_by(decision)}{rest}", decision, replicas)
+
+
+def _by(decision: Decision | None) -> str:
+    if decision is None:
+        return ""
+    at = f" ({decision.source})" if decision.source is not None else ""
+    who = decision.action if Names.declared(decision.action) else "the statement"
+    return f", by {who}{at}"
+
+
+def _last_verdict(events: list[Event]) -> tuple[int, Verdict | None]:
+    """The last decision of ingress: a packet that goes round has several."""
+    for at in range(len(events) - 1, -1, -1):
+        event = events[at]
+        if isinstance(event, Verdict) and event.stage == "ingress":
+            return at, event
+    return len(events), None
+
+
+def _writer(events: list[Event], program: Program, name: str) -> Decision | None:
+    field = program.intrinsic(name)
+    found: Decision | None = None
+    action: str | None = None
+    for event in events:
+        match event:
+            case StageStarted("parser"):
+                found, action = None, None
+            case TableApplied():
+                action = event.action
+            case PrimitiveRun():
+                for change in event.changes:
+                    if field is not None and change.what == str(field):
+                        found = _decision(change, action, event)
+            case _:
+                pass
+    return found
+
+
+def _decision(change: Change, action: str | None, event: PrimitiveRun) -> Decision:
+    return Decision(change.what, change.before, change.after, action, getattr(event.primitive, "source", None))
+
+
+# Packets to trace: hexadecimal on the command line, a text file of them, or a pcap file.
+
+
+_FILE_LIMIT: Final = 64 << 20
+"""bytes of a file with packets"""
+_PCAP_MAGIC: Final = {0xA1B2C3D4: "microseconds", 0xA1B23C4D: "nanoseconds"}
+_PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
+_ETHERNET: Final = 1
+_LINE = re.compile(r"(?:(\d+)\s+)?([0-9A-Fa-f]{2}(?:[\s:]?[0-9A-Fa-f]{2})*)")
+
+
+class PacketError(ValueError):
+    """A packet that cannot be read; the text names the file, the place and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A frame without FCS; ``port`` None: not said. ``note`` is a comment behind it in a text file."""
+
+    frame: bytes
+    port: int | None = None
+    note: str = ""
+
+
+def read_packets(source: str) -> list[Packet]:
+    """The packets of ``--packet``: a file that exists, else hexadecimal digits.
+
+    A text file holds a packet on each line: ``[port] hexadecimal [# comment]``. Raises PacketError.
+    """
+    path = Path(source)
+    try:
+        is_file = path.is_file()
+    except OSError:  # longer than a file name may be
+        is_file = False
+    if not is_file:
+        digits = re.sub(r"[\s:]", "", source.removeprefix("0x"))
+        if not digits or not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", digits):
+            raise PacketError(f"{_cut(source)!r} is neither a file nor an even number of hexadecimal digits")
+        return [_checked(Packet(bytes.fromhex(digits)), "--packet")]
+    if path.stat().st_size > _FILE_LIMIT:
+        raise PacketError(f"{path}: larger than {_FILE_LIMIT} bytes; take fewer packets")
+    data = path.read_bytes()
+    if data[:4] == _PCAPNG:
+        raise PacketError(f"{path}: is pcapng; make it pcap: editcap -F pcap {path.name} other.pcap")
+    packets = _pcap(data, str(path)) if _byte_order(data) else _text(data, str(path))
+    if not packets:
+        raise PacketError(f"{path}: there is no packet in it")
+    return packets
+
+
+def _text(data: bytes, name: str) -> list[Packet]:
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise PacketError(f"{name}: is neither a pcap file nor text with hexadecimal digits") from None
+    packets = []
+    for number, line in enumerate(lines, start=1):
+        body, _, note = line.partition("#")
+        if not body.strip():
+            continue
+        found = _LINE.fullmatch(body.strip())
+        if found is None:
+            raise PacketError(f"{name}, line {number}: expected '[port] hexadecimal digits', found {_cut(line)!r}")
+        port = None if found[1] is None else int(found[1])
+        frame = bytes.fromhex(re.sub(r"[\s:]", "", found[2]))
+        packets.append(_checked(Packet(frame, port, note.strip()), f"{name}, line {number}"))
+    return packets
+
+
+def _byte_order(data: bytes) -> str | None:
+    for order in ("<", ">"):
+        if len(data) >= 24 and struct.unpack_from(f"{order}I", data)[0] in _PCAP_MAGIC:
+            return order
+    return None
+
+
+def _pcap(data: bytes, name: str) -> list[Packet]:
+    """The frames of a pcap file (draft-ietf-opsawg-pcap); pcapng is not read."""
+    order = _byte_order(data)
+    link_type = struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF
+    if link_type != _ETHERNET:
+        raise PacketError(f"{name}: link type {link_type} is not Ethernet (1)")
+    packets: list[Packet] = []
+    at = 24
+    while at < len(data):
+        number = len(packets) + 1
+        if at + 16 > len(data):
+            raise PacketError(f"{name}: packet {number} is cut off; was the capture still running?")
+        captured, original = struct.unpack_from(f"{order}II", data, at + 8)
+        if captured < original:
+            raise PacketError(f"{name}: packet {number} was captured in part; capture with snap length 65535")
+        if at + 16 + captured > len(data):
+            raise PacketError(f"{name}: packet {number} is cut off; was the capture still running?")
+        packets.append(_checked(Packet(data[at + 16 : at + 16 + captured]), f"{name}, packet {number}"))
+        at += 16 + captured
+    return packets
+
+
+def _checked(packet: Packet, where: str) -> Packet:
+    if len(packet.frame) > abi.MAX_FRAME_BYTES:
+        raise PacketError(f"{where}: {len(packet.frame)} bytes; a device takes {abi.MAX_FRAME_BYTES}")
+    if packet.port is not None and packet.port > abi.MAX_PORT:
+        raise PacketError(f"{where}: port {packet.port} is not in 0..{abi.MAX_PORT}")
+    return packet
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+DEFAULT_PORT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """A frame as headers.
+
+    Attributes:
+        fields: (header, ((field, value), ...)), in the order of the frame.
+        payload: bytes behind the headers.
+    """
+
+    fields: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    payload: int
+
+    def get(self, header: str) -> dict[str, int] | None:
+        """The fields of a header by name; None where the frame has none."""
+        return next((dict(values) for name, values in self.fields if name == header), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A frame that left."""
+
+    port: int
+    frame: bytes
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class PacketTrace:
+    """All about one packet.
+
+    Attributes:
+        number: counts from 1.
+        outcome: what became of it and why.
+        sent: frames that left, in their order.
+        program: that ran, which names what the events are about.
+    """
+
+    number: int
+    port: int
+    frame: bytes
+    note: str
+    events: tuple[Event, ...]
+    headers: Headers
+    outcome: Outcome
+    sent: tuple[Sent, ...]
+    program: Program = field(repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from p4switch.trace.to_json import packet_html  # noqa: PLC0415  (it knows traces)
+
+        return packet_html(self)
+
+
+class Recorder:
+    """Runs packets one after the other on an interpreted device; its state carries over."""
+
+    def __init__(self, device: Device) -> None:
+        """Raises ValueError where the device runs machine code, which tells nothing."""
+        if not isinstance(device.runner, Interpreter):
+            raise ValueError("only a device with executor='interpreted' can be traced")
+        self.device = device
+        self._interpreter = device.runner
+        self._number = 0
+
+    def run(self, packet: Packet, port: int = DEFAULT_PORT) -> PacketTrace:
+        """Sends one packet in; ``port`` holds where the packet itself does not say."""
+        self._number += 1
+        events: list[Event] = []
+        at = port if packet.port is None else packet.port
+        self._interpreter.trace = events.append
+        try:
+            sent = self.device.inject(at, packet.frame)
+        finally:
+            self._interpreter.trace = None
+        program = self.device.program
+        return PacketTrace(
+            number=self._number,
+            port=at,
+            frame=packet.frame,
+            note=packet.note,
+            events=tuple(events),
+            headers=_incoming(packet.frame, events, program),
+            outcome=outcome_of(events, self.device, bool(sent)),
+            sent=_sent(sent, events, program),
+            program=program,
+        )
+
+    def run_all(self, packets: Iterable[Packet], port: int = DEFAULT_PORT) -> list[PacketTrace]:
+        """Several, in their order."""
+        return [self.run(packet, port) for packet in packets]
+
+
+def _incoming(frame: bytes, events: list[Event], program: Program) -> Headers:
+    fields, end = [], 0
+    for event in events:
+        match event:
+            case StageStarted("ingress"):
+                break
+            case HeaderExtracted(header, offset, values):
+                fields.append((header, values))
+                end = max(end, offset + program.headers[header].bytes)
+            case _:
+                pass
+    return Headers(tuple(fields), len(frame) - end)
+
+
+def _sent(sent: list[tuple[int, bytes]], events: list[Event], program: Program) -> tuple[Sent, ...]:
+    """Frames with the headers that the deparser says it put there."""
+    emitted: list[list[str]] = []
+    for event in events:
+        match event:
+            case StageStarted("deparser"):
+                emitted.append([])
+            case HeaderEmitted():
+                emitted[-1].append(event.header)
+            case _:
+                pass
+    if len(emitted) != len(sent):  # a frame may have gone round through the switch again
+        emitted = [[] for _ in sent]
+    return tuple(Sent(p, f, cut(f, names, program)) for (p, f), names in zip(sent, emitted, strict=True))
+
+
+def cut(frame: bytes, names: Iterable[str], program: Program) -> Headers:
+    """A frame cut into headers; from the first one of variable length on, all is payload."""
+    fields, at = [], 0
+    for name in names:
+        header = program.headers[name]
+        if at + header.bytes > len(frame) or getattr(header.type, "varbit", None) is not None:
+            break
+        number = int.from_bytes(frame[at : at + header.bytes], "big")
+        values = tuple(
+            (f.name, number >> (header.type.bits - f.offset - f.width) & ((1 << f.width) - 1))
+            for f in header.type.fields
+        )
+        fields.append((name, values))
+        at += header.bytes
+    return Headers(tuple(fields), len(frame) - at)

@@ -1,0 +1,433 @@
+"""Traces as text for people; ``rich`` adds colours where the output is a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from p4switch.interpreter.trace import (
+    Change,
+    ChecksumUpdated,
+    ChecksumVerified,
+    ConditionEvaluated,
+    HeaderEmitted,
+    HeaderExtracted,
+    ParserFailed,
+    PrimitiveRun,
+    Selected,
+    StageStarted,
+    StateEntered,
+    TableApplied,
+    Verdict,
+)
+from p4switch.program import Program
+from p4switch.program.actions import Count, RegisterRead, RegisterWrite
+from p4switch.program.errors import SourceInfo
+from p4switch.program.expressions import (
+    Arith,
+    BoolConst,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    FieldRef,
+    Invert,
+    Logic,
+    Not,
+    Parameter,
+    ToBool,
+    ToData,
+    Valid,
+)
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from p4switch.trace.entries import show
+from p4switch.trace.record import Decision, Headers, Names, PacketTrace
+
+# Conditions of the program as text. p4c may turn an ``if`` round, so the source line alone would mislead.
+
+
+_WORDS = {"and": "&&", "or": "||"}
+
+
+def condition_text(expr: Expr, name: Callable[[str], str]) -> str | None:
+    """An expression in P4's notation; None where it holds something that has none here.
+
+    Args:
+        expr: the condition.
+        name: the readable name of a field.
+    """
+    try:
+        return _text(expr, name, outer=True)
+    except LookupError:
+        return None
+
+
+def _text(expr: Expr, name: Callable[[str], str], outer: bool = False) -> str:
+    match expr:
+        case Compare(op, left, right) | Arith(op, left, right):
+            inner = f"{_text(left, name)} {op} {_text(right, name)}"
+        case Logic(op, left, right):
+            inner = f"{_text(left, name)} {_WORDS.get(op, op)} {_text(right, name)}"
+        case Const(value):
+            return str(value) if abs(value) < 10_000 else hex(value)
+        case BoolConst(value):
+            return str(value).lower()
+        case FieldRef():
+            return name(str(expr))
+        case Valid(header):
+            return f"{header}.isValid()"
+        case Parameter(index):
+            return f"parameter {index}"
+        case Not(operand):
+            return f"!{_text(operand, name)}"
+        case Invert(operand):
+            return f"~{_text(operand, name)}"
+        case ToBool(operand) | ToData(operand) | Cast(operand=operand):
+            return _text(operand, name, outer)
+        case _:
+            raise LookupError(type(expr).__name__)
+    return inner if outer else f"({inner})"
+
+
+# What numbers in a program's fields mean, from its own ``#define`` lines.
+
+
+_DEFINE = re.compile(r"#define\s+([A-Z][A-Z0-9]*)_([A-Z0-9_]+)\s+(\d+)\s*(?://\s*(.*))?$")
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Names of numbers by the last part of a field's name: ``{"refused": {8: "PEER: not a child or parent"}}``."""
+
+    meanings: Mapping[str, Mapping[int, str]]
+
+    def __call__(self, field: str, value: int) -> str:
+        """The meaning of a field's value; empty where there is none."""
+        return self.meanings.get(re.split(r"[.\[]", field.rstrip("]"))[-1], {}).get(value, "")
+
+    def name(self, field: str, value: int) -> str:
+        """The same without the remark behind the colon."""
+        return self(field, value).partition(":")[0]
+
+
+NOTHING: Final = Glossary({})
+
+_FIELDS: Final = {"REFUSED": "refused", "TYPE": "type", "REPLY": "reply"}
+"""Prefix of the constants in p4src/ -> last part of the field's name."""
+
+
+def from_sources(texts: Iterable[str]) -> Glossary:
+    """The glossary of this project's P4 sources."""
+    found: dict[str, dict[int, str]] = {}
+    for text in texts:
+        for line in text.splitlines():
+            match = _DEFINE.match(line.strip())
+            if match is not None and match[1] in _FIELDS:
+                meaning = match[2] + (f": {match[4].strip()}" if match[4] else "")
+                found.setdefault(_FIELDS[match[1]], {}).setdefault(int(match[3]), meaning)
+    return Glossary(found)
+
+
+def of_folder(folder: Traversable) -> Glossary:
+    """The same from all ``.p4`` files of a folder."""
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".p4")), key=lambda f: f.name)
+    return from_sources(f.read_text(encoding="utf-8") for f in files)
+
+
+# Lines of the P4 source, where it lies beside the compiled program.
+
+
+@dataclass
+class Sources:
+    """Finds source lines; what p4c kept of a line stands in where the file is not there.
+
+    Attributes:
+        roots: folders to which the file names in the JSON may be relative.
+    """
+
+    roots: Sequence[Path | Traversable] = ()
+    _files: dict[str, list[str] | None] = field(default_factory=dict)
+
+    def line(self, source: SourceInfo | None) -> str:
+        """The text of a source line, without indentation; empty where nothing is known."""
+        if source is None:
+            return ""
+        lines = self._read(source.file)
+        if lines is not None and 0 < source.line <= len(lines):
+            return lines[source.line - 1].strip()
+        return source.fragment.removesuffix("; ...").removesuffix("...").strip(" ;=")
+
+    def _read(self, name: str) -> list[str] | None:
+        if name not in self._files:
+            self._files[name] = next((text for root in self.roots if (text := _lines(root, name)) is not None), None)
+        return self._files[name]
+
+
+def _lines(root: Path | Traversable, name: str) -> list[str] | None:
+    """A file below a folder; a name that leads out of it is not followed."""
+    parts = Path(name).parts
+    if Path(name).is_absolute() or ".." in parts:
+        return None
+    try:
+        return root.joinpath(*parts).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+# A frame on one line: an INC packet by the fields of the wire format, others by their headers.
+
+
+INC_HEADER: Final = "inc"
+_INC_FIELDS: Final = ("job", "epoch", "seq", "count", "iteration", "exponent")
+_INC_FLAGS: Final = ("resend", "saturated", "ecn_echo", "has_lanes")
+_LANES_SHOWN: Final = 4
+
+
+def summary(headers: Headers, glossary: Glossary) -> str:
+    """``PUSH job=1 epoch=0 seq=7 ... 10.0.0.1 -> 10.128.0.1``, or the names of the headers."""
+    inc = headers.get(INC_HEADER)
+    if inc is None or not {"type", *_INC_FIELDS, *_INC_FLAGS} <= inc.keys():
+        names = [name for name, _ in headers.fields] or ["no header"]
+        return f"{', '.join(names)}, {headers.payload} bytes of payload" + _addresses(headers)
+    kind = glossary.name("type", inc["type"]) or f"type={inc['type']}"
+    parts = [kind, *(f"{name}={inc[name]}" for name in _INC_FIELDS), *(name for name in _INC_FLAGS if inc[name])]
+    return " ".join(parts) + _lanes(headers) + _addresses(headers)
+
+
+def _addresses(headers: Headers) -> str:
+    ipv4 = headers.get("ipv4")
+    if ipv4 is None or not {"src", "dst"} <= ipv4.keys():
+        return ""
+    return f"  {show(ipv4['src'], 'src', 32)} -> {show(ipv4['dst'], 'dst', 32)}"
+
+
+def _lanes(headers: Headers) -> str:
+    values = next((values for name, values in headers.fields if name == "lanes"), ())
+    words = [value for _, value in values]
+    if not words:
+        return ""
+    bits = 2048
+    lanes = [word >> (bits - 32 * (i + 1)) & 0xFFFFFFFF for word in words for i in range(bits // 32)]
+    first = [str(lane - (1 << 32) if lane >> 31 else lane) for lane in lanes[:_LANES_SHOWN]]
+    return f" [{', '.join(first)}, ... {len(lanes)} lanes]"
+
+
+_SOURCE_COLUMN = 78
+
+
+@dataclass
+class TextFormat:
+    """Formats traces of one program.
+
+    Attributes:
+        sources: where P4 lines come from.
+        glossary: what numbers in fields mean.
+        all_writes: also show statements that left a value as it was.
+    """
+
+    program: Program
+    sources: Sources = field(default_factory=Sources)
+    glossary: Glossary = NOTHING
+    all_writes: bool = True
+
+    @cached_property
+    def names(self) -> Names:
+        """Readable names of fields."""
+        return Names(self.program)
+
+    def packet(self, trace: PacketTrace) -> Iterator[Text]:
+        """The lines of one packet."""
+        note = f"  # {trace.note}" if trace.note else ""
+        yield Text.assemble((f"packet {trace.number}: port {trace.port}, {len(trace.frame)} bytes", "bold"), note)
+        yield Text("  " + summary(trace.headers, self.glossary))
+        for event in trace.events:
+            yield from self.event(event)
+        yield from self._outcome(trace)
+        yield Text()
+
+    def _outcome(self, trace: PacketTrace) -> Iterator[Text]:
+        style = "bold red" if not trace.sent else "bold green"
+        yield Text.assemble(("outcome ", "bold"), (self.why(trace), style))
+        for port, rid in trace.outcome.replicas:
+            yield Text(f"  copy: port {port}, rid {rid}")
+        for sent in trace.sent:
+            line = f"  left by port {sent.port}, {len(sent.frame)} bytes: {summary(sent.headers, self.glossary)}"
+            yield Text(line, "green")
+        if not trace.sent:
+            yield Text("  nothing left", "red")
+
+    def refusal(self, trace: PacketTrace) -> str:
+        """What the program says of a packet that it refuses, by its own list of reasons; empty where it does not."""
+        found = ""
+        for event in trace.events:
+            for change in event.changes if isinstance(event, PrimitiveRun) else ():
+                name = self.names(change.what)
+                if name.endswith("refused") and (meaning := self.glossary(name, change.after)):
+                    found = f"{change.after}, {meaning}"
+        return found
+
+    def why(self, trace: PacketTrace) -> str:
+        """The outcome as a sentence, with the statement that decided."""
+        refusal = self.refusal(trace)
+        return trace.outcome.why + self._code(trace.outcome.decision) + (f"; refused {refusal}" if refusal else "")
+
+    def _code(self, decision: Decision | None) -> str:
+        code = "" if decision is None else self.sources.line(decision.source)
+        return f" '{_shorten(code)}'" if code else ""
+
+    def event(self, event: object) -> Iterator[Text]:
+        """The lines of one event; an event of a kind that this page does not know is shown by its fields."""
+        match event:
+            case StageStarted(stage):
+                yield Text(stage, "bold cyan")
+            case StateEntered(state):
+                yield Text(f"  state {state}", "cyan")
+            case HeaderExtracted(header, offset, fields):
+                yield Text.assemble(f"    extract {header} at byte {offset}: ", (self._fields(header, fields), "dim"))
+            case Selected(_, keys, following):
+                chosen = following or "accept"
+                by = f"select ({', '.join(show(k) for k in keys)}) -> " if keys else "-> "
+                yield Text(f"    {by}{chosen}")
+            case ParserFailed(state, error):
+                yield Text(f"    parsing ends in state {state} with error.{error}; ingress runs nevertheless", "red")
+            case ChecksumVerified(name, computed, found):
+                said = "right" if computed == found else f"wrong: the packet has {found:#x}, computed {computed:#x}"
+                yield Text(f"  checksum {name}: {said}", "" if computed == found else "red")
+            case ChecksumUpdated(name, value):
+                yield Text(f"  checksum {name} := {value:#x}")
+            case TableApplied():
+                yield from self._table(event)
+            case ConditionEvaluated():
+                yield self._condition(event)
+            case PrimitiveRun():
+                yield from self._primitive(event)
+            case Verdict(stage, kind, target):
+                at = {"drop": "drop", "unicast": f"port {target}", "multicast": f"multicast group {target}"}[kind]
+                yield Text(f"  {stage} ends: {at}", "bold")
+            case HeaderEmitted():
+                yield Text(f"  emit {event.header}")
+            case _:
+                yield Text(f"  {event}")
+
+    # --- tables
+
+    def _condition(self, event: ConditionEvaluated) -> Text:
+        conditional = event.conditional
+        text = condition_text(conditional.condition, self.names) or self.sources.line(conditional.source)
+        said = (f"  -> {str(event.outcome).lower()}", "bold")
+        return self._with_source(f"  if ({_shorten(text or conditional.name)})", said, conditional.source)
+
+    def _table(self, event: TableApplied) -> Iterator[Text]:
+        spec = self.program.tables[event.table]
+        arguments = ", ".join(
+            f"{name}={show(value, name, self._width(event, name))}" for name, value in event.arguments
+        )
+        action = "nothing" if event.action is None else f"{event.action}({arguments})"
+        if not spec.keys and spec.const_default:  # p4c's wrapping of a statement
+            if Names.declared(event.action):
+                yield self._with_source(f"  run {event.action}", ("", ""), event.source)
+            return
+        keys = ", ".join(
+            f"{name}={show(value, name, key.width)}" for (name, value), key in zip(event.keys, spec.keys, strict=True)
+        )
+        head = f"  table {event.table}" + (f" ({keys})" if keys else "")
+        if event.entry is not None:
+            hit = (f": hit {self.entry(event.entry, event.table)} -> {action}", "green")
+        else:
+            hit = (f": {'miss' if spec.keys else 'default'} -> {action}", "yellow")
+        yield self._with_source(head, hit, event.source, code=False)
+
+    def _width(self, event: TableApplied, parameter: str) -> int:
+        for ident in self.program.tables[event.table].actions:
+            action = self.program.actions[ident]
+            if action.name == event.action:
+                return next(p.width for p in action.parameters if p.name == parameter)
+        return 0
+
+    def entry(self, entry: TableEntry, table: str) -> str:
+        """The match of an entry, in the notation of the entries file."""
+        keys = self.program.tables[table].keys
+        parts = [_match(match, key.name, key.width) for match, key in zip(entry.match, keys, strict=True)]
+        return "{" + ", ".join(parts) + "}" + (f" priority {entry.priority}" if entry.priority else "")
+
+    # --- primitives
+
+    def _primitive(self, event: PrimitiveRun) -> Iterator[Text]:
+        primitive = event.primitive
+        source = getattr(primitive, "source", None)
+        if not event.in_range:
+            yield self._with_source(
+                f"    index {event.index} is out of range: nothing happens", ("", ""), source, "red"
+            )
+            return
+        match primitive:
+            case RegisterRead(register=name):
+                head = f"    read {name}[{event.index}]: "
+            case RegisterWrite():
+                head = "    write "
+            case Count(counter=name):
+                changes = ", ".join(f"{c.what.rsplit(' ', 1)[-1]} {c.before} -> {c.after}" for c in event.changes)
+                yield self._with_source(f"    count {name}[{event.index}]: {changes}", ("", ""), source)
+                return
+            case _:
+                head = "    "
+        if not event.changes:
+            said = event.text or type(primitive).__name__
+            yield self._with_source(f"{head}{said}", ("", ""), source)
+        for change in event.changes:
+            if change.before != change.after or self.all_writes:
+                yield self._with_source(f"{head}{self.names(change.what)}: ", (self._change(change), "magenta"), source)
+
+    def _change(self, change: Change) -> str:
+        width = self._field_width(change.what)
+        name = self.names(change.what)
+        after = show(change.after, name, width)
+        meaning = self.glossary(self.names(change.what), change.after)
+        told = f" ({meaning})" if meaning else ""
+        if change.before == change.after:
+            return f"stays {after}{told}"
+        return f"{show(change.before, name, width)} -> {after}{told}"
+
+    def _field_width(self, what: str) -> int:
+        header, _, name = what.partition(".")
+        if header in self.program.headers and name in self.program.headers[header].type.by_name:
+            return self.program.headers[header].type.by_name[name].width
+        register = self.program.registers.get(what.partition("[")[0])
+        return 0 if register is None else register.width
+
+    def _fields(self, header: str, fields: tuple[tuple[str, int], ...]) -> str:
+        return " ".join(f"{name}={show(value, name, self._field_width(f'{header}.{name}'))}" for name, value in fields)
+
+    def _with_source(
+        self, head: str, middle: tuple[str, str], source: SourceInfo | None, style: str = "", *, code: bool = True
+    ) -> Text:
+        line = Text.assemble((head, style), middle)
+        if source is not None:
+            pad = max(2, _SOURCE_COLUMN - len(line.plain))
+            line.append(f"{' ' * pad}{source}", "dim")
+            if code and (statement := self.sources.line(source)):
+                line.append(f"  {_shorten(statement)}", "dim italic")
+        return line
+
+
+def _match(match: Match, name: str, width: int) -> str:
+    match match:
+        case Exact(value):
+            return show(value, name, width)
+        case Lpm(value, prefix):
+            return f"{show(value, name, width)}/{prefix}"
+        case Ternary(value, mask):
+            return "any" if mask == 0 else f"{show(value)} &&& {mask:#x}"
+        case Range(low, high):
+            return f"{show(low)}..{show(high)}"
+
+
+def _shorten(code: str) -> str:
+    return code if len(code) <= 60 else code[:57] + "..."

@@ -1,0 +1,430 @@
+"""One virtual network for the jobs of another scheduler: ranks are processes that come over a socket of their job.
+
+Virtual time passes only in :meth:`SharedNetwork.advance`, and only while every job that is there has posted its next
+collective or has left, so what happens does not depend on how fast processes start or compute.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+
+from p4reduce.base.signals import SEEN_S
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.group.backend import COLLECTIVES, FloatArray, Served, as_carried, part
+from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
+from p4reduce.group.group import Call, Figure
+from p4reduce.group.remote import Membership
+from p4reduce.group.rendezvous import Rendezvous
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.virtual import Stop
+from p4reduce.runs.launch import Listener
+from p4reduce.topologies import Topology
+from p4reduce.workers.records import State
+from p4switch.base.safe_yaml import short
+
+# A job of another scheduler in the network: its ranks, who come over a socket, and the collective they wait for.
+
+
+CARRIED: Final = frozenset({"all_reduce", "barrier"})
+"""what ranks may call here"""
+
+
+@dataclass
+class Open:
+    """A collective of a job that all its ranks have called, on copies of their arrays."""
+
+    calls: list[Call]
+    copies: list[FloatArray]
+    unposted: list[int]
+    """ranks whose endpoints do not have it yet"""
+    active: dict[int, int] = field(default_factory=dict)
+    """rank by endpoint"""
+    done: bool = False
+    failed: SaturatedError | None = None
+    """what its ranks are told when it is done, in the place of a result"""
+    error: ClusterError | None = None
+    """what ended the job meanwhile"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has left the network, and when, in virtual picoseconds."""
+
+    name: str
+    begun_ps: int
+    ended_ps: int
+    rounds: int
+    """collectives that it carried out"""
+    error: str = ""
+
+
+class Group:
+    """What threads of its ranks touch is guarded by the network's condition, ``changed``."""
+
+    def __init__(
+        self,
+        name: str,
+        hosts: tuple[str, ...],
+        job: Job | None,
+        folder: Path,
+        *,
+        changed: threading.Condition,
+        now_ps: int,
+    ) -> None:
+        self.name, self.hosts, self.job, self.folder = name, hosts, job, folder
+        self.label: Final = name if name.isprintable() and 0 < len(name) <= 64 else short(name)
+        """its name in messages, whatever users call it"""
+        self._changed, self.begun_ps = changed, now_ps
+        self.taken: set[int] = set()
+        self.left: set[int] = set()
+        self.open: Open | None = None
+        self.failure: ClusterError | None = None
+        self.rounds = 0
+        self.saturated = 0
+        self.rendezvous = Rendezvous(
+            len(hosts), server=False, carry=self._carry, start_ps=self.begun_ps, patience_s=24 * 3600.0
+        )
+        self.listener = Listener(
+            folder, self._seat, failed=self.fail, lost=self._lost, left=lambda seat: self._leave(seat.rank)
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether all ranks have left, or it has failed."""
+        return self.failure is not None or len(self.left) == len(self.hosts)
+
+    @property
+    def ready(self) -> bool:
+        """Whether time may pass as far as this job is concerned."""
+        return self.over or self.open is not None
+
+    def missing(self) -> str:
+        """Whom it waits for."""
+        away = sorted(set(range(len(self.hosts))) - self.taken)
+        if away:
+            return f"{self.label}: rank {', '.join(map(str, away))} has not come"
+        return self.rendezvous.waiting() or f"{self.label}: its ranks compute"
+
+    def end_ps(self, now_ps: int) -> int:
+        """When its last rank left, virtual time."""
+        if self.failure is not None:
+            return now_ps
+        return max([self.begun_ps, *(span.end_ps for span in self.rendezvous.spans())])
+
+    def ended(self, end_ps: int) -> Ended:
+        """What it came to."""
+        return Ended(self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure))
+
+    def fail(self, error: ClusterError) -> None:
+        """End it: its ranks get the error."""
+        self.rendezvous.fail(error)
+        with self._changed:
+            self.failure = self.failure or error
+            if self.open is not None:
+                self.open.error, self.open = error, None
+            self._changed.notify_all()
+
+    def finish(self, failed: SaturatedError | None = None) -> None:
+        """Its collective is over: done, or ``failed`` at all ranks, which go on."""
+        with self._changed:
+            assert self.open is not None  # noqa: S101
+            self.open.failed = failed
+            self.open.done, self.open = True, None
+            self.rounds += 1
+            self._changed.notify_all()
+
+    def _carry(self, calls: list[Call], check: Callable[[], None]) -> None:
+        """Of the thread whose rank called last: wait until the network has carried it (``comm.rendezvous.Carry``)."""
+        if calls[0].operation not in CARRIED:
+            raise RefusedError(
+                f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"
+            )
+        calls = sorted(calls, key=lambda call: call.rank)
+        opened = Open(calls, [np.array(call.array) for call in calls], [call.rank for call in calls])
+        with self._changed:
+            if self.failure is not None:
+                raise self.failure
+            self.open = opened
+            self._changed.notify_all()
+        try:
+            while not opened.done:
+                with self._changed:
+                    self._changed.wait_for(lambda: opened.done or opened.error is not None, 1.0)
+                    if opened.error is not None:
+                        raise opened.error
+                check()
+        except ClusterError as problem:
+            self.fail(problem)
+            raise
+        if opened.failed is not None:
+            raise opened.failed
+        for call, copy in zip(calls, opened.copies, strict=True):
+            call.array[:] = copy
+
+    def _seat(self, rank: int, membership: Membership | None) -> Served:
+        if membership is not None:
+            raise ClusterError("group: ranks that another scheduler starts have no groups")
+        with self._changed:
+            if rank in self.taken:
+                raise ClusterError(f"rank {rank} is connected already")
+            seat = self.rendezvous.backend(rank)  # ValueError for a rank that there is not
+            self.taken.add(rank)
+            self._changed.notify_all()
+        return seat
+
+    def _leave(self, rank: int) -> None:
+        """A rank has left in good order, and has its answer: its connection may be closed."""
+        with self._changed:
+            self.left.add(rank)
+            self._changed.notify_all()
+
+    def _lost(self, seat: Served) -> None:
+        """A rank is gone without leaving: the job cannot go on."""
+        self.fail(CollectiveError(f"{self.label}: rank {seat.rank} ended without leaving the group"))
+
+
+CLOSE_S: Final = 2.0
+"""for threads of a job that has ended"""
+MOST_JOBS: Final = 65_535
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}", re.ASCII)
+"""of a job whose folder has its name; a socket's path must be short, and names are whatever users write"""
+
+
+class SharedNetwork:
+    """Use as a context manager, and from one thread.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its hosts are where jobs may be.
+    folder : Path
+        For sockets, one folder for each job; short, and nobody else may enter it.
+    lanes : int
+        Of the bundled program, 64 or 256.
+    """
+
+    def __init__(self, topology: Topology, folder: Path, *, lanes: int = 256) -> None:
+        self.topology, self.folder = topology, folder
+        self._changed = threading.Condition()
+        self._groups: dict[str, Group] = {}
+        self._numbers = 0
+        self._unnamed = 0
+        self._switches = EmbeddedSwitches(topology, bundled(lanes))
+        try:
+            self._network = JobNetwork(self._switches, queue_frames=4096)
+        except BaseException:
+            self._switches.close()
+            raise
+        self.on_round: Callable[[str, int], None] = lambda name, rounds: None
+        """Told (job, collectives so far) after each collective, by the thread that lets time pass."""
+
+    @property
+    def now_ps(self) -> int:
+        """Virtual time, picoseconds."""
+        return self._network.now
+
+    @property
+    def names(self) -> list[str]:
+        """Jobs that are there."""
+        return list(self._groups)
+
+    def begin(self, name: str, hosts: Sequence[str], plan: str) -> Path:
+        """Install a job's tree (or ring) and wait for its ranks at the socket whose folder is returned.
+
+        Rank r is at ``hosts[r]``. It begins now, and no time passes until its ranks are there. After an error nothing
+        of it is left.
+        """
+        if name in self._groups:
+            raise ClusterError(f"{short(name)} is in the network already")
+        job = None
+        if len(hosts) > 1:
+            number = self._free_number()
+            installed = self._switches.controller.start_job(PlanRequest(plan, job=number, workers=tuple(hosts)))
+            try:
+                job = self._network.add(installed)
+            except BaseException:
+                self._switches.controller.uninstall(installed)
+                raise
+        folder = self.folder / self._folder_name(name)
+        try:
+            folder.mkdir(mode=0o700)
+            try:
+                group = Group(name, tuple(hosts), job, folder, changed=self._changed, now_ps=self.now_ps)
+            except BaseException:
+                folder.rmdir()
+                raise
+        except OSError as error:
+            self._uninstall(job)
+            raise ClusterError(f"{folder}: {error.strerror}") from None
+        except BaseException:
+            self._uninstall(job)
+            raise
+        self._groups[name] = group
+        return folder
+
+    def _folder_name(self, name: str) -> str:
+        """Of a job: its name where that is short and plain, so that others find it; else one that is free."""
+        if _PLAIN_NAME.fullmatch(name):
+            return name
+        self._unnamed += 1
+        return f"+{self._unnamed}"  # no plain name has this first character
+
+    def joined(self, name: str) -> bool:
+        """Whether all ranks of a job have come, or it has ended."""
+        with self._changed:
+            group = self._groups[name]
+            return len(group.taken) == len(group.hosts) or group.over
+
+    def figures(self, name: str) -> list[Figure]:
+        """What ranks recorded."""
+        return self._groups[name].rendezvous.figures()
+
+    def remove(self, name: str, reason: str = "the job has ended") -> None:
+        """Take a job out, whatever its ranks do; they are told."""
+        group = self._groups.pop(name)
+        group.rendezvous.fail(ClusterError(reason))
+        with self._changed:
+            if group.open is not None:
+                group.open.error = ClusterError(reason)
+            self._changed.notify_all()
+        group.listener.close(CLOSE_S)
+        (group.folder / "socket").unlink(missing_ok=True)
+        group.folder.rmdir()
+        self._uninstall(group.job)
+
+    def advance(self, until_ps: int | None = None, *, patience_s: float = 60.0) -> list[Ended]:
+        """Let time pass until a job ends, or until a time; the jobs that have ended, none where time is what ended it.
+
+        Also returns when for ``patience_s`` of wall-clock time some ranks neither come nor call: :meth:`missing` says
+        which. Jobs that have ended are to be removed.
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            if not self._wait_ready(deadline):
+                return []
+            now = self.now_ps
+            over = {name: group.end_ps(now) for name, group in self._groups.items() if group.over}
+            ended = sorted((end, name) for name, end in over.items() if end <= now)
+            if ended:
+                return [self._groups[name].ended(end) for end, name in ended]
+            limit = min([*over.values(), *([] if until_ps is None else [until_ps])], default=None)
+            if limit is not None and limit <= now:
+                return []
+            if limit is None and not any(group.open for group in self._groups.values()):
+                return []
+            self._step(limit)
+
+    def missing(self) -> str:
+        """Whom virtual time waits for, as one line; empty where it waits for nobody."""
+        with self._changed:
+            return "; ".join(group.missing() for group in self._groups.values() if not group.ready)
+
+    def close(self) -> None:
+        """End all jobs and stop the switches."""
+        for name in self.names:
+            self.remove(name, "the network has ended")
+        self._network.close()
+        self._switches.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- inside
+
+    def _free_number(self) -> int:
+        used = {group.job.plan.job for group in self._groups.values() if group.job is not None}
+        while True:
+            self._numbers = self._numbers % MOST_JOBS + 1
+            if self._numbers not in used:
+                return self._numbers
+
+    def _uninstall(self, job: Job | None) -> None:
+        if job is not None:
+            self._network.give_up(job)
+            self._network.retire(job)
+            self._switches.controller.uninstall(job.plan)
+
+    def _wait_ready(self, deadline: float) -> bool:
+        """Wait, in slices that let Ctrl-C in, until nobody computes any more."""
+        with self._changed:
+            while not all(group.ready for group in self._groups.values()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(min(left, SEEN_S))
+        return True
+
+    def _step(self, limit_ps: int | None) -> None:
+        """Post what is due, and go on to the next event."""
+        now = self.now_ps
+        opened = [group for group in self._groups.values() if group.open is not None]
+        for group in opened:
+            self._post_due(group, now)
+        later = [
+            call.start_ps
+            for group in opened
+            if group.open
+            for call in group.open.calls
+            if call.rank in group.open.unposted
+        ]
+        stop = min([*later, *([] if limit_ps is None else [limit_ps])], default=None)
+        watch = sorted(index for group in opened if group.open for index in group.open.active)
+        if not watch:
+            if stop is not None and stop > now:
+                self._network.advance(stop)
+            return
+        reason = self._network.advance(stop, watch, first=True)
+        self._collect(opened)
+        if reason is Stop.QUIET and stop is None and self.now_ps == now:
+            still = [group for group in opened if group.open is not None]
+            for group in still:
+                group.fail(CollectiveError(f"{group.label}: nothing moves any more, but its ranks still wait"))
+
+    def _post_due(self, group: Group, now_ps: int) -> None:
+        assert group.open is not None  # noqa: S101
+        opened = group.open
+        if group.job is None:  # alone: a sum of one is there at once
+            for call in opened.calls:
+                call.done_ps = max(call.start_ps, now_ps)
+            group.finish()
+            return
+        for rank in list(opened.unposted):
+            call = opened.calls[rank]
+            if call.start_ps > now_ps:
+                continue
+            index = group.job.members[group.hosts[rank]]
+            collective = COLLECTIVES[as_carried(call.operation, ring=bool(group.job.plan.ring))]
+            given = part(collective, opened.copies[rank], call.iteration, 0.0, call.options, serves=False)
+            self._network.post(index, given)
+            opened.unposted.remove(rank)
+            opened.active[index] = rank
+
+    def _collect(self, opened: list[Group]) -> None:
+        for group in opened:
+            if group.open is None or group.job is None:
+                continue
+            for index, rank in list(group.open.active.items()):
+                status = self._network.status(index)
+                if status.state is State.FAILED:
+                    group.fail(CollectiveError(f"{group.label}: {self._network.hosts[index]}: {status.error}"))
+                    break
+                if status.state is not State.ACTIVE:
+                    group.open.calls[rank].done_ps = status.done_at_ps
+                    del group.open.active[index]
+            else:
+                if not group.open.active and not group.open.unposted:
+                    most = max(status.saturated for status in self._network.statuses(group.job))
+                    beyond = most > group.saturated and group.open.calls[0].options.words
+                    group.saturated = most
+                    group.finish(SaturatedError(f"{group.label}: a sum of int32 lies beyond int32") if beyond else None)
+                    self.on_round(group.name, group.rounds)

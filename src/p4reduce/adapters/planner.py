@@ -1,0 +1,185 @@
+"""Hosts for jobs of other schedulers, by the placement policies and queue orders of the orchestrator."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.placement import Cluster, Load, Racks, order_named, place, placement_named
+from p4reduce.control_plane.placement.orders import sorted_queue, work
+from p4reduce.control_plane.scheduling.policy import NetworkState, Rejection
+from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import parse_delay
+from p4switch.base.safe_yaml import short
+
+# What a job of another scheduler says of itself: a comment, such as ``p4reduce elements=61706 rounds=10``.
+
+
+MARK: Final = "p4reduce"
+"""first word of the comment of a job that p4reduce places"""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job that waits for hosts: what predictions go by, and where it must go, if it says so."""
+
+    task: Task
+    hosts: tuple[str, ...] = ()
+
+
+def is_marked(comment: str) -> bool:
+    """Whether a comment asks p4reduce for hosts."""
+    return comment.split(maxsplit=1)[:1] == [MARK]
+
+
+def request_of(name: str, comment: str, workers: int, owner: str = "") -> Request:
+    """A job from its comment.
+
+    Fields: ``elements`` of the model (float32 or int32), ``rounds``, ``training`` (time of computing in a round, such
+    as '20us'), ``hosts`` (names, separated by commas; otherwise they are chosen). `PlanError` names the field.
+    """
+    values: dict[str, Any] = {}
+    hosts: tuple[str, ...] = ()
+    for word in comment.split()[1:]:
+        field, equals, text = word.partition("=")
+        if not equals or field not in (*_FIELDS, "hosts"):
+            raise PlanError(f"comment: {short(word)} is none of {', '.join(f'{one}=…' for one in (*_FIELDS, 'hosts'))}")
+        if field == "hosts":
+            hosts = tuple(filter(None, text.split(",")))
+            if len(hosts) != workers or len(set(hosts)) != workers:
+                raise PlanError(
+                    f"comment: hosts: the job has {workers} nodes, but {short(text)} names others than so many"
+                )
+            continue
+        key, read = _FIELDS[field]
+        try:
+            values[key] = read(text)
+        except ValueError:
+            raise PlanError(f"comment: {field}: {short(text)} is no number as in '{_EXAMPLES[field]}'") from None
+    if "elements" not in values:
+        raise PlanError("comment: elements: the size of the model is needed, as in 'p4reduce elements=61706 rounds=10'")
+    return Request(Task(name, "", (), owner=owner, wanted=Wanted(workers), **values), hosts)
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
+    "elements": ("elements", int),
+    "rounds": ("rounds", int),
+    "training": ("training_ps", parse_delay),
+}
+_EXAMPLES: Final = {"elements": "elements=61706", "rounds": "rounds=10", "training": "training=20us"}
+
+
+TREE: Final = "steiner"
+RING: Final = "ring"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Where a job goes: its hosts in rank order (that of the topology), and how it reduces there."""
+
+    hosts: tuple[str, ...]
+    plan: str
+    """of the tree, or of the ring; '' for a job of one host"""
+
+
+class Planner:
+    """Chooses hosts for jobs that wait; one slot a host.
+
+    It keeps what running jobs are predicted to put on links. The same jobs in the same order get the same hosts.
+    """
+
+    def __init__(
+        self, topology: Topology, *, policy: str = "ina-aware", order: str = "fifo", backfill: bool = True
+    ) -> None:
+        """backfill: a job that does not fit lets others pass. `PlanError` for unknown policies and orders."""
+        placement_named(policy)
+        self.policy, self._order, self._backfill = policy, order_named(order), backfill
+        self.racks = Racks(topology)
+        self._index = {host.name: number for number, host in enumerate(topology.workers)}
+        self._loads: dict[str, Load] = {}
+        self._hosts: dict[str, tuple[str, ...]] = {}
+        self._served: dict[str, float] = {}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hosts that jobs may have, in the order of the topology."""
+        return tuple(self._index)
+
+    def fault(self, request: Request) -> str:
+        """Why no choice will ever be possible; empty where one may be."""
+        unknown = [host for host in request.hosts if host not in self._index]
+        if unknown:
+            return f"hosts: {unknown[0]!r} is no host of the topology"
+        return self._cluster(self.hosts).fault(request.task)
+
+    def choose(self, waiting: Mapping[str, Request], able: Collection[str]) -> tuple[dict[str, Chosen], dict[str, str]]:
+        """Hosts for as many of the jobs that wait, by name, as get some; and why the others do not.
+
+        able: hosts that are up and that nobody else uses. Those that get hosts are taken for running from now on.
+        """
+        found: dict[str, Chosen] = {}
+        reasons: dict[str, str] = {}
+        tasks = {name: request.task for name, request in waiting.items()}
+        for name in sorted_queue(tasks, self._order, self._served):
+            try:
+                found[name] = self._choose(waiting[name], able)
+            except Rejection as error:
+                reasons[name] = str(error)
+                if not self._backfill:
+                    break
+            else:
+                self.begin(name, tasks[name], found[name].hosts)
+        return found, reasons
+
+    def plan_for(self, task: Task, hosts: Collection[str]) -> Chosen:
+        """How a job reduces at given hosts: through a tree, or around a ring where that is predicted to be faster."""
+        ordered = tuple(sorted(hosts, key=self._index.__getitem__))
+        if len(ordered) < 2:
+            return Chosen(ordered, "")
+        return Chosen(ordered, TREE if self._cluster(self.hosts).load(task, ordered).slots else RING)
+
+    def begin(self, name: str, task: Task, hosts: Collection[str]) -> None:
+        """A job has these hosts, whoever chose them."""
+        ordered = tuple(hosts)
+        self._loads[name] = self._cluster(self.hosts).load(task, ordered)
+        self._hosts[name] = ordered
+        self._served[task.owner] = self._served.get(task.owner, 0.0) + work(task)
+
+    def round_done(self, name: str, left: int) -> None:
+        """A job has so many rounds left; nothing where it is not known."""
+        load = self._loads.get(name)
+        if load is not None:
+            self._loads[name] = replace(load, rounds=float(max(0, left)))
+
+    def end(self, name: str) -> None:
+        """A job has left its hosts; nothing where it is not known."""
+        self._loads.pop(name, None)
+        self._hosts.pop(name, None)
+
+    def _choose(self, request: Request, able: Collection[str]) -> Chosen:
+        cluster = self._cluster(able)
+        if request.hosts:
+            taken = [host for host in request.hosts if not cluster.free.get(host)]
+            if taken:
+                raise Rejection(f"{request.task.name}: {taken[0]} is not free")
+            return self.plan_for(request.task, request.hosts)
+        try:
+            return self.plan_for(request.task, place(request.task, cluster, self.policy).workers)
+        except Rejection:
+            raise
+        except PlanError as error:  # a policy of somebody else that broke is no reason to stop planning
+            raise Rejection(f"{request.task.name}: placement {self.policy}: {error}") from error
+
+    def _cluster(self, able: Collection[str]) -> Cluster:
+        used = {host for hosts in self._hosts.values() for host in hosts}
+        up = set(able)
+        return Cluster(
+            self.racks,
+            NetworkState(self.racks.topology),
+            slots=dict.fromkeys(self._index, 1),
+            free={host: int(host in up and host not in used) for host in self._index},
+            running=self._loads,
+            hosts={name: dict.fromkeys(hosts, 1) for name, hosts in self._hosts.items()},
+            rings=True,
+        )

@@ -1,0 +1,1 @@
+"""Ray: jobs whose ranks run on the nodes that p4reduce chose."""

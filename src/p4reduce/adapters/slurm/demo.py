@@ -1,0 +1,484 @@
+"""The same jobs under Slurm's own choice of hosts and under p4reduce's, in virtual time.
+
+Slurm, its daemons, its queue and the ranks' processes are real; links, switches and what jobs compute are virtual.
+Virtual time stands still while Slurm decides, whoever chooses hosts, and until all ranks have come: a job's completion
+time (JCT) is from its arrival to the moment when its last rank leaves, in virtual time, and has no part of Slurm's or
+the machine's own time in it.
+"""
+
+import random
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from p4reduce.adapters.network import Ended, SharedNetwork
+from p4reduce.adapters.planner import MARK, RING, TREE, Chosen, Planner, request_of
+from p4reduce.adapters.slurm.client import Client, QueuedJob, SlurmError
+from p4reduce.adapters.slurm.cluster import SlurmCluster
+from p4reduce.adapters.slurm.service import OnePlanner, SlurmService
+from p4reduce.control_plane.placement import PLACEMENTS, Racks
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.remote import job_folder
+from p4reduce.topologies import Topology
+from p4switch.base.units import PS_PER_US
+
+# Jobs of the demonstration: who wants how many hosts, when, and what they do there.
+
+
+SIZES: Final = (2, 2, 3, 4, 4, 6, 8)
+ELEMENTS: Final = (20_000, 40_000, 61_706, 100_000)
+LOAD: Final = 0.7
+LINE_BPS: Final = 25e9
+"""rate that lengths are estimated with, for arrivals"""
+
+
+@dataclass(frozen=True)
+class DemoJob:
+    """A job: workers that compute and all-reduce, round by round. Times in virtual picoseconds."""
+
+    number: int
+    workers: int
+    elements: int
+    rounds: int
+    training_ps: int
+    arrival_ps: int
+
+    @property
+    def alone_s(self) -> float:
+        """Seconds that it takes at best, about."""
+        return self.rounds * (self.training_ps / 1e12 + 32 * self.elements / LINE_BPS)
+
+    @property
+    def comment(self) -> str:
+        """What it says of itself."""
+        return f"{MARK} elements={self.elements} rounds={self.rounds} training={self.training_ps // PS_PER_US}us"
+
+    def arguments(self, output: str, *, marked: bool, switches: int | None = None) -> list[str]:
+        """Of ``sbatch``. switches: at most so many leaf switches, however long that takes."""
+        rank = [sys.executable, "-m", "p4reduce.adapters.rank"]
+        rank += ["--elements", str(self.elements), "--rounds", str(self.rounds)]
+        rank += ["--training", f"{self.training_ps // PS_PER_US}us", "--seed", str(self.number)]
+        return [
+            f"--nodes={self.workers}",
+            f"--ntasks={self.workers}",
+            f"--job-name=demo-{self.number}",
+            f"--output={output}",
+            *([f"--comment={self.comment}"] if marked else []),
+            *([f"--switches={switches}@6-00:00:00"] if switches is not None else []),
+            f"--wrap=exec srun {shlex.join(rank)}",
+        ]
+
+
+def demo_jobs(count: int, hosts: int, seed: int) -> list[DemoJob]:
+    """So many jobs for a cluster of so many hosts, by arrival; Poisson, at `LOAD` of the hosts' time."""
+    draw = random.Random(seed)  # noqa: S311  (a workload)
+    found: list[DemoJob] = []
+    for number in range(1, count + 1):
+        workers = min(draw.choice(SIZES), hosts)
+        elements = draw.choice(ELEMENTS)
+        communication_us = 32e6 * elements / LINE_BPS
+        training_ps = round(communication_us * draw.uniform(0.4, 1.6)) * PS_PER_US
+        found.append(DemoJob(number, workers, elements, draw.randint(3, 10), training_ps, 0))
+    busy = sum(job.alone_s * job.workers for job in found)
+    gap_s = busy / (hosts * LOAD) / max(1, count)
+    arrivals, at = [], 0.0
+    for _ in found:
+        arrivals.append(round(at * 1e6) * PS_PER_US)
+        at += draw.expovariate(1 / gap_s)
+    return [_at(job, arrival) for job, arrival in zip(found, arrivals, strict=True)]
+
+
+def fewest_racks(workers: int, racks: Sequence[int]) -> int:
+    """Racks of so many hosts each that a job needs at least, in an empty cluster."""
+    left, used = workers, 0
+    for size in sorted(racks, reverse=True):
+        if left <= 0:
+            break
+        left, used = left - size, used + 1
+    return used
+
+
+def _at(job: DemoJob, arrival_ps: int) -> DemoJob:
+    return DemoJob(job.number, job.workers, job.elements, job.rounds, job.training_ps, arrival_ps)
+
+
+SETTLE_S: Final = 180.0
+"""wall-clock time for Slurm to have done all that an event leads to"""
+RANKS_S: Final = 60.0
+"""wall-clock time for ranks to compute"""
+_LOOK_S: Final = 0.05
+_CYCLES: Final = 3
+"""passes of Slurm through its queue: the first may have begun before the last change, a node be free one later"""
+
+Said = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Who chooses hosts.
+
+    Attributes
+    ----------
+    name : str
+        In tables.
+    placement : str
+        p4reduce's policy; '': Slurm chooses, by topology/tree (best fit).
+    switches : bool
+        Jobs ask Slurm for as few leaf switches as they fit under, and wait for them.
+    prefers : tuple of str
+        Hosts that Slurm takes first (the weight of its nodes), as an administrator could have set them.
+    """
+
+    name: str
+    placement: str = ""
+    switches: bool = False
+    prefers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What became of a job. Times in virtual picoseconds."""
+
+    job: DemoJob
+    begun_ps: int
+    ended_ps: int
+    plan: str
+    planned: tuple[str, ...]
+    """in rank order"""
+    had: tuple[str, ...]
+    """that ranks said they ran on, in rank order"""
+    exact: int
+    """sums that were right in every element, at all ranks"""
+    error: str = ""
+
+    @property
+    def jct_ps(self) -> int:
+        """From its arrival to its end."""
+        return self.ended_ps - self.job.arrival_ps
+
+    @property
+    def whole(self) -> bool:
+        """Whether it ran on the hosts that were chosen and every sum was right."""
+        return not self.error and self.planned == self.had and self.exact == self.job.rounds * self.job.workers
+
+
+@dataclass
+class SchemeResult:
+    """A scheme's jobs, and what they took in all."""
+
+    scheme: Scheme
+    jobs: list[DemoResult] = field(default_factory=list)
+    wall_s: float = 0.0
+
+    @property
+    def mean_jct_us(self) -> float:
+        """Mean completion time, virtual microseconds."""
+        return sum(one.jct_ps for one in self.jobs) / len(self.jobs) / 1e6 if self.jobs else 0.0
+
+    @property
+    def mean_wait_us(self) -> float:
+        """Mean of the time until a job begins."""
+        return sum(one.begun_ps - one.job.arrival_ps for one in self.jobs) / len(self.jobs) / 1e6 if self.jobs else 0.0
+
+    @property
+    def whole(self) -> int:
+        """Jobs that ran where they were to, with exact sums."""
+        return sum(one.whole for one in self.jobs)
+
+    @property
+    def trees(self) -> int:
+        """Jobs that reduced in switches."""
+        return sum(one.plan == TREE for one in self.jobs)
+
+    @property
+    def rings(self) -> int:
+        """Jobs that reduced around a ring of hosts."""
+        return sum(one.plan == RING for one in self.jobs)
+
+    def racks(self, rack_of: Mapping[str, str]) -> float:
+        """Racks that a job was in, on average."""
+        return sum(len({rack_of[host] for host in one.planned}) for one in self.jobs) / max(1, len(self.jobs))
+
+
+class _Chooser(Protocol):
+    """Whoever sees to it that jobs that Slurm begins are in the network."""
+
+    chosen: dict[int, Chosen]
+    """hosts by job, once they are known"""
+
+    def settle(self, submitted: Sequence[int]) -> None:
+        """Until nothing happens any more, short of virtual time."""
+
+    def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
+        """Let time pass until a job has left the network, or until a time."""
+
+
+def run_scheme(
+    cluster: SlurmCluster,
+    jobs: Sequence[DemoJob],
+    scheme: Scheme,
+    folder: Path,
+    *,
+    said: Said = lambda label, done, total: None,
+) -> SchemeResult:
+    """All jobs, from the first arrival to the last end. ``folder``: for what ranks print.
+
+    `SlurmError` or `ClusterError` when Slurm or the network comes to a stop.
+    """
+    began = time.monotonic()
+    result = SchemeResult(scheme)
+    numbers: dict[str, DemoJob] = {}
+    ended: dict[str, Ended] = {}
+    left = sorted(jobs, key=lambda job: (job.arrival_ps, job.number))
+    client, racks = cluster.client, Planner(cluster.topology).racks
+    sizes = [len(hosts) for hosts in racks.members.values()]
+    for host in (worker.name for worker in cluster.topology.workers):  # servers are no nodes
+        client.weigh(host, 1 if not scheme.prefers or host in scheme.prefers else 2)
+    with OnePlanner(cluster.network), SharedNetwork(cluster.topology, cluster.network) as network:
+        chooser = _chooser(cluster, network, scheme, numbers)
+        while left or len(ended) < len(numbers):
+            while left and left[0].arrival_ps <= network.now_ps:
+                job = left.pop(0)
+                switches = fewest_racks(job.workers, sizes) if scheme.switches else None
+                arguments = job.arguments(str(folder / "job-%j.out"), marked=bool(scheme.placement), switches=switches)
+                numbers[job_folder(client.submit(arguments, folder=str(folder)))] = job
+            chooser.settle([_number(name) for name in numbers if name not in ended])
+            if not network.names and not left and len(ended) < len(numbers):
+                waiting = ", ".join(name for name in numbers if name not in ended)
+                raise SlurmError(f"{scheme.name}: the queue stands still; these never began: {waiting}")
+            until = left[0].arrival_ps if left else None
+            for one in chooser.advance(until, RANKS_S):
+                ended[one.name] = one
+            said(scheme.name, len(ended), len(jobs))
+        chooser.settle([])
+    for name, one in ended.items():
+        chosen = chooser.chosen[_number(name)]
+        result.jobs.append(_result(numbers[name], one, chosen, folder / f"{name}.out"))
+    result.wall_s = time.monotonic() - began
+    return result
+
+
+def _result(job: DemoJob, ended: Ended, chosen: Chosen, output: Path) -> DemoResult:
+    """With what ranks printed: rank, node, exact sums."""
+    lines = [line.split() for line in output.read_text("utf-8", errors="replace").splitlines()]
+    told = {int(line[0]): (line[1], int(line[2])) for line in lines if len(line) == 3 and line[0].isdecimal()}
+    had = tuple(told[rank][0] if rank in told else "?" for rank in range(job.workers))
+    exact = sum(count for _, count in told.values())
+    return DemoResult(job, ended.begun_ps, ended.ended_ps, chosen.plan, chosen.hosts, had, exact, ended.error)
+
+
+def _chooser(cluster: SlurmCluster, network: SharedNetwork, scheme: Scheme, jobs: Mapping[str, DemoJob]) -> _Chooser:
+    if scheme.placement:
+        planner = Planner(cluster.topology, policy=scheme.placement)
+        return _Ours(cluster.client, planner, network)
+    return _Slurms(cluster.client, Planner(cluster.topology), network, jobs)
+
+
+def _until(quiet: Callable[[], bool], network: SharedNetwork) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while not quiet():
+        if time.monotonic() > deadline:
+            raise SlurmError(f"Slurm has not settled after {SETTLE_S:g} s; {network.missing() or 'no rank is missing'}")
+        time.sleep(_LOOK_S)
+
+
+class _Ours:
+    """p4reduce's planner, as `p4reduce slurm up` has it."""
+
+    def __init__(self, client: Client, planner: Planner, network: SharedNetwork) -> None:
+        self._service, self._network = SlurmService(client, planner, network), network
+        self.chosen: dict[int, Chosen] = {}
+
+    def settle(self, submitted: Sequence[int]) -> None:
+        def quiet() -> bool:
+            step = self._service.step()
+            return not step.busy and not step.changed
+
+        _until(quiet, self._network)
+        self.chosen = {number: chosen for number, (chosen, _) in self._service.history.items()}
+
+    def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
+        return _advanced(self._service.advance, self._network, until_ps, patience_s)
+
+
+class _Slurms:
+    """Slurm chooses; each job that it begins gets the better of tree and ring on the hosts that it has."""
+
+    def __init__(self, client: Client, planner: Planner, network: SharedNetwork, jobs: Mapping[str, DemoJob]) -> None:
+        self._client, self._planner, self._network, self._jobs = client, planner, network, jobs
+        self.chosen: dict[int, Chosen] = {}
+        self._left: set[int] = set()
+        self._seen: object = None
+        self._cycles = 0
+
+    def settle(self, submitted: Sequence[int]) -> None:
+        def quiet() -> bool:
+            known = {job.number: job for job in self._client.jobs()}
+            busy = False
+            for number in submitted:
+                busy |= self._begin(known[number]) if number in known else False
+            gone = {number for number in self._left if number not in known or known[number].over}
+            busy |= gone != self._left
+            self._left -= gone
+            states = {number: job.state for number, job in known.items() if number in self._all}
+            idle = sum(self._client.nodes().values())
+            seen = states, idle
+            if seen != self._seen:
+                self._seen, self._cycles = seen, self._client.cycles()
+                return False
+            return not busy and self._is_through([job for job in known.values() if job.number in self._all], idle)
+
+        self._all = {*submitted, *self._left}
+        _until(quiet, self._network)
+
+    def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
+        ended = _advanced(self._network.advance, self._network, until_ps, patience_s)
+        for one in ended:
+            self._network.remove(one.name, one.error or "the job has ended")
+            self._planner.end(one.name)
+            self._left.add(_number(one.name))
+        return ended
+
+    def _begin(self, job: QueuedJob) -> bool:
+        """Whether it is between two states."""
+        name = job_folder(job.number)
+        if job.state in {"CONFIGURING"}:
+            return True
+        if job.state != "RUNNING" or job.number in self._left:
+            return False
+        if job.number not in self.chosen:
+            task = request_of(name, self._jobs[name].comment, job.node_count).task
+            chosen = self._planner.plan_for(task, job.nodes)
+            self._planner.begin(name, task, chosen.hosts)
+            self._network.begin(name, chosen.hosts, chosen.plan)
+            self.chosen[job.number] = chosen
+            return True
+        return not self._network.joined(name)
+
+    def _is_through(self, jobs: list[QueuedJob], idle: int) -> bool:
+        """Whether Slurm has looked at all that wait since something changed, if any of them could begin.
+
+        Where nobody is in its way, one that could begin does, however long Slurm takes.
+        """
+        if not any(job.state == "PENDING" and job.node_count <= idle for job in jobs):
+            return True
+        return bool(self._network.names) and self._client.cycles() >= self._cycles + _CYCLES
+
+
+def _advanced(
+    advance: Callable[..., list[Ended]], network: SharedNetwork, until_ps: int | None, patience_s: float
+) -> list[Ended]:
+    ended = advance(until_ps, patience_s=patience_s)
+    if not ended and network.names and network.missing():
+        raise ClusterError(f"no time passes: {network.missing()}")
+    return ended
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+# What the demonstration found, as data, as a table, and what does not hold.
+
+
+def known_schemes(topology: Topology) -> dict[str, Scheme]:
+    """By name: Slurm's own, then every placement policy."""
+    racks = Racks(topology)
+    able = [switch for switch in racks.members if switch in racks.capable] or list(racks.members)
+    prefers = tuple(host for switch in able for host in racks.members[switch])
+    own = (
+        Scheme("slurm-tree"),
+        Scheme("slurm-switches", switches=True),
+        Scheme("slurm-weights", switches=True, prefers=prefers),
+    )
+    return {one.name: one for one in (*own, *(Scheme(name, name) for name in sorted(PLACEMENTS)))}
+
+
+def result_data(topology: Topology, results: Sequence[SchemeResult]) -> list[dict[str, Any]]:
+    """For JSON."""
+    rack_of = Racks(topology).of
+    return [
+        {
+            "scheme": one.scheme.name,
+            "chosen_by": "p4reduce" if one.scheme.placement else "slurm",
+            "jobs": len(one.jobs),
+            "whole": one.whole,
+            "mean_jct_us": one.mean_jct_us,
+            "mean_wait_us": one.mean_wait_us,
+            "racks_a_job": one.racks(rack_of),
+            "trees": one.trees,
+            "rings": one.rings,
+            "sums": sum(job.exact for job in one.jobs),
+            "results": [
+                {
+                    "job": job.job.number,
+                    "workers": job.job.workers,
+                    "elements": job.job.elements,
+                    "rounds": job.job.rounds,
+                    "arrival_ps": job.job.arrival_ps,
+                    "begun_ps": job.begun_ps,
+                    "ended_ps": job.ended_ps,
+                    "plan": job.plan,
+                    "planned": list(job.planned),
+                    "had": list(job.had),
+                    "exact": job.exact,
+                    "error": job.error,
+                }
+                for job in one.jobs
+            ],
+        }
+        for one in results
+    ]
+
+
+def result_rows(topology: Topology, results: Sequence[SchemeResult]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows for people; times are virtual."""
+    rack_of = Racks(topology).of
+    columns = [
+        "hosts by",
+        "mean JCT, us",
+        "wait, us",
+        "racks a job",
+        "trees",
+        "rings",
+        "on planned hosts, exact",
+        "sums",
+    ]
+    rows = [
+        [
+            one.scheme.name,
+            f"{one.mean_jct_us:.0f}",
+            f"{one.mean_wait_us:.0f}",
+            f"{one.racks(rack_of):.2f}",
+            str(one.trees),
+            str(one.rings),
+            f"{one.whole} of {len(one.jobs)}",
+            str(sum(job.exact for job in one.jobs)),
+        ]
+        for one in results
+    ]
+    return columns, rows
+
+
+def missed(results: Sequence[SchemeResult]) -> list[str]:
+    """What does not hold, a line each."""
+    found = []
+    for one in results:
+        wrong = [job for job in one.jobs if not job.whole]
+        if wrong:
+            why = f" ({wrong[0].error})" if wrong[0].error else ""
+            what = f"{len(wrong)} jobs were elsewhere or had inexact sums"
+            found.append(f"{one.scheme.name}: {what}, first job {wrong[0].job.number}{why}")
+    ours = next((one for one in results if one.scheme.placement), None)
+    if ours is not None and ours.jobs:
+        found += [
+            f"{ours.scheme.name} has a mean JCT of {ours.mean_jct_us:.0f} us, "
+            f"not below {one.mean_jct_us:.0f} us of {one.scheme.name}"
+            for one in results
+            if not one.scheme.placement and ours.mean_jct_us >= one.mean_jct_us
+        ]
+    return found

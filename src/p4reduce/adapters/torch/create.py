@@ -1,0 +1,262 @@
+"""How a process group is made: the network is found or started, gloo is made for the rest."""
+
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, Literal
+
+import torch.distributed as dist
+
+from p4reduce import connect
+from p4reduce.adapters.torch.process_group import ProcessTime, SwitchProcessGroup, factor_of
+from p4reduce.adapters.torch.starts import HERE, late, word_of_start
+from p4reduce.group import remote
+from p4reduce.group.communicator import Communicator
+from p4reduce.group.errors import ClusterError
+from p4switch.base.safe_yaml import YamlError, read_yaml
+
+# The network under torchrun: a process of its own, which rank 0 starts and which ends when all ranks have left.
+#
+# The process is ``python -m p4reduce.adapters.torch.network_process``: it reads one line of JSON (``config``,
+# ``settings``, ``workers``, ``out``, ``word``: what ranks of this start say first) from its input and answers with one:
+# ``address`` of its socket, or ``error``.
+
+
+PREFIX: Final = "P4REDUCE_SET_"
+CONFIG: Final = "P4REDUCE_CONFIG"
+OUT: Final = "P4REDUCE_OUT"
+CLOSE_S: Final = 20.0
+"""for a network to write its result and end"""
+
+
+class NetworkProcess:
+    """The process, as rank 0 sees it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", address: str) -> None:
+        self.address = address
+        self._process = process
+
+    def close(self) -> None:
+        """Rank 0 has left. The process goes on until all ranks have, and is waited for as long as that takes little."""
+        assert self._process.stdin is not None  # noqa: S101  (it is a pipe)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_S)
+
+
+def start(size: int, settings: Any, word: str, environment: Mapping[str, str] = os.environ) -> NetworkProcess:
+    """Start the network for ``size`` workers; ``ClusterError`` where it cannot be built."""
+    request = {
+        "config": environment.get(CONFIG),
+        "settings": settings_of(settings, environment),
+        "workers": size,
+        "out": environment.get(OUT),
+        "word": word,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p4reduce.adapters.torch.network_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C reaches the ranks, and the network ends when they have
+    )
+    assert process.stdin is not None  # noqa: S101  (both are pipes)
+    assert process.stdout is not None  # noqa: S101
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+    line = process.stdout.readline()
+    answer = json.loads(line) if line.strip() else {"error": "its process ended; its last lines stand above"}
+    if "address" not in answer:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.wait()
+        raise ClusterError(f"the network of p4reduce cannot be built: {answer['error']}")
+    return NetworkProcess(process, answer["address"])
+
+
+def settings_of(given: Any, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Settings of a run, as in a file: ``P4REDUCE_SET_PLAN`` and so on ("__" for "."), then those ``given``.
+
+    Raises ``ClusterError`` where ``given`` is no mapping or a variable no YAML.
+    """
+    found: dict[str, Any] = {}
+    for name, text in environment.items():
+        if name.startswith(PREFIX):
+            try:
+                found[name.removeprefix(PREFIX).lower().replace("__", ".")] = read_yaml(text)
+            except YamlError as error:
+                raise ClusterError(f"{name}: {error}") from None
+    if given is not None:
+        if not isinstance(given, Mapping):
+            raise ClusterError(f"pg_options: expected a mapping of settings, e.g. {{'plan': 'ring'}}, got {given!r}")
+        found |= given
+    return found
+
+
+LOOPBACK: Final = "lo"
+INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+ADDRESS_KEY: Final = "network"
+JOINED_KEY: Final = "joined"
+NOT_FINITE: Final = "P4REDUCE_NOT_FINITE"
+"""What becomes of NaN and infinity in a sum: "nan" (they come through), or "error"."""
+
+
+class World:
+    """The group of all ranks, which the others are made from; one for each ``init_process_group``."""
+
+    current: "World | None" = None
+
+    def __init__(self, communicator: Communicator, host: "NetworkProcess | None", word: str) -> None:
+        self.communicator = communicator
+        self.size = communicator.size
+        self.word: Final = word
+        """of the start: all its keys in the store are below it"""
+        self._groups: list[Communicator] = []
+        self.time = ProcessTime(communicator, factor_of())
+        self._host = host
+        self._process = os.getpid()
+        atexit.register(self.leave)  # of a script that does not destroy its process group
+
+    def group(self, ranks: tuple[int, ...], patience_s: float) -> Communicator:
+        """Its end of the group of ``ranks``, left at the latest with this one."""
+        found = self.communicator.group(ranks, patience_s=patience_s)
+        self._groups.append(found)
+        return found
+
+    def forget(self, group: Communicator) -> None:
+        """A group was left."""
+        self._groups.remove(group)
+
+    def leave(self) -> None:
+        """Leave the network, at the end of the process."""
+        if World.current is self and os.getpid() == self._process:
+            with contextlib.suppress(ClusterError):  # the network is gone already
+                self.communicator.close()
+            self.close()
+
+    def close(self) -> None:
+        """The group of all ranks is shut down."""
+        for group in tuple(self._groups):
+            with contextlib.suppress(ClusterError):  # the network is gone, and the others know from the first one
+                group.close()
+        if self._host is not None:
+            self._host.close()
+        if World.current is self:
+            World.current = None
+        atexit.unregister(self.leave)
+
+
+def create(options: Any, backend_options: Any) -> Any:
+    """The process group that ``init_process_group`` and ``new_group`` ask for.
+
+    Under ``p4reduce launch`` the network is there. Elsewhere (torchrun) rank 0 starts it, as ``pg_options`` (a mapping
+    of settings as in a file for ``p4reduce run --config``) and the environment say, and publishes its address in the
+    store.
+    """
+    os.environ.setdefault(INTERFACE, LOOPBACK)
+    ranks = tuple(options.global_ranks_in_group)
+    rank, size, timeout = options.group_rank, options.group_size, options.timeout
+    called = ranks or tuple(range(size))
+    world = None if not ranks else World.current
+    word = word_of_start(options.store, rank, called, timeout) if world is None else world.word
+    store = _below(word, options.store)
+    _wait_for_all(store, HERE, rank, called, timeout)
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+    on_shutdown: Callable[[], None]
+    if world is None:
+        world = World.current = _join(store, rank, called, timeout, backend_options, word)
+        communicator, on_shutdown = world.communicator, world.close
+    else:
+        if remote.SPEC in os.environ:
+            return gloo  # in real time there is one group over the switches, of all ranks
+        communicator = world.group(ranks, timeout.total_seconds())
+        on_shutdown = partial(world.forget, communicator)
+    return SwitchProcessGroup(
+        store,
+        rank,
+        size,
+        gloo=gloo,
+        communicator=communicator,
+        time=world.time,
+        on_shutdown=on_shutdown,
+        not_finite=_not_finite(),
+    )
+
+
+def _below(word: str, store: Any) -> Any:
+    """The part of a store that belongs to this start."""
+    return dist.PrefixStore(f"p4reduce/{word}", store)
+
+
+def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], timeout: timedelta) -> None:
+    """Until all members have come, so that who has not is named: gloo, which waits for them next, names nobody."""
+    keys = {f"{come}/{one}": known_as for one, known_as in enumerate(ranks)}
+    store.set(f"{come}/{rank}", come)
+    try:
+        store.wait(list(keys), timeout)
+    except Exception as error:
+        missing = [known_as for key, known_as in keys.items() if not store.check([key])]
+        if not missing:
+            raise
+        raise late(ranks[rank], missing, timeout) from error
+
+
+def _not_finite() -> Literal["nan", "error"]:
+    text = os.environ.get(NOT_FINITE, "nan")
+    if text not in {"nan", "error"}:
+        raise ClusterError(f"{NOT_FINITE}: {text!r}; must be 'nan' or 'error'")
+    return "error" if text == "error" else "nan"
+
+
+def the_world() -> World:
+    """The group of all ranks; without ``init_process_group("p4reduce")`` it is joined beside the process group."""
+    if World.current is None:
+        if not dist.is_initialized():
+            raise ClusterError("call torch.distributed.init_process_group(...) first")
+        store = dist.PrefixStore("p4reduce-beside", dist.distributed_c10d._get_default_store())
+        rank, ranks, timeout = dist.get_rank(), tuple(range(dist.get_world_size())), dist.default_pg_timeout
+        word = word_of_start(store, rank, ranks, timeout)
+        World.current = _join(_below(word, store), rank, ranks, timeout, None, word)
+    return World.current
+
+
+def _join(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta, settings: Any, word: str) -> World:
+    size, patience_s = len(ranks), timeout.total_seconds()
+    if remote.ADDRESS in os.environ or remote.SPEC in os.environ:
+        communicator = connect(patience_s=patience_s)
+        if (communicator.rank, communicator.size) != (rank, size):
+            raise ClusterError(
+                f"this process is rank {communicator.rank} of {communicator.size} to p4reduce, but {rank} of {size} to "
+                "torch: leave rank and world_size to the environment that 'p4reduce launch' sets"
+            )
+        return World(communicator, None, word)
+    host = None
+    if rank == 0:
+        try:
+            host = start(size, settings, word)
+        except Exception as error:
+            store.set(ADDRESS_KEY, f"error {error}")
+            raise
+        # The others wait for the key, rank 0 for the network: the machine has to compile its code the first time.
+        store.set(ADDRESS_KEY, f"at {host.address}")
+    kind, _, address = store.get(ADDRESS_KEY).decode().partition(" ")
+    if kind != "at":
+        raise ClusterError(f"rank 0 could not start the network: {address}")
+    try:
+        backend = remote.RemoteBackend.join(address, rank, size, word)
+        if rank == 0:  # with whom the network goes: not before the others are in
+            _wait_for_all(store, JOINED_KEY, rank, ranks, timeout)
+        else:
+            store.set(f"{JOINED_KEY}/{rank}", JOINED_KEY)
+    except BaseException:
+        if host is not None:
+            host.close()
+        raise
+    return World(Communicator(backend, patience_s=patience_s), host, word)

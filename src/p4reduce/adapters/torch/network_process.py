@@ -1,0 +1,128 @@
+"""``python -m p4reduce.adapters.torch.network_process``: a network under torchrun (adapters/torch/create.py)."""
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from p4reduce.base.errors import BadInput
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.group.backend import Served
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.remote import Membership
+from p4reduce.network.real.errors import RealError
+from p4reduce.network.real.net.state import RunFolder, remove_stale
+from p4reduce.network.virtual.faults import FabricError
+from p4reduce.runs.files import write_results
+from p4reduce.runs.launch import Listener
+from p4reduce.runs.result import write_timeline
+from p4reduce.runs.runner import result_of
+from p4reduce.runs.settings import Settings
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.topologies.datacenter import default_topology
+from p4reduce.topologies.model import TopologyError
+from p4switch.base.files import together
+from p4switch.program.errors import ProgramError
+
+REFUSALS = (
+    BadInput,
+    ClusterError,
+    ControllerError,
+    FabricError,
+    PlanError,
+    ProgramError,
+    RealError,
+    TopologyError,
+    ValueError,
+)
+GRACE_S = 3.0
+
+
+class Members:
+    """Who is in: the network ends when all who came have left."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._changed = threading.Condition()
+        self._in: dict[Served, int] = {}
+        """rank by its place: one in the group of all, one in each other"""
+
+    def seat(self, rank: int, group: Membership | None) -> Served:
+        """The place of a rank that comes in."""
+        found = self._cluster.backend(rank)
+        if group is not None:
+            found = found.group(*group)  # its number there is another one
+        with self._changed:
+            self._in[found] = rank
+        return found
+
+    def lost(self, seat: Served) -> None:
+        """A rank is gone without having left: everybody is told its name."""
+        with self._changed:
+            rank = self._in[seat]
+        self._cluster.fail(ClusterError(f"rank {rank} ended without leaving the group"))
+        self.left(seat)
+
+    def left(self, seat: Served) -> None:
+        """A rank has left, and has its answer."""
+        with self._changed:
+            del self._in[seat]
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Until all have left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._in)
+
+
+def serve(request: dict[str, Any]) -> None:
+    """Be the network until all ranks have left; then write the result, where one is wanted."""
+    workers = int(request["workers"])
+    settings = Settings(None if request["config"] is None else Path(request["config"]), request["settings"])
+    experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
+    remove_stale()
+    with RunFolder(kind="launch") as folder, Cluster(experiment) as cluster:
+        members = Members(cluster)
+        listener = Listener(
+            folder.aside(),
+            members.seat,
+            failed=cluster.fail,
+            lost=members.lost,
+            left=members.left,
+            start=str(request["word"]),
+        )
+        try:
+            _say({"address": listener.address})
+            sys.stdin.read()  # until rank 0 has left, or is gone
+            members.wait()
+            if cluster.carrier.records and request["out"] is not None:
+                out = Path(request["out"])
+                with together(out) as aside:
+                    write_results(aside, [result_of(cluster)])
+                    write_timeline(aside / "timeline.json", cluster.spans())
+        finally:
+            listener.close(GRACE_S)
+
+
+def _say(message: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(message), flush=True)
+    except BrokenPipeError:  # rank 0 is gone, as its input will say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+
+
+def main() -> int:
+    """Exit code: 0, or 1 for a network that cannot be built."""
+    request = json.loads(sys.stdin.readline())
+    try:
+        serve(request)
+    except REFUSALS as error:
+        _say({"error": str(error)})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,599 @@
+"""The process group: sums, copies and barriers over the switches, everything else by gloo inside.
+
+Pitfalls that shape it: a Python group without a registered C++ back end has no name, so gloo is registered inside;
+C++ reaches only some methods of a Python group (``PyProcessGroup.hpp``), and calls that come from C++ under other
+names reach gloo; names of methods changed over versions, so both are there.
+"""
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from p4reduce.adapters.torch.register import NAME
+from p4reduce.group.communicator import Communicator, Handle
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.remote import COMPUTE
+
+# Between tensors and what crosses the switches: float32 arrays, or 32-bit words that are added as they are.
+
+
+FLOATS: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
+"""Added as float32 (bf16 and fp16 are widened, and rounded once at the end)."""
+WORDS: Final = frozenset({torch.int32})
+"""Added as they are."""
+CARRIED: Final = FLOATS | WORDS
+
+
+def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the switches take them: on the CPU, dense, of one of the types, the same for all, and not empty."""
+    return bool(tensors) and all(
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and tensor.dtype in CARRIED
+        and tensor.dtype == tensors[0].dtype
+        and tensor.numel() > 0
+        for tensor in tensors
+    )
+
+
+def array_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Its numbers as a flat array for a sum: its own memory if that is possible, else a copy."""
+    flat = tensor.detach()
+    if not flat.is_contiguous():
+        flat = flat.contiguous()
+    flat = flat.reshape(-1)
+    if flat.dtype in (torch.bfloat16, torch.float16):
+        flat = flat.float()
+    found: NDArray[Any] = flat.numpy()
+    return found
+
+
+def bytes_of(tensor: torch.Tensor) -> NDArray[np.uint8]:
+    """A copy of its bytes, flat: what is gathered and broadcast."""
+    found: NDArray[np.uint8] = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().copy()
+    return found
+
+
+def put(tensor: torch.Tensor, array: NDArray[Any]) -> None:
+    """Write a sum into a tensor (nothing to do where the sum is in its memory already)."""
+    if tensor.data_ptr() == array.ctypes.data:
+        return
+    with torch.no_grad():
+        tensor.copy_(torch.from_numpy(array).reshape(tensor.shape))
+
+
+def put_bytes(tensor: torch.Tensor, octets: NDArray[np.uint8]) -> None:
+    """Write bytes into a tensor."""
+    with torch.no_grad():
+        tensor.copy_(torch.from_numpy(octets).view(tensor.dtype).reshape(tensor.shape))
+
+
+def joined(tensors: Sequence[torch.Tensor]) -> NDArray[Any]:
+    """The numbers of several tensors, one after the other; a copy."""
+    return np.concatenate([array_of(tensor) for tensor in tensors])
+
+
+def parts(array: NDArray[Any], tensors: Sequence[torch.Tensor]) -> None:
+    """Write what ``joined`` put together back, each part to its tensor."""
+    at = 0
+    for tensor in tensors:
+        put(tensor, array[at : at + tensor.numel()])
+        at += tensor.numel()
+
+
+# When a process of a training calls: its computation, declared or measured, as virtual time.
+#
+# Three ways, from the setting ``P4REDUCE_COMPUTE``:
+#
+# - ``declared`` (the default): computation takes no virtual time but what ``compute`` and ``time_backward`` say. -
+# ``measured`` or ``measured:FACTOR``: processor time of the calling thread between two collectives, times FACTOR.
+#
+# In real time there is nothing to do: computation takes as long as it takes.
+
+
+class _Pending(Protocol):
+    def settle(self) -> None:
+        """Block until it is over, and bring the clock there."""
+
+
+class ProcessTime:
+    """The virtual clock of this process, as all its groups see it."""
+
+    def __init__(self, world: Communicator, factor: float | None) -> None:
+        self._world = world
+        self._factor = factor
+        self._joined: list[_Pending] = []
+        self._since = threading.local()
+
+    @property
+    def now(self) -> float:
+        """Seconds; waits for collectives that the end of a backward pass waited for."""
+        self._join()
+        self._measure()
+        return self._world.now
+
+    def compute(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self._join()
+        self._world.compute(seconds)
+
+    def note(self, work: _Pending) -> None:
+        """A collective was started; inside a backward pass somebody in C++ waits for it before the pass ends.
+
+        That wait is not seen here, so the clock catches up when it is next looked at after the pass.
+        """
+        if torch._C._current_graph_task_id() >= 0:
+            engine: Any = torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: self._joined.append(work))
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time in here is no computation."""
+        self._measure()
+        try:
+            yield
+        finally:
+            self._since.cpu_s = time.thread_time()
+
+    def _join(self) -> None:
+        while self._joined:
+            self._joined.pop(0).settle()
+
+    def _measure(self) -> None:
+        if self._factor is None:
+            return
+        now = time.thread_time()
+        passed = now - getattr(self._since, "cpu_s", now)
+        self._since.cpu_s = now
+        if passed > 0:
+            self._world.compute(passed * self._factor)
+
+
+def factor_of(environment: Mapping[str, str] = os.environ) -> float | None:
+    """The factor of measured computation; None: it is declared. ``ClusterError`` for a setting that is neither."""
+    text = environment.get(COMPUTE, "declared")
+    kind, _, number = text.partition(":")
+    try:
+        factor = float(number) if number else 1.0
+    except ValueError:
+        factor = -1.0
+    if kind == "declared" and not number:
+        return None
+    if kind == "measured" and 0 < factor < float("inf"):
+        return factor
+    raise ClusterError(f"{COMPUTE}: {text!r}; must be 'declared', 'measured' or 'measured:FACTOR' with FACTOR above 0")
+
+
+def time_backward(model: torch.nn.Module, seconds: float, clock: ProcessTime) -> list[Any]:
+    """Each backward pass of ``model`` takes ``seconds``, spread over its parameters by their size.
+
+    A parameter's share has passed when its gradient is there: so a bucket's collective starts as soon as its last
+    gradient would. Returns the hooks' handles, to be removed.
+    """
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    total = sum(parameter.numel() for parameter in wanted)
+    seen = weakref.ref(clock)
+
+    def share(size: int) -> Any:
+        def passed(gradient: torch.Tensor) -> None:
+            found = seen()
+            if found is not None:
+                found.compute(seconds * size / total)
+
+        return passed
+
+    return [parameter.register_hook(share(parameter.numel())) for parameter in wanted]
+
+
+# The work that a collective over the switches returns: waits, futures and errors as torch expects them.
+
+
+NO_TIMEOUT: Final = timedelta(0)
+
+
+class SwitchWork(dist.Work):  # type: ignore[misc]
+    """One collective that is under way, or several that count as one.
+
+    ``finish`` puts the results into the tensors, once, when the last one is there.
+    """
+
+    def __init__(
+        self,
+        handles: Sequence[Handle[Any]],
+        tensors: list[torch.Tensor],
+        finish: Callable[[], None],
+        time: ProcessTime,
+    ) -> None:
+        super().__init__()
+        self._handles = list(handles)
+        self._time = time
+        self._error: Exception | None = None
+        self._left = len(self._handles)
+        self._tensors = tensors
+        self._finish = finish
+        self._future: Any = torch.futures.Future()
+        # An error that is set on a future is a value to C++, which then reads a tensor where there is none. What a
+        # callback raises is an error to both.
+        self._seen = self._future.then(lambda future: future.wait())
+        time.note(self)
+        for handle in self._handles:
+            handle.when_done(self._one_done)
+        if not self._handles:
+            self._end()
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Block until the results are in the tensors; raises what went wrong, ``TimeoutError`` after ``timeout``."""
+        limit = timeout.total_seconds() if timeout and timeout > NO_TIMEOUT else None
+        with self._time.waiting():
+            for handle in self._handles:
+                handle.settle(limit)
+            self._future_done()
+        self.reach()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def reach(self) -> None:
+        """The clock is at least where the results were there."""
+        if self._error is None:
+            for handle in self._handles:
+                handle.reach()
+
+    def settle(self) -> None:
+        """Block until it is over, well or not."""
+        for handle in self._handles:
+            handle.settle(None)
+        self.reach()
+
+    def get_future(self) -> Any:
+        """A future of the tensors."""
+        return self._seen
+
+    def is_completed(self) -> bool:
+        """Whether it is over, well or not."""
+        return bool(self._seen.done())
+
+    def is_success(self) -> bool:
+        """Whether the results are there."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Exception | None:
+        """What went wrong."""
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors."""
+        self.wait()
+        return self._tensors
+
+    def synchronize(self) -> None:
+        """As ``wait``: there is no stream to synchronize with."""
+        self.wait()
+
+    def _future_done(self) -> None:
+        try:
+            self._seen.wait()
+        except Exception:
+            return
+
+    def _one_done(self, handle: Handle[Any]) -> None:
+        self._error = self._error or _as_torch(handle.error)
+        self._left -= 1
+        if self._left == 0:
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            if self._error is None:
+                self._finish()
+        except Exception as error:
+            self._error = error
+        if self._error is None:
+            self._future.set_result(self._tensors)
+        else:
+            self._future.set_exception(self._error)
+
+
+def _as_torch(error: BaseException | None) -> Exception | None:
+    """Errors of the network as the kind that torch's own back ends raise."""
+    if error is None:
+        return None
+    if isinstance(error, ValueError | TypeError):
+        return error
+    found: Exception = dist.DistBackendError(str(error))
+    return found
+
+
+SUM: Final = int(dist.ReduceOp.SUM)
+AVG: Final = int(dist.ReduceOp.AVG)
+
+
+class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
+    """A group whose all-reduces and the like cross P4 switches."""
+
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        *,
+        gloo: Any,
+        communicator: Communicator,
+        time: ProcessTime,
+        on_shutdown: Callable[[], None],
+        not_finite: Literal["nan", "error"] = "nan",
+    ) -> None:
+        super().__init__(rank, size)
+        self._gloo = gloo
+        self._comm = communicator
+        self._time = time
+        self._on_shutdown = on_shutdown
+        self._not_finite = not_finite
+        self._open = True
+        self._order = threading.Lock()
+        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+        self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+
+    def getBackendName(self) -> str:
+        """As ``init_process_group`` was told."""
+        return NAME
+
+    @property
+    def communicator(self) -> Communicator:
+        """Its end in the network."""
+        return self._comm
+
+    @property
+    def time(self) -> ProcessTime:
+        """The clock of its process."""
+        return self._time
+
+    # --- sums
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """SUM and AVG of float32, bf16, fp16 and SUM of int32 over the switches; the rest by gloo."""
+        tensors, opts = _normal(tensors, opts, dist.AllreduceOptions)
+        if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
+            return self._gloo.allreduce(tensors, opts)
+        return self._summed(tensors, opts.reduceOp)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> dist.Work:
+        """As ``allreduce`` of several tensors at once."""
+        tensors, opts = _normal(tensors, opts, dist.AllreduceCoalescedOptions)
+        if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
+            return self._gloo.allreduce_coalesced(tensors, opts)
+        return self._summed(tensors, opts.reduceOp)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """The sum of all, of which each rank keeps its tensor."""
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        if opts is None or isinstance(opts, dist.ReduceOp | dist.ReduceOp.RedOpType):
+            opts = _options(dist.ReduceScatterOptions, opts)
+        blocks = inputs[0]
+        if len(outputs) != 1 or not (is_carried([*outputs, *blocks]) and _is_sum(opts.reduceOp, outputs)):
+            return self._gloo.reduce_scatter(outputs, inputs, opts)
+        sizes = [block.numel() for block in blocks]
+        if len(blocks) != self.size() or sizes[self.rank()] != outputs[0].numel():
+            raise ValueError(
+                f"reduce_scatter: {len(blocks)} inputs of {sizes} elements for {self.size()} ranks and an output of "
+                f"{outputs[0].numel()}"
+            )
+        begin = sum(sizes[: self.rank()])
+        return self._scattered(joined(blocks), begin, outputs[0], opts.reduceOp)
+
+    def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
+        """As ``reduce_scatter`` of one tensor that holds all blocks."""
+        opts = opts if opts is not None else dist.ReduceScatterOptions()
+        if not (is_carried([output, given]) and _is_sum(opts.reduceOp, [output])):
+            return _first_of(self._gloo, "reduce_scatter_single", "_reduce_scatter_base")(output, given, opts)
+        if given.numel() != output.numel() * self.size():
+            raise ValueError(
+                f"reduce_scatter: input has {given.numel()} elements, output {output.numel()}: must be "
+                f"{self.size()} times as many"
+            )
+        return self._scattered(joined([given]), self.rank() * output.numel(), output, opts.reduceOp)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def _reduce_scatter_several(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        works = [self.reduce_scatter_single(a, b, opts) for a, b in zip(outputs, inputs, strict=True)]
+        return _Several(works, list(outputs))
+
+    reduce_scatter_single_coalesced = _reduce_scatter_several
+    reduce_scatter_tensor_coalesced = _reduce_scatter_several
+
+    # --- copies
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """The root's bytes to all."""
+        if isinstance(opts, int):
+            root, opts = opts, dist.BroadcastOptions()
+            opts.rootRank = root
+        tensors, opts = _normal(tensors, opts, dist.BroadcastOptions)
+        if not is_carried(tensors):
+            return self._gloo.broadcast(tensors, opts)
+        octets = [bytes_of(tensor) for tensor in tensors]
+        handles = [self._comm.broadcast(one, opts.rootRank, start=self._time.now) for one in octets]
+
+        def finish() -> None:
+            for tensor, one in zip(tensors, octets, strict=True):
+                put_bytes(tensor, one)
+
+        return self._work(handles, tensors, finish)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """Every rank's tensor to all."""
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        opts = opts if opts is not None else dist.AllgatherOptions()
+        same = len(inputs) == 1 and all(one.shape == inputs[0].shape for one in outputs[0])
+        if not (same and len(outputs[0]) == self.size() and is_carried([*outputs[0], *inputs])):
+            return self._gloo.allgather(outputs, inputs, opts)
+        return self._gathered(inputs[0], outputs[0])
+
+    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
+        """As ``allgather`` into one tensor."""
+        opts = opts if opts is not None else dist.AllgatherOptions()
+        fits = output.numel() == given.numel() * self.size() and output.is_contiguous()
+        if not (fits and is_carried([output, given])):
+            return _first_of(self._gloo, "all_gather_single", "_allgather_base")(output, given, opts)
+        return self._gathered(given, list(output.view(-1).chunk(self.size())), [output])
+
+    _allgather_base = all_gather_single
+
+    def _all_gather_several(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        works = [self.all_gather_single(a, b, opts) for a, b in zip(outputs, inputs, strict=True)]
+        return _Several(works, list(outputs))
+
+    all_gather_single_coalesced = _all_gather_several
+    allgather_into_tensor_coalesced = _all_gather_several
+
+    def alltoall_base(
+        self, output: torch.Tensor, given: torch.Tensor, output_splits: Any, input_splits: Any, opts: Any = None
+    ) -> dist.Work:
+        """A block of each rank's tensor to each other one; blocks of different sizes go by gloo."""
+        opts = opts if opts is not None else dist.AllToAllOptions()
+        size = self.size()
+        even = len({*output_splits, *input_splits}) <= 1 and given.numel() % size == 0
+        fits = even and output.numel() == given.numel() > 0 and output.is_contiguous()
+        if not (fits and is_carried([output, given])):
+            return self._gloo.alltoall_base(output, given, output_splits, input_splits, opts)
+        own = bytes_of(given)
+        came = np.empty_like(own)
+        handle = self._comm.all_to_all(own, came, start=self._time.now)
+        return self._work([handle], [output], lambda: put_bytes(output, came))
+
+    # --- waits and ends
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """Until all are here."""
+        return self._work([self._comm.barrier(start=self._time.now)], [], lambda: None)
+
+    def shutdown(self) -> None:
+        """Leave the network, and gloo."""
+        if self._open:
+            self._open = False
+            try:
+                self._comm.close()
+            finally:
+                self._on_shutdown()
+                if hasattr(self._gloo, "shutdown"):
+                    self._gloo.shutdown()
+
+    def abort(self) -> None:
+        """As ``shutdown``: what is under way ends with an error."""
+        self.shutdown()
+
+    # --- parts
+
+    def _summed(self, tensors: list[torch.Tensor], op: Any) -> dist.Work:
+        array = array_of(tensors[0]) if len(tensors) == 1 else joined(tensors)
+        handle = self._sum(array)
+
+        def finish() -> None:
+            self._average(array, op)
+            parts(array, tensors)
+
+        return self._work([handle], tensors, finish)
+
+    def _scattered(self, array: NDArray[Any], begin: int, output: torch.Tensor, op: Any) -> dist.Work:
+        handle = self._sum(array)
+
+        def finish() -> None:
+            self._average(array, op)
+            put(output, array[begin : begin + output.numel()])
+
+        return self._work([handle], [output], finish)
+
+    def _gathered(
+        self, given: torch.Tensor, blocks: Sequence[torch.Tensor], result: list[torch.Tensor] | None = None
+    ) -> dist.Work:
+        own = bytes_of(given)
+        every = np.empty((self.size(), own.size), np.uint8)
+        handle = self._comm.all_gather(own, every, start=self._time.now)
+
+        def finish() -> None:
+            for block, octets in zip(blocks, every, strict=True):
+                put_bytes(block, octets)
+
+        return self._work([handle], result if result is not None else list(blocks), finish)
+
+    def _sum(self, array: NDArray[Any]) -> Handle[Any]:
+        return self._comm.all_reduce(array, start=self._time.now, not_finite=self._not_finite)
+
+    def _average(self, array: NDArray[Any], op: Any) -> None:
+        if int(op.op if hasattr(op, "op") else op) == AVG:
+            array /= self.size()
+
+    def _work(self, handles: list[Handle[Any]], tensors: list[torch.Tensor], finish: Callable[[], None]) -> dist.Work:
+        return SwitchWork(handles, tensors, finish, self._time)
+
+
+class _Several(dist.Work):  # type: ignore[misc]
+    """Works that count as one."""
+
+    def __init__(self, works: Sequence[Any], tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._works = works
+        self._tensors = tensors
+
+    def wait(self, *timeout: Any) -> bool:
+        for work in self._works:
+            work.wait(*timeout)
+        return True
+
+    def get_future(self) -> Any:
+        every = torch.futures.collect_all([work.get_future() for work in self._works])
+
+        def tensors(future: Any) -> list[torch.Tensor]:
+            for one in future.value():
+                one.value()  # raises what went wrong
+            return self._tensors
+
+        return every.then(tensors)
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def synchronize(self) -> None:
+        self.wait()
+
+
+def _is_sum(op: Any, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the switches form it. ``ReduceOp.SUM == op`` is False for an instance: the kind is in ``op.op``."""
+    kind = int(op.op if hasattr(op, "op") else op)
+    return kind == SUM or (kind == AVG and tensors[0].dtype in FLOATS)
+
+
+def _options(kind: Any, op: Any) -> Any:
+    found = kind()
+    if op is not None:
+        found.reduceOp = op
+    return found
+
+
+def _normal(tensors: Any, opts: Any, kind: Any) -> tuple[list[torch.Tensor], Any]:
+    """The several ways to call a method of a process group, as one."""
+    if isinstance(tensors, torch.Tensor):
+        tensors = [tensors]
+    if opts is None or isinstance(opts, dist.ReduceOp | dist.ReduceOp.RedOpType):
+        opts = _options(kind, opts)
+    return list(tensors), opts
+
+
+def _first_of(gloo: Any, *names: str) -> Any:
+    for name in names:
+        if hasattr(gloo, name):
+            return getattr(gloo, name)
+    raise NotImplementedError(f"this version of torch's gloo has none of {', '.join(names)}")

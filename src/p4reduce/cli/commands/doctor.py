@@ -1,0 +1,153 @@
+"""``p4reduce doctor``: what is installed, and what each missing part would add."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final
+
+import typer
+
+from p4reduce.base.failures import EXIT_FAILED, guarded
+from p4reduce.base.output import Output
+from p4reduce.base.requirements import requirements
+from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
+
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+TOOLS: Final = (
+    ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
+    ("vagrant", "a virtual machine with p4c, BMv2 and the project: 'vagrant up' (docs/bmv2.md)"),
+    ("tshark", "reading captures on the command line (Wireshark for the eye)"),
+    ("git", "the commit in every result's provenance"),
+)
+"""All answer to ``--version``."""
+TIMEOUT_S: Final = 10
+EXAMPLES: Final = ("p4reduce doctor --json | jq '.[] | select(.found == null)'",)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part: what was found, and what it is for."""
+
+    part: str
+    found: str | None
+    """Version or path; None when missing."""
+    needed: bool
+    purpose: str
+    """What it does, or would add."""
+
+
+@guarded
+def doctor(as_json: Json = False) -> None:
+    """Say what is installed, and what each missing part would add.
+
+    Exit code 1 only when something is missing that p4reduce cannot do without.
+    """
+    output = Output(as_json=as_json)
+    findings = examine()
+    output.data([asdict(finding) for finding in findings])
+    rows = []
+    for finding in findings:
+        mark = "ok" if finding.found else "MISSING" if finding.needed else "not there"
+        rows.append([finding.part, mark, finding.found or "-", finding.purpose])
+    output.table(["part", "", "found", "what it is for"], rows)
+    if any(finding.needed and not finding.found for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def examine() -> list[Finding]:
+    """Look at this machine; changes nothing, needs no network."""
+    return [
+        _python(),
+        *(Finding(name, _package(name), True, "p4reduce itself") for name in requirements()),
+        _compiled(),
+        Finding("scikit-learn", _package("scikit-learn"), False, "the digits of 'demo' (pip install 'p4reduce[demo]')"),
+        Finding(
+            "torch",
+            _package("torch"),
+            False,
+            "PyTorch over the switches (docs/torch.md; 'make torch-test' gets it), gloo",
+        ),
+        *(Finding(name, _tool(name), False, purpose) for name, purpose in TOOLS),
+        *_docker(),
+        _bmv2(),
+        _namespaces(),
+        _shell(),
+    ]
+
+
+def _python() -> Finding:
+    good = sys.version_info >= (3, 11)
+    return Finding("Python", platform.python_version() if good else None, True, "3.11 or later")
+
+
+def _package(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _compiled() -> Finding:
+    there = [lanes for lanes in LANES if (ROOT / COMPILED / f"p4reduce-{lanes}.json").is_file()]
+    found = f"{' and '.join(map(str, there))} lanes" if len(there) == len(LANES) else None
+    return Finding("compiled P4 program", found, True, "what the switches run ('make p4' makes it)")
+
+
+def _tool(name: str) -> str | None:
+    """The first line that a program says of its version; its path when it says none; None when it is missing."""
+    path = shutil.which(name)
+    if path is None:
+        return None
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return path
+    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines()]
+    return next((line for line in lines if any(letter.isdigit() for letter in line)), path)
+
+
+def _docker() -> list[Finding]:
+    """Docker, and whether the image is here; asks the daemon, which may be off."""
+    from p4reduce.network.real.bmv2 import IMAGE, docker_image  # noqa: PLC0415  (slow to import)
+
+    image = docker_image()
+    return [
+        Finding("docker", _tool("docker"), False, f"programs out of the image {IMAGE}"),
+        Finding(f"image {IMAGE}", image and image[:19], False, f"p4c and BMv2, not installed: 'docker pull {IMAGE}'"),
+    ]
+
+
+def _bmv2() -> Finding:
+    """BMv2 without taking it out of an image: looking changes nothing."""
+    from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed  # noqa: PLC0415  (slow to import)
+    from p4reduce.network.real.errors import RealError  # noqa: PLC0415
+
+    purpose = "the reference switch: '--target bmv2', 'make bmv2-demo' (docs/bmv2.md)"
+    try:
+        bmv2 = find_installed()
+    except RealError as error:
+        return Finding("BMv2", None, False, f"{purpose}; {error}")
+    if bmv2 is not None:
+        return Finding("BMv2", f"{bmv2.version() or 'does not say its version'} ({bmv2.origin})", False, purpose)
+    return Finding("BMv2", f"in Docker image {IMAGE}" if docker_image() else None, False, purpose)
+
+
+def _namespaces() -> Finding:
+    from p4reduce.network.real.net import why_not  # noqa: PLC0415  (slow to import)
+
+    purpose = "hosts and links of the kernel: '--time real', 'p4reduce net'"
+    reason = why_not()
+    if reason is not None:
+        return Finding("network namespaces", None, False, f"{purpose}; here: {reason}")
+    return Finding("network namespaces", "as root" if os.geteuid() == 0 else "in user namespaces", False, purpose)
+
+
+def _shell() -> Finding:
+    from p4reduce.cli.net import standing  # noqa: PLC0415
+
+    found = str(standing.python()) if standing.is_there() else None
+    return Finding("p4runtime-shell", found, False, "'p4reduce net shell' ('make clients' gets it)")

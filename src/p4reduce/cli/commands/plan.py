@@ -1,0 +1,192 @@
+"""``p4reduce plan``: a tree before anything runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from p4reduce.base.failures import guarded
+from p4reduce.base.output import Output, bytes_text, rate_text, time_text
+from p4reduce.cli.usage_errors import epilog
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.settings import Settings, experiment_options
+from p4reduce.views.report.network import Drawing, draw
+from p4switch.base.files import write_text
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.plans import Plan
+    from p4reduce.control_plane.predict import Traffic
+    from p4reduce.topologies.model import Hop
+
+app = typer.Typer(help="Plans: who adds up where, and what each link will carry.", no_args_is_help=True)
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the tree over the topology to this file.")]
+Entries = Annotated[bool, typer.Option("--entries", help="All table entries, not only their number.")]
+WORK_FIELDS = ("model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
+               "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale")  # fmt: skip
+EXAMPLES: Final = (
+    "p4reduce plan show --plan mst --topology leaf-spine-8",
+    "p4reduce plan show -p steiner -t wan:graph=germany50 -n 5 --svg tree.svg",
+    "p4reduce plan show -p ring --elements 1000000 --json",
+    "p4reduce plan show -p steiner --entries",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Plans: who adds up where, and what each link will carry."""
+
+
+@app.command("show", epilog=epilog(*EXAMPLES))
+@experiment_options(omit=WORK_FIELDS)
+@guarded
+def show(settings: Settings, entries: Entries = False, as_json: Json = False, svg: Svg = None) -> None:
+    """Show a plan: its tree, ports, table entries, and the predicted bytes of every link."""
+    output = Output(as_json=as_json)
+    experiment = settings.experiment()
+    plan = plan_for(experiment)
+    traffic = predicted(plan, experiment)
+    switches = _entries(plan)
+    bounds = least(plan, experiment)
+    output.data({**plan.describe(), "entries": switches, "predicted": _traffic_rows(plan, traffic), "least": bounds})
+    _print_tree(output, plan)
+    _print_links(output, plan, traffic, experiment)
+    _print_least(output, bounds)
+    for switch, lines in switches.items():
+        output.line(f"{switch}: {len(lines)} entries{':' if entries else ' (see --entries)'}")
+        for line in lines if entries else ():
+            output.line(f"  {line}")
+    if svg is not None:
+        write_text(svg, draw(_drawing(plan, traffic)))
+        output.note(f"wrote {svg}")
+
+
+def plan_for(experiment: Experiment) -> "Plan":
+    """The plan of an experiment's all-reduce, or with its server for a collective that needs one."""
+    from p4reduce.control_plane.plans import PlanRequest, make_plan  # noqa: PLC0415
+    from p4reduce.control_plane.resources import Resources  # noqa: PLC0415
+    from p4reduce.runs.virtual.cluster import build_topology, worker_hosts  # noqa: PLC0415  (slow to import)
+
+    topology = build_topology(experiment)
+    workers = worker_hosts(topology, experiment.workers)
+    served = experiment.collective in {"push", "pull", "push_pull"} or experiment.plan == "ps"
+    server = topology.servers[0].name if served and topology.servers else None
+    request = PlanRequest(
+        plan=experiment.plan, workers=workers, server=server, lanes=experiment.lanes, window=experiment.window
+    )
+    return make_plan(topology, request, Resources())
+
+
+def predicted(plan: "Plan", experiment: Experiment) -> "dict[Hop, Traffic]":
+    """First transmissions of one collective on every directed link."""
+    from p4reduce.control_plane.predict import predict  # noqa: PLC0415  (slow to import)
+
+    lead = 0 if experiment.numbers == "fixed" else None
+    return predict(plan, experiment.collective, experiment.elements, lead=lead)
+
+
+def _traffic_rows(plan: "Plan", traffic: "dict[Hop, Traffic]") -> list[dict[str, Any]]:
+    return [
+        {
+            "node": node,
+            "port": port,
+            "peer": plan.topology.neighbour(node, port),
+            "frames": load.frames,
+            "bytes": load.bytes,
+        }
+        for (node, port), load in traffic.items()
+    ]
+
+
+def _print_tree(output: Output, plan: "Plan") -> None:
+    limited = "; the slots, not the links, limit the rate" if plan.slots_limited else ""
+    output.line(
+        f"{plan.name} on {plan.topology.name}: {len(plan.workers)} workers, window {plan.window} chunks of "
+        f"{plan.lanes} lanes, {plan.slots} slots in each switch, round trip {time_text(plan.rtt_ps)}{limited}"
+    )
+    if plan.aggregators:
+        rows = [
+            [
+                aggregator.name,
+                str(aggregator.level),
+                f"{aggregator.parent.name} (port {aggregator.parent.port})" if aggregator.parent else "-",
+                ", ".join(f"{child.name} (port {child.address.port})" for child in aggregator.children),
+                str(aggregator.group),
+                f"{aggregator.base}..{aggregator.base + aggregator.slots - 1}",
+            ]
+            for aggregator in plan.aggregators
+        ]
+        output.table(["switch", "level", "parent", "children", "group", "slots"], rows)
+    else:
+        rows = [[child, parent, " > ".join(plan.paths[(child, parent)])] for child, parent in plan.edges]
+        output.table(["from", "to", "path"], rows)
+
+
+def _print_links(output: Output, plan: "Plan", traffic: "dict[Hop, Traffic]", experiment: Experiment) -> None:
+    rows = [
+        [
+            f"{node} > {plan.topology.neighbour(node, port)}",
+            str(port),
+            rate_text(plan.topology.link_at(node, port).rate_bps),
+            f"{load.frames:,}",
+            f"{load.bytes:,}",
+        ]
+        for (node, port), load in traffic.items()
+        if load.frames
+    ]
+    output.table(["link", "port", "rate", "frames", "bytes"], rows,
+                 title=f"predicted for one {experiment.collective} of {experiment.elements:,} elements")  # fmt: skip
+    total = sum(load.bytes for load in traffic.values())
+    busiest = max(load.bytes for load in traffic.values())
+    output.line(f"in total {bytes_text(total)}, on the busiest link {bytes_text(busiest)}")
+
+
+def least(plan: "Plan", experiment: Experiment) -> dict[str, Any]:
+    """The least times of the experiment's collective: on this plan's links; of an all-reduce also with any plan."""
+    from p4reduce.control_plane.predict import (  # noqa: PLC0415
+        Operation,
+        plan_bound,
+        task_bound_ps,
+    )
+    from p4reduce.group.backend import as_carried  # noqa: PLC0415  (slow to import)
+
+    carried = Operation(as_carried(experiment.collective, ring=bool(plan.ring)))
+    bound = plan_bound(plan, experiment.elements, carried)
+    node, port = bound.hop
+    found: dict[str, Any] = {
+        "plan_ps": bound.time_ps,
+        "link": f"{node} -> {plan.topology.neighbour(node, port)}",
+        "frames_a_chunk": float(bound.copies),
+    }
+    if experiment.collective == "all_reduce":
+        found["task_ps"] = task_bound_ps(plan.topology, plan.workers, experiment.elements, plan.lanes)
+    return found
+
+
+def _print_least(output: Output, found: dict[str, Any]) -> None:
+    any_plan = f"; with any plan {time_text(found['task_ps'])}" if "task_ps" in found else ""
+    frames = f"{found['frames_a_chunk']:.3g} frames a chunk"
+    output.line(f"takes at least {time_text(found['plan_ps'])}, on {found['link']} ({frames}){any_plan}")
+
+
+def _entries(plan: "Plan") -> dict[str, list[str]]:
+    from p4reduce.control_plane.entries import describe, plan_entries  # noqa: PLC0415  (slow to import)
+
+    return {
+        switch: [describe(entry) for entry in (*found.prepare, *found.activate)]
+        for switch, found in plan_entries(plan).items()
+    }
+
+
+def _drawing(plan: "Plan", traffic: "dict[Hop, Traffic]") -> Drawing:
+    loads = {(node, plan.topology.neighbour(node, port)): load.bytes for (node, port), load in traffic.items()}
+    paths = [plan.paths[edge] for edge in plan.edges]
+    switches = {aggregator.name for aggregator in plan.aggregators}
+    return Drawing.of_topology(
+        plan.topology,
+        title=f"{plan.name} on {plan.topology.name}",
+        loads=loads,
+        paths=paths,
+        aggregators=switches,
+        participants={*plan.workers, *filter(None, [plan.server])},
+    )

@@ -1,0 +1,317 @@
+"""``p4reduce switch``: P4Runtime switches in a process of their own."""
+
+import json
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+
+import typer
+
+from p4reduce.base.errors import BadInput, Failed
+from p4reduce.base.failures import guarded
+from p4reduce.base.signals import SEEN_S
+from p4reduce.cli.commands.run import Json
+from p4reduce.cli.switch import check_address, device_ids, device_port, port_file, port_spec
+from p4switch.abi import CPU_PORT, MAX_PORT
+
+if TYPE_CHECKING:
+    from finsy.proto import p4r
+
+    from p4reduce.cli.switch import Arrival, SwitchProcess
+    from p4reduce.network.real.io.path import PortSpec
+    from p4reduce.network.real.switches import RealSwitches
+    from p4switch.p4runtime import Tls
+
+EXAMPLES: Final = (
+    "p4reduce switch --grpc-addr 127.0.0.1:9559",
+    "p4reduce switch --device-id 1-300 --grpc-addr 127.0.0.1:0 --json",
+    "p4reduce switch prog.json --pcap-in 1=in.pcap --pcap-out 2=out.pcap --wait-signal --once",
+    "p4reduce switch prog.p4 --grpc-addr 127.0.0.1:9559",
+    "p4reduce switch prog.json -i 1@veth0 -i 2@udp:192.0.2.1:5002:192.0.2.7:5002",
+    "p4reduce switch --grpc-addr 0.0.0.0:9559 --tls-cert switch.crt --tls-key switch.key --tls-ca clients.crt",
+)
+
+Argument = Annotated[
+    Path | None, typer.Argument(help="P4 source or p4c's JSON, to start with.", metavar="PROGRAM", show_default=False)
+]
+ProgramFile = Annotated[Path | None, typer.Option("--program", help="The same as the argument.", show_default=False)]
+P4InfoFile = Annotated[
+    Path | None, typer.Option("--p4info", help="P4Info in text format [default: prog.p4info.txt beside prog.json]")
+]
+DeviceIds = Annotated[str, typer.Option("--device-id", help="P4Runtime device ids: 1, 1-300 or 1-3,7.")]
+Address = Annotated[str, typer.Option("--grpc-addr", help="host:port for P4Runtime; port 0 takes a free one.")]
+Interfaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--interface",
+        "-i",
+        help="[DEVICE:]PORT@NAME: a network interface (needs root), or NAME udp:ADDRESS:PORT:ADDRESS:PORT, own first.",
+    ),
+]
+UseFiles = Annotated[bool, typer.Option("--use-files", help="-i PORT@NAME means NAME_in.pcap and NAME_out.pcap.")]
+PcapIn = Annotated[
+    list[str] | None, typer.Option("--pcap-in", help="[DEVICE:]PORT=FILE: frames that arrive at a port.")
+]
+PcapOut = Annotated[
+    list[str] | None, typer.Option("--pcap-out", help="[DEVICE:]PORT=FILE: write what leaves by a port.")
+]
+CpuPort = Annotated[int, typer.Option("--cpu-port", help="Port of packet-in and packet-out.", min=1, max=MAX_PORT - 1)]
+WaitPipeline = Annotated[bool, typer.Option("--wait-pipeline", help="Play when a controller has set the pipeline.")]
+WaitSignal = Annotated[bool, typer.Option("--wait-signal", help="Play at SIGUSR1, when the pipeline is there.")]
+Once = Annotated[bool, typer.Option("--once", help="Exit when everything has been played.")]
+ExecutorOption = Annotated[
+    Literal["compiled", "interpreted"], typer.Option("--executor", help="Machine code, or the interpreter.")
+]
+TlsCert = Annotated[Path | None, typer.Option("--tls-cert", help="Certificate of the server (PEM).")]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="Its private key (PEM).")]
+TlsCa = Annotated[Path | None, typer.Option("--tls-ca", help="Who signs clients' certificates: they need one (mTLS).")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Listen beyond this machine without TLS.")]
+
+
+@guarded
+def switch(
+    argument: Argument = None,
+    *,
+    program: ProgramFile = None,
+    p4info: P4InfoFile = None,
+    devices: DeviceIds = "1",
+    address: Address = "127.0.0.1:9559",
+    interfaces: Interfaces = None,
+    use_files: UseFiles = False,
+    pcap_in: PcapIn = None,
+    pcap_out: PcapOut = None,
+    cpu_port: CpuPort = CPU_PORT,
+    wait_pipeline: WaitPipeline = False,
+    wait_signal: WaitSignal = False,
+    once: Once = False,
+    executor: ExecutorOption = "compiled",
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    insecure: Insecure = False,
+    as_json: Json = False,
+) -> None:
+    """Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.
+
+    Prints the address that it listens on, then serves until Ctrl-C or SIGTERM. Ports are network interfaces or UDP
+    sockets (-i), or virtual: then frames come from pcap files, in the order of their time stamps, and what leaves is
+    written to pcap files. Without a program the frames wait for a controller to set one (those of interfaces are
+    dropped meanwhile); to write table entries first, use --wait-signal and 'kill -USR1'.
+    """
+    from p4reduce.cli.switch import (  # noqa: PLC0415  (slow to import)
+        Recorder,
+        SwitchProcess,
+        arrivals,
+    )
+    from p4reduce.network.virtual.faults import FabricError  # noqa: PLC0415
+
+    ids = device_ids(devices)
+    tls = _tls(tls_cert, tls_key, tls_ca)
+    check_address(address, secured=tls is not None, insecure=insecure)
+    config = _config(argument, program, p4info)
+    if config is not None and wait_pipeline:
+        raise BadInput("--wait-pipeline: the pipeline is set at the start, because a program is given")
+    inputs = [port_file("--pcap-in", text, ids) for text in pcap_in or ()]
+    outputs = [port_file("--pcap-out", text, ids) for text in pcap_out or ()]
+    ports: dict[int, dict[int, PortSpec]] = {}
+    for device_id, port, name in _interfaces(interfaces or [], ids):
+        if not use_files:
+            if port in ports.setdefault(device_id, {}):
+                raise BadInput(f"-i {port}@{name}: port {port} of device {device_id} is an interface already")
+            ports[device_id][port] = port_spec(name)
+            continue
+        inputs += [(device_id, port, path)] if (path := Path(f"{name}_in.pcap")).exists() else []
+        outputs.append((device_id, port, Path(f"{name}_out.pcap")))
+    if ports:
+        _check_real(cpu_port=cpu_port, executor=executor, files=bool(inputs or outputs))
+    if once and not inputs:
+        raise BadInput("--once: nothing is played; give --pcap-in")
+    frames, recorder = arrivals(inputs), Recorder(outputs)
+    stop, go = Event(), Event()
+    if not wait_signal:
+        go.set()
+    try:
+        process = SwitchProcess(
+            address, ids, cpu_port=cpu_port, executor=executor, recorder=recorder, tls=tls, ports=ports or None
+        )
+    except FabricError as error:
+        raise BadInput(f"-i: {error}") from None
+    if config is not None:
+        _commit(process, ids, config)
+    _handle_signals(stop, go)
+    with process:
+        say = partial(_say, as_json=as_json)
+        real = {} if process.real is None else {"ports": _behind(process.real, ports)}
+        say({"event": "listening", "address": process.server.address, "devices": ids, "tls": tls is not None, **real})
+        _serve(process, frames, stop=stop, go=go, once=once, say=say)
+    if process.real is not None:
+        say({"event": "stopped", "ports": _counted(process.real)})
+
+
+def _serve(
+    process: "SwitchProcess",
+    frames: "list[Arrival]",
+    *,
+    stop: Event,
+    go: Event,
+    once: bool,
+    say: "Callable[[dict[str, object]], None]",
+) -> None:
+    """Plays the frames when all is there, and serves until it is told to stop."""
+    from p4reduce.cli.switch import in_thread  # noqa: PLC0415  (slow to import)
+
+    failures: list[Exception] = []
+
+    def player() -> None:
+        try:
+            devices = sorted({arrival.device_id for arrival in frames})
+            while not go.wait(0.1):
+                if stop.is_set():
+                    return
+            if not process.wait_for_pipelines(devices, stop):
+                return
+            played = process.play(frames, stop)
+            sent = [{"device": d, "port": p, "frames": n} for (d, p), n in sorted(played.sent.items())]
+            say({"event": "played", "frames": played.frames, "dropped": played.dropped, "sent": sent})
+        except Exception as error:
+            failures.append(error)
+            stop.set()
+        if once:
+            stop.set()
+
+    thread = in_thread(player) if frames or once else None
+    # Python runs signal handlers between bytecodes: one that comes just before a wait without end would never run.
+    while not stop.wait(SEEN_S):
+        pass
+    if thread is not None:
+        thread.join()
+    if failures:
+        raise Failed(f"playing frames: {type(failures[0]).__name__}: {failures[0]}") from failures[0]
+
+
+def _say(event: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(event), flush=True)
+    elif event["event"] == "listening":
+        secured = "TLS" if event["tls"] else "no TLS"
+        print(f"P4Runtime on {event['address']} ({secured}), devices: {event['devices']}", flush=True)
+    elif event["event"] == "stopped":
+        for port in cast("list[dict[str, object]]", event["ports"]):
+            print("  ".join(f"{name} {value}" for name, value in port.items()), flush=True)
+    else:
+        print(f"played {event['frames']} frames, {event['dropped']} dropped; sent: {event['sent']}", flush=True)
+
+
+def _handle_signals(stop: Event, go: Event) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGUSR1, lambda *_: go.set())
+
+
+def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
+    from p4switch.p4runtime import Tls, TlsError  # noqa: PLC0415  (slow to import)
+
+    if certificate is None and key is None and client_ca is None:
+        return None
+    if certificate is None or key is None:
+        raise BadInput("--tls-cert and --tls-key belong together; --tls-ca needs both")
+    try:
+        return Tls.from_files(certificate, key, client_ca)
+    except TlsError as error:
+        raise BadInput(str(error)) from None
+
+
+def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> "p4r.ForwardingPipelineConfig | None":
+    from finsy.proto import p4i, p4r  # noqa: PLC0415  (slow to import)
+    from google.protobuf import text_format  # noqa: PLC0415
+
+    if argument is not None and option is not None:
+        raise BadInput("--program: the program is given twice")
+    program = argument or option
+    if program is None:
+        if p4info is not None:
+            raise BadInput("--p4info: the program itself (P4 source or p4c's JSON) is missing")
+        return None
+    if program.suffix == ".p4":
+        return _compiled(program, p4info)
+    p4info = p4info or program.with_suffix(".p4info.txt")
+    try:
+        message = text_format.Parse(p4info.read_text("utf-8"), p4i.P4Info())
+        return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=program.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{error.filename}: {error.strerror}") from None
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise BadInput(f"{p4info}: is no P4Info in text format: {error}") from None
+
+
+def _compiled(program: Path, p4info: Path | None) -> "p4r.ForwardingPipelineConfig":
+    from finsy.proto import p4i, p4r  # noqa: PLC0415  (slow to import)
+    from google.protobuf import text_format  # noqa: PLC0415
+
+    from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415
+
+    if p4info is not None:
+        raise BadInput("--p4info: P4 source has its own")
+    if not program.is_file():
+        raise BadInput(f"{program}: no such file")
+    found = compile_file(program).require()
+    message = text_format.Parse(found.p4info(), p4i.P4Info())
+    return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=json_text(found.json or {}).encode())
+
+
+def _commit(process: "SwitchProcess", ids: list[int], config: "p4r.ForwardingPipelineConfig") -> None:
+    from p4switch.p4runtime import P4RuntimeError  # noqa: PLC0415  (slow to import)
+
+    try:
+        for device_id in ids:
+            process.server.set_pipeline(device_id, config)
+    except P4RuntimeError as error:
+        raise BadInput(error.message) from None
+
+
+def _interfaces(texts: list[str], ids: list[int]) -> list[tuple[int, int, str]]:
+    """(device id, port, name) of each -i PORT@NAME."""
+    found = []
+    for text in texts:
+        port, at, name = text.partition("@")
+        if not at or not name:
+            raise BadInput(f"-i {text}: expected PORT@NAME")
+        found.append((*device_port("-i", port, ids), name))
+    return found
+
+
+def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
+    if files:
+        raise BadInput("-i: pcap files and interfaces do not go together; --use-files makes files of -i, too")
+    if executor != "compiled":
+        raise BadInput("--executor interpreted: interfaces need machine code; leave it out, or play pcap files")
+    if cpu_port != CPU_PORT:
+        raise BadInput(f"--cpu-port {cpu_port}: with interfaces it is {CPU_PORT}")
+
+
+def _behind(real: "RealSwitches", ports: "dict[int, dict[int, PortSpec]]") -> list[dict[str, object]]:
+    """What is behind every port: an interface, or the address at which a UDP port listens."""
+    found: list[dict[str, object]] = []
+    for device_id, own in ports.items():
+        for port, spec in own.items():
+            udp = str(spec).startswith("udp:")
+            at = "{}:{}".format(*real.address(f"switch{device_id}", port)) if udp else str(spec)
+            found.append({"device": device_id, "port": port, "at": at})
+    return found
+
+
+def _counted(real: "RealSwitches") -> list[dict[str, object]]:
+    """What every port counted."""
+    return [
+        {
+            "device": int(name.removeprefix("switch")),
+            "port": port,
+            "received": seen.received_frames,
+            "sent": seen.sent.delivered,
+            "dropped": seen.sent.queue_drops + seen.send_failures + seen.overrun + seen.oversize + seen.unprogrammed,
+        }
+        for (name, port), seen in real.port_counters().items()
+    ]

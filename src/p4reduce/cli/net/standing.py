@@ -1,0 +1,217 @@
+"""Standing networks as commands see them: started, found by name, entered, ended."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, NoReturn
+
+from p4reduce.base.errors import BadInput, Failed
+from p4reduce.control_plane.runtime_file import SUFFIX, RuntimeFileError, SwitchProgram, switch_program
+from p4reduce.network.real.net import enter_command, join_command, state, why_not
+from p4reduce.network.real.net.enter import ENTERED, identity
+from p4reduce.network.real.net.namespaces import last_lines
+from p4reduce.network.real.net.state import Run
+from p4reduce.topologies import Topology
+
+# Programs of the user's own for the switches of a network that is to stand.
+
+
+def own_programs(
+    topology: Topology, p4_json: Path | None, p4_info: Path | None, runtime: Sequence[Path]
+) -> dict[str, tuple[str, str, str | None]]:
+    """(P4Info, BMv2 JSON, runtime file) of each switch, as absolute paths; empty where nothing is given.
+
+    A switch without a runtime file runs ``p4_json`` with empty tables, or nothing where there is none. Everything is
+    read and checked against the programs. Raises ``BadInput``.
+    """
+    if p4_json is None and p4_info is not None:
+        raise BadInput("--p4-info: the program itself (--p4-json) is missing")
+    if p4_json is not None and p4_info is None:
+        p4_info = p4_json.with_suffix(".p4info.txt")
+    files = _by_switch(topology, runtime)
+    found = {}
+    try:
+        for name in (switch.name for switch in topology.switches):
+            if name in files:
+                found[name] = switch_program(files[name], p4_info, p4_json)
+            elif p4_json is not None and p4_info is not None:
+                found[name] = SwitchProgram(p4_info, p4_json)
+        for program in dict.fromkeys(found.values()):
+            program.entities(program.schema())
+    except RuntimeFileError as error:
+        raise BadInput(str(error)) from None
+    return {
+        name: (
+            str(program.p4info.absolute()),
+            str(program.p4_json.absolute()),
+            None if program.runtime is None else str(program.runtime.absolute()),
+        )
+        for name, program in found.items()
+    }
+
+
+def _by_switch(topology: Topology, runtime: Sequence[Path]) -> dict[str, Path]:
+    names = [switch.name for switch in topology.switches]
+    found: dict[str, Path] = {}
+    for given in runtime:
+        files = sorted(given.glob(f"*{SUFFIX}")) if given.is_dir() else [given]
+        if not files:
+            raise BadInput(f"--runtime: {given}: has no file SWITCH{SUFFIX}")
+        for file in files:
+            switch = file.name.removesuffix(SUFFIX)
+            if not file.name.endswith(SUFFIX) or switch not in names:
+                raise BadInput(f"--runtime: {file}: expected SWITCH{SUFFIX}, for one of {', '.join(names)}")
+            if switch in found:
+                raise BadInput(f"--runtime: {file}: switch {switch} has {found[switch]} already")
+            found[switch] = file
+    return found
+
+
+# p4runtime-shell, which needs an old protobuf and so an environment of its own.
+
+
+PACKAGE: Final = "p4runtime-shell==0.0.6"
+VARIABLE: Final = "P4REDUCE_CLIENTS"
+
+
+def python() -> Path:
+    """Where the interpreter of that environment is, there or not; the same place as that of 'make clients'."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    clients = Path(os.environ.get(VARIABLE) or cache / "p4reduce" / "clients")
+    return clients / "p4runtime-shell" / "bin" / "python"
+
+
+def is_there() -> bool:
+    """Whether it is installed."""
+    return any(python().parent.parent.glob("lib/python*/site-packages/p4runtime_sh"))
+
+
+def command(address: str, device_id: int) -> list[str]:
+    """The shell against one device. Raises ``Failed`` when it is not installed."""
+    if not is_there():
+        home = python().parent.parent
+        raise Failed(
+            f"p4runtime-shell is not in {home}; 'make clients' puts it there, or: "
+            f"python3 -m venv {home} && {home}/bin/pip install {PACKAGE}"
+        )
+    options = ["--grpc-addr", address, "--device-id", str(device_id), "--election-id", "0,1"]
+    return [str(python()), "-m", "p4runtime_sh", *options]
+
+
+UP_DEADLINE_S: Final = 300.0
+"""for compiling a program and starting many switches on a slow machine"""
+DOWN_GRACE_S: Final = 20.0
+ADDRESS: Final = "P4RUNTIME_ADDRESS"
+DEVICE_ID: Final = "P4RUNTIME_DEVICE_ID"
+
+
+def bring_up(line: str) -> Run:
+    """Start a holder with the line that it reads; the network when it stands. Raises ``Failed`` when it does not."""
+    reason = why_not()
+    if reason is not None:
+        raise Failed(f"no network can be built here: {reason}")
+    command = enter_command([sys.executable, "-m", "p4reduce.cli.net.holder"], outlive=True)
+    with tempfile.TemporaryFile() as errors:  # without a name, so that it goes when this process is killed, too
+        holder = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+        try:
+            answer = _answer(holder, line)
+        except BaseException:
+            _stop(holder)
+            raise
+        if "ready" in answer and (run := state.read(answer["ready"])) is not None:
+            return run
+        _stop(holder)
+        said = last_lines(Path(f"/proc/self/fd/{errors.fileno()}"))
+        raise Failed(answer.get("failed") or f"the network did not come up:\n{said}")
+
+
+def _answer(holder: "subprocess.Popen[bytes]", line: str) -> dict[str, Any]:
+    """What the holder says; nothing when it ended without a word."""
+    assert holder.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+    assert holder.stdout is not None  # noqa: S101
+    with holder.stdin as pipe:
+        _write(pipe, line)
+    if not select.select([holder.stdout], [], [], UP_DEADLINE_S)[0]:
+        raise Failed(f"the network did not come up in {UP_DEADLINE_S:g} s")
+    with holder.stdout as pipe:
+        said = pipe.readline()
+    return dict(json.loads(said)) if said else {}
+
+
+def _write(pipe: IO[bytes], line: str) -> None:
+    try:
+        pipe.write(line.encode())
+        pipe.flush()
+    except BrokenPipeError:
+        return  # it has ended; what it said to standard error tells why
+
+
+def _stop(holder: "subprocess.Popen[bytes]") -> None:
+    holder.terminate()
+    try:
+        holder.wait(DOWN_GRACE_S)
+    except subprocess.TimeoutExpired:
+        holder.kill()
+        holder.wait()
+
+
+def standing() -> list[Run]:
+    """All standing networks of this user, dead ones too, by name."""
+    return [run for run in state.all_runs() if run.kind == "net"]
+
+
+def find(name: str | None) -> Run:
+    """The network of that name, or the only one that stands. Raises ``BadInput``."""
+    runs = [run for run in standing() if run.alive]
+    if not runs:
+        raise BadInput("no network stands; 'p4reduce net up' builds one")
+    names = ", ".join(run.name for run in runs)
+    if name is None:
+        if len(runs) > 1:
+            raise BadInput(f"--name: say which network: {names}")
+        return runs[0]
+    for run in runs:
+        if run.name == name:
+            return run
+    raise BadInput(f"--name: no network {name!r} stands; there are: {names}")
+
+
+def place(run: Run, node: str) -> tuple[str, dict[str, str]]:
+    """Where a node lives (a path for :func:`join`), and variables for what runs there.
+
+    A switch lives with all others in one namespace, where their P4Runtime servers are. Raises ``BadInput``.
+    """
+    if node in run.info["hosts"]:
+        return run.info["hosts"][node]["net"], {}
+    if node in run.info["switches"]:
+        own = run.info["switches"][node]
+        return run.info["net"], {ADDRESS: own["address"], DEVICE_ID: str(own["device_id"])}
+    nodes = ", ".join([*run.info["hosts"], *run.info["switches"]])
+    raise BadInput(f"network {run.name!r} has no node {node!r}: there are {nodes}")
+
+
+def interface(run: Run, node: str, port: int) -> str:
+    """The interface of a port. Raises ``BadInput``."""
+    own: Mapping[str, str] = {"1": "eth0"} if node in run.info["hosts"] else run.info["switches"][node]["interfaces"]
+    try:
+        return own[str(port)]
+    except KeyError:
+        raise BadInput(f"node {node!r} has no port {port}: its ports are {', '.join(own)}") from None
+
+
+def join(run: Run, net: str, argv: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
+    """Become ``argv`` in a namespace of the network; ``net down`` ends it if it still runs then."""
+    user = run.info["user"]
+    command = join_command(
+        argv, net, user=user if identity(user) != identity("/proc/self/ns/user") else None, outlive=True
+    )
+    environment = {**os.environ, **variables, state.VARIABLE: run.word, ENTERED: identity(net)}
+    sys.stdout.flush()
+    os.execve(command[0], command, environment)  # noqa: S606

@@ -1,0 +1,240 @@
+"""What carries a participant's collectives, behind the Communicator that its script sees."""
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
+
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """What a participant starts next: a sum of float32, whose exponents may travel with the collective before."""
+
+    array: FloatArray
+    start_ps: int
+    poison: bool = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an all-reduce is carried; the same at all participants but for ``patience_s`` and ``ahead``."""
+
+    words: bool = False
+    """The arrays hold int32 in the place of float32, which are added as they are."""
+    poison: bool = False
+    """NaN and infinity are no error; they come through."""
+    name: str = ""
+    """What the collective is to whoever asked for it, where it is carried as another."""
+    patience_s: float | None = None
+    """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
+    staleness: int | None = 0
+    """Of a push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
+    view: int = 0
+    """Changes of the group that the caller had heard of when it called (``GroupChanged.view``)."""
+    ahead: Ahead | None = None
+    """What this participant calls next, where it is known; in real time it is not used."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether workers do not wait for each other in every round."""
+        return self.staleness != 0
+
+
+PLAIN: Final = Options()
+
+
+class Backend(Protocol):
+    """Carries one participant's calls to the network; see ``group/rendezvous.py`` and ``group/remote.py``."""
+
+    rank: int
+    """Its rank at the start: it never changes."""
+    size: int
+    is_server: bool
+    looks_ahead: bool
+    """Whether it has a use for ``Options.ahead``."""
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """Of its last collective: whose arrays are in the result, as ranks of the start."""
+
+    @property
+    def summed(self) -> tuple[tuple[int, int], ...]:
+        """Of its last collective: (elements, contributions) of one stretch of the result after the other.
+
+        Empty where every element has those of all contributors.
+        """
+
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """Take part in one collective with ``array`` (1-D, C-contiguous, float32), in place; blocks.
+
+        It starts at ``start_ps`` of virtual time; without, where this participant's clock stands, which goes on to its
+        end. Returns when the result was there, picoseconds. ``root`` is a rank of the start. Raises ``GroupChanged``
+        where the group has other members than ``options.view`` says.
+        """
+
+    def compute(self, seconds: float) -> None:
+        """Let virtual time pass for this participant."""
+
+    def now(self) -> float:
+        """Virtual time of this participant, seconds."""
+
+    def now_ps(self) -> int:
+        """The same in picoseconds."""
+
+    def reach(self, time_ps: int) -> None:
+        """Virtual time of this participant is at least this."""
+
+    def record(self, name: str, value: float) -> None:
+        """Keep a figure of the training, with the virtual time and the iteration."""
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "Backend":
+        """Its end of the serial-th group of these workers; its rank there is its place in ``ranks``."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class Served(Backend, Protocol):
+    """What the coordinator needs of a place in a group, beside what a participant does."""
+
+    def record(self, name: str, value: float, at_ps: int | None = None) -> None:
+        """Keep a figure of ``at_ps``."""
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "Served":
+        """Its end of the serial-th group of these workers."""
+
+    def computed(self, start_ps: int, end_ps: int) -> None:
+        """Note computation for the timeline."""
+
+    def lost(self) -> None:
+        """Its process is gone without having left: everybody is told."""
+
+
+# How a participant's call becomes an operation of its endpoint.
+
+
+COLLECTIVES: Final = {
+    "all_reduce": Collective.ALL_REDUCE,
+    "push": Collective.PUSH,
+    "pull": Collective.PULL,
+    "push_pull": Collective.PUSH_PULL,
+    "barrier": Collective.BARRIER,
+    "all_to_all": Collective.ALL_TO_ALL,
+}
+"""By the names of ``Communicator``; a broadcast is carried as a pull."""
+
+
+def as_carried(operation: str, *, ring: bool) -> str:
+    """The collective that carries a call: a broadcast pulls from its root; a ring's barrier all-reduces one element."""
+    if operation == "broadcast":
+        return "pull"
+    return "all_reduce" if operation == "barrier" and ring else operation
+
+
+def part(
+    collective: Collective,
+    array: FloatArray,
+    iteration: int,
+    learning_rate: float,
+    options: Options = PLAIN,
+    *,
+    serves: bool,
+) -> Post:
+    """What one participant gives and gets, in ``array`` (workers/operation.py has the table).
+
+    serves: it is the job's server, of a host-side all-reduce too, whose sum it takes.
+    """
+    source: FloatArray | None = None
+    target: FloatArray | None = None
+    if collective is Collective.ALL_REDUCE:
+        source, target = (None, array) if serves else (array, array)
+    elif collective is Collective.PUSH:
+        source, target = (None, array) if serves else (array, None)
+    elif collective is Collective.PULL:
+        source, target = (array, None) if serves else (None, array)
+    elif collective is Collective.PUSH_PULL:
+        source, target = (None, array) if serves else (array, array)
+    elif collective is Collective.ALL_TO_ALL:
+        source, target = array.copy(), array  # blocks come while others still leave
+    sums = collective is Collective.ALL_REDUCE
+    return Post(
+        collective,
+        source,
+        target,
+        iteration,
+        learning_rate,
+        words=options.words and (sums or collective is Collective.PULL),
+        poison=options.poison and sums,
+    )
+
+
+# Arrays of a training script as collectives take them: checked, and as 32-bit words.
+
+
+Array = npt.NDArray[Any]
+
+
+def check_array(operation: str, array: Any, wanted: set[np.dtype[Any]] | None) -> None:
+    """Raise what is wrong with a caller's array; ``wanted``: types that the operation takes, None for any."""
+    if not isinstance(array, np.ndarray) or (wanted is not None and array.dtype not in wanted):
+        kind = array.dtype if isinstance(array, np.ndarray) else f"{type(array).__name__}, which is no array"
+        mend = "array.astype(np.float32)" if isinstance(array, np.ndarray) else "np.array(value, np.float32)"
+        raise TypeError(f"{operation}: expected a float32 array, got {kind}; use {mend}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{operation}: the array must be C-contiguous; use np.ascontiguousarray(array)")
+    if array.size == 0:
+        raise ValueError(f"{operation}: the array is empty")
+    if not array.flags.writeable:
+        raise ValueError(f"{operation}: the array is read-only, but results are written in place")
+    if array.dtype.hasobject:
+        raise TypeError(f"{operation}: arrays of Python objects have no bytes to send")
+
+
+def as_words(array: Array) -> npt.NDArray[np.int32]:
+    """A copy of an array's bytes as int32, padded with zeros."""
+    octets = np.zeros(-(-array.nbytes // 4) * 4, np.uint8)
+    octets[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return octets.view(np.int32)
+
+
+# Virtual time of one participant, which its groups share.
+
+
+class Clock:
+    """A time that only grows, picoseconds. Safe to use from several threads."""
+
+    def __init__(self, start_ps: int = 0) -> None:
+        self._now_ps = start_ps
+        self._lock = threading.Lock()
+
+    @property
+    def now_ps(self) -> int:
+        """The time."""
+        return self._now_ps
+
+    def advance(self, by_ps: int) -> tuple[int, int]:
+        """Let time pass; from when to when."""
+        with self._lock:
+            before = self._now_ps
+            self._now_ps += by_ps
+            return before, self._now_ps
+
+    def reach(self, time_ps: int) -> None:
+        """The time is at least this."""
+        with self._lock:
+            self._now_ps = max(self._now_ps, time_ps)

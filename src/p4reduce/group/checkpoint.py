@@ -1,0 +1,148 @@
+"""What a training needs to go on after it was ended: arrays, the iteration, the state of a random generator.
+
+A file is one line of JSON (names, types, shapes, facts, and the SHA-256 of the bytes that follow and of the line itself
+without it), then the arrays' bytes. Nothing in it is executed or unpickled. A new one is written beside the old one,
+forced to the disk, and takes its place in one step; the old one stays as ``.previous``.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.group.errors import ClusterError
+
+_FORMAT: Final = "p4reduce-checkpoint-1"
+_MAX_LINE: Final = 1 << 20
+_TYPES: Final = frozenset("biufc")
+"""kinds of NumPy's types that are only bytes"""
+_GENERATORS: Final = {"PCG64": np.random.PCG64, "PCG64DXSM": np.random.PCG64DXSM}
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+class CheckpointError(ClusterError):
+    """A file that is no checkpoint, or is damaged; the text names it and the fix."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a checkpoint holds."""
+
+    iteration: int
+    """The next one."""
+    arrays: dict[str, np.ndarray[Any, Any]]
+    generator: np.random.Generator | None
+    """As it was."""
+
+
+class Checkpoint:
+    """The checkpoint of a training, in a file. One participant saves it, all may load it when they begin."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.previous = self.path.with_name(self.path.name + ".previous")
+
+    def save(self, iteration: int, arrays: Arrays, generator: np.random.Generator | None = None) -> None:
+        """Keep the state before ``iteration``; it is on the disk when this returns. Raises `CheckpointError`.
+
+        generator: of NumPy's usual kinds, PCG64 (``np.random.default_rng``) or PCG64DXSM.
+        """
+        if generator is not None and generator.bit_generator.state["bit_generator"] not in _GENERATORS:
+            kind = generator.bit_generator.state["bit_generator"]
+            raise CheckpointError(f"{self.path}: a generator of kind {kind}; use np.random.default_rng")
+        for name, array in arrays.items():
+            if array.dtype.kind not in _TYPES:
+                raise CheckpointError(f"{self.path}: array {name!r} of type {array.dtype} is not made of numbers")
+        parts = {name: np.array(array, order="C") for name, array in arrays.items()}
+        facts: dict[str, Any] = {
+            "format": _FORMAT,
+            "iteration": iteration,
+            "generator": None if generator is None else generator.bit_generator.state,
+            "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in parts.items()],
+        }
+        facts["sha256"] = _digest(facts, [array.data for array in parts.values()])
+        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            with beside.open("wb") as file:
+                file.write(json.dumps(facts).encode() + b"\n")
+                for array in parts.values():
+                    file.write(array.tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+            if self.path.exists():
+                self.path.replace(self.previous)
+            beside.replace(self.path)
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise CheckpointError(f"{self.path}: cannot be written: {error.strerror}") from error
+
+    def load(self) -> State | None:
+        """The newest state that is whole; None where nothing was saved. `CheckpointError` where all are damaged."""
+        damage: CheckpointError | None = None
+        for path in (self.path, self.previous):
+            try:
+                return _read(path)
+            except FileNotFoundError:
+                continue
+            except CheckpointError as error:
+                damage = damage or error
+        if damage is not None:
+            raise damage
+        return None
+
+
+def _read(path: Path) -> State:
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_MAX_LINE)
+            body = file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        facts = json.loads(line)
+        claimed = facts.pop("sha256")
+        known = facts["format"] == _FORMAT
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{path}: is no checkpoint of p4reduce; remove it, or name another file") from None
+    if not known or claimed != _digest(facts, [body]):
+        raise CheckpointError(f"{path}: is damaged, or of another version; remove it to begin anew")
+    arrays, at = {}, 0
+    for name, kind, shape in facts["arrays"]:
+        dtype = np.dtype(kind)
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(body, dtype, count, at).reshape(shape).copy()
+        at += count * dtype.itemsize
+    return State(int(facts["iteration"]), arrays, _generator(facts["generator"]))
+
+
+def _generator(state: Mapping[str, Any] | None) -> np.random.Generator | None:
+    """A generator in a state, of one of NumPy's own kinds."""
+    if state is None:
+        return None
+    made: Any = _GENERATORS[str(state["bit_generator"])]()
+    made.state = dict(state)
+    return np.random.Generator(made)
+
+
+def _digest(facts: Mapping[str, Any], parts: list[Any]) -> str:
+    found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name is on the disk only once its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

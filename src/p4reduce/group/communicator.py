@@ -1,0 +1,603 @@
+"""What a training script sees: collectives on its own NumPy arrays, which block, or run beside its computation."""
+
+import math
+import os
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from p4reduce.group.backend import Ahead, Array, Backend, FloatArray, Options, as_words, check_array
+from p4reduce.group.errors import GOES_ON, ClusterError, GroupChanged
+from p4switch.base.units import PS_PER_S
+
+# Collectives that do not block: a queue that carries one after the other, and a handle for each.
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+Carried = TypeVar("Carried")
+
+
+class Handle(Generic[T]):
+    """One collective that was started. Its arrays are in use until it is done."""
+
+    def __init__(self, reach: Callable[[int], None]) -> None:
+        self._reach = reach
+        self._over = threading.Event()
+        self._guard = threading.Lock()
+        self._callbacks: list[Callable[[Handle[T]], None]] = []
+        self._result: list[T] = []
+        self._done_ps = 0
+        self.error: BaseException | None = None
+        """Why it failed; None while it is under way, too."""
+        self.told: Callable[[BaseException], None] = lambda _: None
+        """Hears of the error when ``wait`` raises it."""
+        self.is_wanted = False
+        """Whether somebody has asked for the result."""
+        self.wanted: Callable[[], None] = lambda: None
+        """Called when somebody asks for the result while it is not there."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over, well or not."""
+        self._want()
+        return self._over.is_set()
+
+    @property
+    def done_s(self) -> float:
+        """When this participant had its result, seconds; 0 before, or where it failed."""
+        return self._done_ps / PS_PER_S
+
+    def wait(self, timeout_s: float | None = None) -> T:
+        """The result; the participant's clock is then at least where it was there.
+
+        Raises what went wrong, ``TimeoutError`` after ``timeout_s`` of wall-clock time.
+        """
+        self.settle(timeout_s)
+        if self.error is not None:
+            self.told(self.error)
+            raise self.error
+        self.reach()
+        return self._result[0]
+
+    def reach(self) -> None:
+        """The participant's clock is at least where the result was there; nothing where there is none."""
+        self._reach(self._done_ps)
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Block until it is over, well or not; ``TimeoutError`` after ``timeout_s`` of wall-clock time."""
+        self._want()
+        if not self._over.wait(timeout_s):
+            raise TimeoutError(f"no result after {timeout_s:g} s")
+
+    def when_done(self, callback: "Callable[[Handle[T]], None]") -> None:
+        """Call it with this handle when it is over, in the thread that carries collectives out; or now, if it is."""
+        with self._guard:
+            if not self._over.is_set():
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def map(self, change: "Callable[[T], U]") -> "Handle[U]":
+        """A handle of what ``change`` makes of the result, done when this one is."""
+        changed: Handle[U] = Handle(self._reach)
+
+        def told(error: BaseException) -> None:
+            self.told(error)  # whatever that is by then
+
+        changed.told = told
+        changed.wanted = self._want
+
+        def pass_on(handle: Handle[T]) -> None:
+            if handle.error is not None:
+                changed.fail(handle.error)
+            else:
+                changed.finish(change(handle._result[0]), handle._done_ps)
+
+        self.when_done(pass_on)
+        return changed
+
+    def _want(self) -> None:
+        if not self._over.is_set():
+            self.is_wanted = True
+            self.wanted()
+
+    def finish(self, result: T, done_ps: int) -> None:
+        """For who carries it out: it is done."""
+        self._result = [result]
+        self._done_ps = done_ps
+        self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """For who carries it out: it failed."""
+        self.error = error
+        self._end()
+
+    def _end(self) -> None:
+        with self._guard:
+            self._over.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+
+@dataclass(frozen=True)
+class _Task(Generic[Carried]):
+    """What was submitted. ``about``: what the task before is told of it; ``followed``: it is to be told of the next."""
+
+    run: Callable[[Carried | None], None]
+    handle: "Handle[Any]"
+    about: Carried | None
+    followed: bool
+
+
+class Queue(Generic[Carried]):
+    """Carries out what is submitted, one after the other, in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._tasks: deque[_Task[Carried]] = deque()
+        self._closed = False
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        task: Callable[[Carried | None], tuple[T, int]],
+        reach: Callable[[int], None],
+        about: Carried | None = None,
+        *,
+        followed: bool = False,
+    ) -> Handle[T]:
+        """Carry out ``task``, which returns its result and when it was there (ps). ``ClusterError`` once closed.
+
+        followed: it is carried out when the next one is submitted, whose ``about`` it is given; or with None when
+        somebody waits for it, or the queue is closed.
+        """
+        handle: Handle[T] = Handle(reach)
+        if os.getpid() != self._process:  # the thread is not in this one
+            raise ClusterError("this process was forked after its parent joined the group: only the parent may call")
+
+        def run(ahead: Carried | None) -> None:
+            handle.finish(*task(ahead))
+
+        handle.wanted = self._look_again
+        with self._changed:
+            if self._closed:
+                raise ClusterError("this participant has left the group")
+            self._tasks.append(_Task(run, handle, about, followed))
+            self._changed.notify_all()
+        return handle
+
+    def close(self) -> None:
+        """What was submitted is carried out, nothing else; does not wait for it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until everything was carried out; False when that takes longer."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _look_again(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _next(self) -> tuple[_Task[Carried], Carried | None] | None:
+        """The next task and what follows it, as far as it is to know; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._tasks or self._closed)
+            if not self._tasks:
+                return None
+            task = self._tasks[0]
+            if task.followed:
+                self._changed.wait_for(lambda: len(self._tasks) > 1 or task.handle.is_wanted or self._closed)
+            self._tasks.popleft()
+            # Without being asked for it would depend on how threads are scheduled.
+            return task, self._tasks[0].about if task.followed and self._tasks else None
+
+    def _run(self) -> None:
+        failed: BaseException | None = None
+        while (item := self._next()) is not None:
+            task, ahead = item
+            if isinstance(failed, ClusterError):
+                # The group has failed: nothing that comes after it can be carried out.
+                task.handle.fail(type(failed)(str(failed)))
+                continue
+            try:
+                task.run(ahead)
+            except (GroupChanged, *GOES_ON) as error:
+                # What comes after a change was called by the old group, and is told the same; after the others it is
+                # carried.
+                task.handle.fail(error)
+            except BaseException as error:
+                failed = error
+                task.handle.fail(error)
+
+
+A = TypeVar("A", bound=Array)
+STEP: Final = "p4reduce.step"
+"""the figure that marks the end of a step"""
+LEAVE_S: Final = 10.0
+"""for collectives that are under way when a participant leaves"""
+
+
+class Communicator:
+    """One participant of a group: a worker, or the parameter server.
+
+    Calls block until this participant has its result, and work in place on the caller's own array (C-contiguous, of any
+    shape). With ``start``, a virtual time in seconds, a collective starts then and a call returns a ``Handle`` at once:
+    several may be under way, and are carried one after the other. All participants of a group make the same calls in
+    the same order. In real time ``start`` only says that the call does not block.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        patience_s: float | None = None,
+        members: Sequence[int] | None = None,
+        view: int = 0,
+    ) -> None:
+        """``members``: who is in the group when this one comes in, if not all; ``view``: changes of it before."""
+        self._backend = backend
+        self._patience_s = patience_s
+        self._queue: Queue[Ahead] | None = None
+        self._left = False
+        self._groups: Counter[tuple[int, ...]] = Counter()
+        self._view = view
+        self._members = tuple(range(backend.size) if members is None else members)
+        self.joined = view > 0
+        """Whether this participant came in later than others: they have a state, which it has not."""
+        self._elements = 0
+        self._changed = threading.Lock()
+
+    @property
+    def rank(self) -> int:
+        """0 .. size-1 for workers; ``size`` for the server. Another one after ``GroupChanged``."""
+        return self.size if self.is_server else self._members.index(self._backend.rank)
+
+    @property
+    def size(self) -> int:
+        """Number of workers (the server not counted). Another one after ``GroupChanged``."""
+        return len(self._members)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Who the ranks 0 .. size-1 were at the start: as this participant last heard, by ``GroupChanged``."""
+        return self._members
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """Whose arrays are in the result of the last collective, as ranks of the start.
+
+        All members, but for a collective during which one died: with ``on_failure="shrink"`` it is done again over the
+        survivors, unless one of them had its result already.
+        """
+        return self._backend.contributors
+
+    @property
+    def counts(self) -> npt.NDArray[np.uint16]:
+        """How many arrays are in each element of the last all-reduce's result: uint16, shape (elements,).
+
+        ``size`` everywhere, but where a run has a deadline and some came too late, or members died: the mean is
+        ``array.reshape(-1) / np.maximum(comm.counts, 1)``. Of a collective that was started (``start=``): after its
+        ``wait``, before the next one.
+        """
+        stretches = self._backend.summed or ((self._elements, len(self.contributors)),)
+        return np.concatenate([np.full(elements, count, np.uint16) for elements, count in stretches])
+
+    @property
+    def is_server(self) -> bool:
+        """True for the parameter server's end."""
+        return self._backend.is_server
+
+    @property
+    def now(self) -> float:
+        """Virtual time, seconds."""
+        return self._backend.now()
+
+    def group(self, ranks: Sequence[int], *, patience_s: float | None = None) -> "Communicator":
+        """The group of these ranks of this one, in this order; called by each of them, and by nobody else.
+
+        patience_s: as of ``connect``; None: as long as this one waits.
+
+        Raises ``ValueError`` for ranks that are not there, twice there, or without this one.
+        """
+        chosen = tuple(ranks)
+        if not chosen or len(set(chosen)) != len(chosen) or not all(0 <= rank < self.size for rank in chosen):
+            raise ValueError(f"group: ranks {list(chosen)}: must be different ones of 0 to {self.size - 1}")
+        if self.rank not in chosen:
+            raise ValueError(f"group: rank {self.rank} is not among ranks {list(chosen)}")
+        serial = self._groups[chosen]
+        self._groups[chosen] += 1
+        patience_s = self._patience_s if patience_s is None else patience_s
+        return Communicator(self._backend.group(chosen, serial), patience_s=patience_s)
+
+    @overload
+    def all_reduce(self, array: A, *, not_finite: Literal["error", "nan"] = ...) -> A: ...
+
+    @overload
+    def all_reduce(
+        self, array: A, *, start: float, not_finite: Literal["error", "nan"] = ..., followed: bool = ...
+    ) -> Handle[A]: ...
+
+    def all_reduce(
+        self,
+        array: A,
+        *,
+        start: float | None = None,
+        not_finite: Literal["error", "nan"] = "error",
+        followed: bool = False,
+    ) -> A | Handle[A]:
+        """Replace ``array`` by the sum over all workers.
+
+        float32; float16, which is added as float32 and rounded once; int32, exactly: a sum beyond int32 raises
+        ``SaturatedError`` at all ranks, whose arrays are as they were, and the next collective works.
+        NaN and infinity raise ``ValueError`` with their index, or with ``not_finite="nan"`` come through: in the
+        network, a chunk (``lanes`` elements) that holds one becomes NaN. ``CollectiveError`` when the network gives up.
+
+        followed: another all-reduce is started before anything is waited for. This one is carried when that is known,
+        and announces exponents of it, which saves it a round trip where all ranks say so in time; in virtual time.
+        """
+        if isinstance(array, np.ndarray) and array.dtype == np.int32:
+            check_array("all_reduce", array, {np.dtype(np.int32)})
+            chosen = Options(words=True, patience_s=self._patience_s)
+            words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
+
+            def added() -> A:
+                array[...] = words
+                return array
+
+            flat = words.reshape(-1).view(np.float32)
+            return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed)
+        chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s)
+        if isinstance(array, np.ndarray) and array.dtype == np.float16:
+            check_array("all_reduce", array, {np.dtype(np.float16)})
+            wide = array.astype(np.float32).reshape(-1)
+
+            def narrowed() -> A:
+                with np.errstate(over="ignore"):
+                    array[...] = wide.reshape(array.shape)
+                return array
+
+            return self._carry("all_reduce", wide, narrowed, start, options=chosen, followed=followed)
+        check_array("all_reduce", array, {np.dtype(np.float32)})
+        return self._carry("all_reduce", array.reshape(-1), lambda: array, start, options=chosen, followed=followed)
+
+    @overload
+    def reduce_scatter(self, array: A) -> A: ...
+
+    @overload
+    def reduce_scatter(self, array: A, *, start: float) -> Handle[A]: ...
+
+    def reduce_scatter(self, array: A, *, start: float | None = None) -> A | Handle[A]:
+        """The own block of the sum over all workers: ``array`` is cut into ``size`` equal blocks.
+
+        Carried as an all-reduce (``array`` becomes the sum); the result is a view of the block. Types as there.
+        """
+        if isinstance(array, np.ndarray) and array.size % self.size:
+            raise ValueError(f"reduce_scatter: {array.size} elements are no {self.size} equal blocks")
+        begun = self.all_reduce(array, start=self.now if start is None else start)
+        share = array.size // self.size
+        block = array.reshape(-1)[self.rank * share : (self.rank + 1) * share]
+        handle = begun.map(lambda _: cast(A, block))
+        return handle.wait() if start is None else handle
+
+    @overload
+    def all_gather(self, array: Array, out: A) -> A: ...
+
+    @overload
+    def all_gather(self, array: Array, out: A, *, start: float) -> Handle[A]: ...
+
+    def all_gather(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
+        """``out``, of shape (size, *array.shape), gets every worker's ``array``, bit for bit, of whatever type.
+
+        Carried as a sum of 32-bit words, in which each worker gives zeros for the others' blocks.
+        """
+        if out.shape != (self.size, *array.shape) or out.dtype != array.dtype or not out.flags.c_contiguous:
+            raise ValueError(
+                f"all_gather: out is {out.dtype}{list(out.shape)}; must be C-contiguous {array.dtype}"
+                f"{[self.size, *array.shape]}"
+            )
+        words = as_words(array)
+        every = np.zeros((self.size, words.size), np.int32)
+        every[self.rank] = words
+
+        def gathered() -> A:
+            octets = every.view(np.uint8)[:, : array.nbytes]
+            out.reshape(self.size, -1).view(np.uint8)[...] = octets
+            return out
+
+        if array.nbytes == 0:
+            raise ValueError("all_gather: the array is empty")
+        chosen = Options(words=True, name="all_gather", patience_s=self._patience_s)
+        return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen)
+
+    @overload
+    def all_to_all(self, array: Array, out: A) -> A: ...
+
+    @overload
+    def all_to_all(self, array: Array, out: A, *, start: float) -> Handle[A]: ...
+
+    def all_to_all(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
+        """Both are ``size`` equal blocks: block j of ``array`` goes to worker j, block i of ``out`` comes from i.
+
+        Bit for bit, of whatever type; ``array`` stays as it is.
+        """
+        if out.shape != array.shape or out.dtype != array.dtype or not out.flags.c_contiguous:
+            wanted = f"C-contiguous {array.dtype}{list(array.shape)}"
+            raise ValueError(f"all_to_all: out is {out.dtype}{list(out.shape)}; must be {wanted}")
+        if array.size == 0 or array.size % self.size:
+            raise ValueError(f"all_to_all: {array.size} elements are no {self.size} equal blocks")
+        octets = np.ascontiguousarray(array).reshape(self.size, -1).view(np.uint8)
+        words = np.zeros((self.size, -(-octets.shape[1] // 4)), np.int32)
+        words.view(np.uint8)[:, : octets.shape[1]] = octets
+
+        def exchanged() -> A:
+            out.reshape(self.size, -1).view(np.uint8)[...] = words.view(np.uint8)[:, : octets.shape[1]]
+            return out
+
+        chosen = Options(words=True, patience_s=self._patience_s)
+        return self._carry("all_to_all", words.reshape(-1).view(np.float32), exchanged, start, options=chosen)
+
+    @overload
+    def broadcast(self, array: A, root: int = 0) -> A: ...
+
+    @overload
+    def broadcast(self, array: A, root: int = 0, *, start: float) -> Handle[A]: ...
+
+    def broadcast(self, array: A, root: int = 0, *, start: float | None = None) -> A | Handle[A]:
+        """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of whatever type."""
+        check_array("broadcast", array, None)
+        chosen = Options(words=array.dtype != np.float32, patience_s=self._patience_s)
+        if array.dtype.itemsize % 4 == 0:
+            flat = array.reshape(-1).view(np.float32)
+            return self._carry("broadcast", flat, lambda: array, start, root, options=chosen)
+        words = as_words(array)
+
+        def unpacked() -> A:
+            array.reshape(-1).view(np.uint8)[...] = words.view(np.uint8)[: array.nbytes]
+            return array
+
+        return self._carry("broadcast", words.view(np.float32), unpacked, start, root, options=chosen)
+
+    def push(self, array: FloatArray) -> FloatArray:
+        """Workers: upload ``array``. The server: replace ``array`` by the workers' sum."""
+        return self._served("push", array)
+
+    def pull(self, array: FloatArray) -> FloatArray:
+        """Workers: replace ``array`` by the server's, bit for bit. The server: publish ``array``."""
+        return self._served("pull", array)
+
+    def push_pull(self, array: FloatArray, learning_rate: float, *, staleness: int | None = 0) -> FloatArray:
+        """One step of a parameter server, chunk by chunk in the network.
+
+        Workers pass gradients and get weights back; the server passes the weights, which become
+        ``w - learning_rate * sum / size``.
+
+        staleness: 0: all wait for each other (`dist_sync`). A bound s: a worker goes on while it is at most s rounds
+        ahead of the slowest (stale-synchronous); None: whatever the others do (`dist_async`). Then each gradient moves
+        the weights when it comes, a worker gets them as they are, and a call of the server ends when as many more
+        gradients have come as there are workers. In virtual time only.
+        """
+        if not math.isfinite(learning_rate):
+            raise ValueError(f"push_pull: learning_rate must be finite, got {learning_rate}")
+        if staleness is not None and (isinstance(staleness, bool) or staleness < 0):
+            raise ValueError(f"push_pull: staleness must be a number of rounds from 0 on, or None, got {staleness}")
+        return self._served("push_pull", array, learning_rate, staleness)
+
+    @overload
+    def barrier(self) -> None: ...
+
+    @overload
+    def barrier(self, *, start: float) -> Handle[None]: ...
+
+    def barrier(self, *, start: float | None = None) -> Handle[None] | None:
+        """Wait until every worker is here."""
+        chosen = Options(patience_s=self._patience_s)
+        return self._carry("barrier", np.zeros(1, np.float32), lambda: None, start, options=chosen)
+
+    def compute(self, seconds: float) -> None:
+        """Declare ``seconds`` of computation: virtual time passes, wall-clock time does not matter."""
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"compute: seconds must be >= 0 and finite, got {seconds}")
+        self._backend.compute(seconds)
+
+    def record(self, name: str, value: float) -> None:
+        """Keep a figure (loss, accuracy …) at the current virtual time for the report.
+
+        Raises ``ValueError`` for NaN and infinity, which JSON cannot hold.
+        """
+        if name == STEP:
+            raise ValueError(f"record: {name!r} is the mark of comm.step(); choose another name")
+        if not math.isfinite(value):
+            raise ValueError(f"record: {name!r} is {value}; record finite figures only")
+        self._backend.record(name, float(value))
+
+    def step(self) -> None:
+        """Say that a step (an iteration of the training) ends here, at all ranks: the result gives time by steps.
+
+        Without, a step is the shortest sequence of collectives that repeats.
+        """
+        self._backend.record(STEP, 0.0)
+
+    def close(self) -> None:
+        """Leave the group; later calls of the others would wait for this one and fail."""
+        self._left = True
+        if self._queue is not None:
+            self._queue.close()
+            self._queue.join(LEAVE_S)
+        self._backend.close()
+
+    def _served(
+        self, operation: str, array: FloatArray, learning_rate: float = 0.0, staleness: int | None = 0
+    ) -> FloatArray:
+        check_array(operation, array, {np.dtype(np.float32)})
+        chosen = Options(patience_s=self._patience_s, staleness=staleness)
+        flat = array.reshape(-1)
+        self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen)
+        return array
+
+    def _carry(
+        self,
+        operation: str,
+        flat: FloatArray,
+        finish: Callable[[], T],
+        start: float | None,
+        root: int = 0,
+        learning_rate: float = 0.0,
+        *,
+        options: Options,
+        followed: bool = False,
+    ) -> T | Handle[T]:
+        """The result that ``finish`` makes; with ``start`` a handle of it."""
+        if self._left:
+            raise ClusterError("this participant has left the group")
+        if operation == "all_reduce":
+            self._elements = flat.size
+        options = replace(options, view=self._view)
+        if operation == "broadcast":
+            if not 0 <= root < self.size:
+                raise ValueError(f"root {root}: this group has workers 0 to {self.size - 1}")
+            root = self._members[root]
+        if start is None and self._queue is None:
+            try:
+                self._backend.collective(operation, flat, root, learning_rate, options)
+            except GroupChanged as change:
+                self._hear(change)
+                raise
+            return finish()
+        if start is not None and not 0 <= start < math.inf:
+            raise ValueError(f"{operation}: start must be >= 0 and finite, got {start}")
+        begin = self._backend.now_ps() if start is None else round(start * PS_PER_S)
+        about = Ahead(flat, begin, options.poison) if operation == "all_reduce" and not options.words else None
+
+        def task(ahead: Ahead | None) -> tuple[T, int]:
+            done = self._backend.collective(operation, flat, root, learning_rate, replace(options, ahead=ahead), begin)
+            return finish(), done
+
+        if self._queue is None:
+            self._queue = Queue(f"collectives-{self.rank}")
+        followed = followed and start is not None and self._backend.looks_ahead
+        handle = self._queue.submit(task, self._backend.reach, about, followed=followed)
+        handle.told = self._told
+        return handle.wait() if start is None else handle
+
+    def _told(self, error: BaseException) -> None:
+        """The caller of a handle hears of an error now."""
+        if isinstance(error, GroupChanged):
+            self._hear(error)
+
+    def _hear(self, change: GroupChanged) -> None:
+        """From now on calls are those of the new group; what was started before fails with the same."""
+        with self._changed:
+            if change.view > self._view:
+                self._view, self._members = change.view, change.members

@@ -1,0 +1,324 @@
+"""Which members still reach each other, where links and switches are known to be down."""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.group.errors import ClusterError, GroupChanged
+from p4reduce.topologies import Topology
+from p4reduce.topologies.optical import Ends, unreachable, without
+from p4switch.base.units import NS_PER_S, PS_PER_MS
+
+# Who is dead, and who is only slow.
+#
+# A member is dead when its connection has ended (its process is gone), or when its lease has run out *and* the data
+# path names it: nobody is excluded for being late, and nobody for silence that holds up no one.
+
+
+@dataclass(frozen=True)
+class Lease:
+    """How often a member says that it lives, and for how long that counts; of one unit of time, whichever."""
+
+    beat: int
+    term: int
+
+
+REAL_LEASE: Final = Lease(NS_PER_S // 10, NS_PER_S)
+"""nanoseconds: a heartbeat every 100 ms, a lease of 1 s"""
+VIRTUAL_LEASE: Final = Lease(PS_PER_MS, 10 * PS_PER_MS)
+"""picoseconds: a heartbeat every 1 ms, a lease of 10 ms"""
+
+
+class Leases:
+    """The leases of a group's members, and which of them are dead. Times only grow; units are those of ``lease``."""
+
+    def __init__(self, lease: Lease, members: Iterable[int], now: int) -> None:
+        self._lease = lease
+        self._until = dict.fromkeys(members, now + lease.term)
+        self._dead: dict[int, str] = {}
+
+    @property
+    def dead(self) -> dict[int, str]:
+        """Those that are dead, with the reason."""
+        return dict(self._dead)
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """The others, stragglers too."""
+        return tuple(member for member in self._until if member not in self._dead)
+
+    def heard(self, member: int, now: int) -> bool:
+        """A sign of life came in; False from one that is dead or was never a member: it must end."""
+        if member not in self._until or member in self._dead:
+            return False
+        self._until[member] = max(self._until[member], now + self._lease.term)
+        return True
+
+    def join(self, member: int, now: int) -> None:
+        """A new member. ``ValueError`` for one that was there before, dead or not."""
+        if member in self._until:
+            raise ValueError(f"member {member} is known already")
+        self._until[member] = now + self._lease.term
+
+    def postpone(self, by: int) -> None:
+        """Nobody listened for so long: what was said meanwhile was not heard, and no silence counts."""
+        self._until = {member: until + by for member, until in self._until.items()}
+
+    def ended(self, member: int, reason: str) -> bool:
+        """Its process or its connection has ended; whether that is news."""
+        if member not in self._until or member in self._dead:
+            return False
+        self._dead[member] = reason
+        return True
+
+    def explain(self, member: int, reason: str) -> None:
+        """How one that is dead ended, where more is known of it by now."""
+        if member in self._dead:
+            self._dead[member] = reason
+
+    def runs_out(self, member: int) -> int:
+        """When its lease does."""
+        return self._until[member]
+
+    def expired(self, now: int) -> tuple[int, ...]:
+        """Those alive whose lease has run out."""
+        return tuple(member for member in self.alive if self._until[member] <= now)
+
+    def accuse(self, named: Collection[int], now: int) -> tuple[int, ...]:
+        """The data path names members that others wait for: those of them whose lease has run out are dead now."""
+        found = tuple(member for member in self.expired(now) if member in named)
+        silence = "said nothing for its lease, and others waited for it"
+        for member in found:
+            self._dead[member] = silence
+        return found
+
+
+# What survivors say when they have stopped, and what follows from it.
+#
+# The first phase (*prepare*) stops the survivors and asks how many operations each has finished. An operation needs
+# all members, so nobody is two ahead. If somebody has finished operation k, k stands as it is, with the members that
+# it had, and the others get its array; if nobody has, k is done again over the survivors, from the inputs that were
+# kept. The second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with
+# the next term.
+#
+# Who joins comes in between two operations: the members hear of it before they begin one, which is not done, and
+# call again in the group with the newcomer. Newcomers have ranks that nobody had, behind all others.
+
+
+OnFailure = Literal["abort", "raise", "shrink"]
+Outcome = Literal["kept", "redone", "raised"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a survivor has done when it has stopped."""
+
+    finished: int
+    """Operations, of which it has the result."""
+    contributors: tuple[int, ...] = ()
+    """Whose contributions are in the last one."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a group's coordinator decided; written down before anybody is told. Members are ranks of the start."""
+
+    term: int
+    """Counts attempts to decide: each has its own."""
+    epoch: int
+    """Of the group, from 1 on: each decision has its own, and its trees have generations of their own."""
+    operation: int
+    """The first that not all survivors had finished, from 0 on."""
+    outcome: Outcome
+    """``kept``: with the old members, the others got its array; ``redone`` over the new ones; ``raised``: not done."""
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    contributors: tuple[int, ...]
+    """Whose contributions the operation has; nobody's where it was raised."""
+    holder: int | None
+    """Who had the array that the others got."""
+    lost: Mapping[int, str]
+    """Who is dead, and why; empty where only the tree changed."""
+    joined: tuple[int, ...] = ()
+    """Who came in; they have none of the others' state."""
+    cause: str = ""
+    """Why, where nobody died: a link or a switch."""
+
+    @property
+    def heard_before(self) -> int:
+        """The operation before which all members hear of it: the next one, or the one that was not done."""
+        return self.operation + (self.outcome != "raised")
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        found = asdict(self)
+        found["lost"] = {str(member): reason for member, reason in self.lost.items()}
+        return found
+
+    @staticmethod
+    def from_plain(data: Mapping[str, Any]) -> "Decision":
+        """From what :meth:`plain` gave, JSON's lists in the place of tuples or not."""
+        members = {name: tuple(data[name]) for name in ("before", "after", "contributors", "joined")}
+        lost = {int(member): str(reason) for member, reason in data["lost"].items()}
+        return Decision(**{**data, **members, "lost": lost})
+
+    def describe(self) -> str:
+        """One line for people."""
+        what = {
+            "kept": "stands with all who were there",
+            "redone": "was done again",
+            "raised": "was not done",
+        }[self.outcome]
+        news = [f"rank {member} {reason}" for member, reason in self.lost.items()]
+        news += [f"rank {member} joined" for member in self.joined]
+        left = len(self.after) - len(self.joined)
+        more = f", with {len(self.joined)} more" if self.joined else ""
+        said = "; ".join(news) or self.cause
+        return f"{said}: {left} of {len(self.before)} go on{more}; operation {self.operation} {what}"
+
+
+def decide(
+    answers: Mapping[int, Answer],
+    *,
+    before: tuple[int, ...],
+    lost: Mapping[int, str],
+    term: int,
+    epoch: int,
+    redo: bool = True,
+    cause: str = "",
+    joined: tuple[int, ...] = (),
+) -> Decision:
+    """The decision that follows from the answers of all survivors. ``redo``: False where callers want an error.
+
+    joined: who comes in; the operation is then nobody's, and all call again. Raises ``ClusterError`` where nobody
+    survives, where an answer is missing, or where answers contradict each other.
+    """
+    left = tuple(member for member in before if member not in lost)
+    if not left:
+        raise ClusterError("nobody survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
+    missing = [member for member in left if member not in answers]
+    if missing:
+        raise ClusterError(f"rank {missing[0]} has not said what it has finished")
+    finished = {member: answers[member].finished for member in left}
+    operation, most = min(finished.values()), max(finished.values())
+    if most > operation + 1:
+        ahead = max(left, key=finished.__getitem__)
+        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: nobody is two ahead")
+    holder = next((member for member in left if finished[member] == operation + 1), None)
+    if joined and holder is not None:
+        raise ClusterError(f"rank {joined[0]} joins in operation {operation}, which rank {holder} has finished")
+    outcome: Outcome = "kept" if holder is not None else "redone" if redo and not joined else "raised"
+    contributors = {"redone": left, "raised": ()}.get(outcome, ())
+    if holder is not None:
+        contributors = answers[holder].contributors
+        others = {answers[member].contributors for member in left if finished[member] == operation + 1}
+        if len(others) > 1:
+            raise ClusterError(f"operation {operation}: survivors have results of different members: {sorted(others)}")
+    after = (*left, *joined)
+    return Decision(
+        term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), joined=joined, cause=cause
+    )
+
+
+def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool:
+    """Whether an operation has no meaning without ``lost`` members; ``root``: of a broadcast, a rank of the start."""
+    return bool(lost) and (operation == "all_to_all" or (operation == "broadcast" and root in lost))
+
+
+def group_changed(changes: Sequence[Decision], view: int, operation: int) -> GroupChanged:
+    """What a caller hears who knows of the first ``view`` changes of its group, before its ``operation``-th call."""
+    news = changes[view:]
+    members = news[-1].after
+    came = [member for decision in news for member in decision.joined]  # some of them are gone again
+    lost = {member: reason for one in news for member, reason in one.lost.items() if member not in came}
+    said = "; ".join(decision.describe() for decision in news)
+    return GroupChanged(
+        f"the group has changed before operation {operation}: {said}",
+        view=len(changes),
+        members=members,
+        lost=lost,
+        operation=operation,
+        joined=[member for member in came if member in members],
+    )
+
+
+# Decisions, written down before anybody is told of them: a line of JSON for each, forced to the disk.
+
+
+class Journal:
+    """The decisions of one group, in order; with a file, on disk before :meth:`write` returns."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self.decisions: list[Decision] = []
+
+    @property
+    def next_epoch(self) -> int:
+        """That no decision has had."""
+        return 1 + max((one.epoch for one in self.decisions), default=0)
+
+    def write(self, decision: Decision) -> None:
+        """Keep a decision. ``ClusterError`` where its epoch or term is not above all before, or the disk is full."""
+        last = self.decisions[-1] if self.decisions else None
+        if last is not None and (decision.epoch <= last.epoch or decision.term <= last.term):
+            raise ClusterError(
+                f"epoch {decision.epoch}, term {decision.term}: not above those of the last decision, "
+                f"{last.epoch} and {last.term}"
+            )
+        if self._path is not None:
+            try:
+                with self._path.open("a") as file:
+                    file.write(json.dumps(decision.plain()) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise ClusterError(f"{self._path}: a decision cannot be written down: {error.strerror}") from error
+        self.decisions.append(decision)
+
+
+class Reach:
+    """A network, as far as it is not known to be damaged, and the members at its hosts.
+
+    ``hosts``: of members, by rank. ``links`` and ``switches`` are what is down; whoever learns of more adds to them.
+    """
+
+    def __init__(self, topology: Topology, hosts: Sequence[str], links: set[Ends], switches: set[str]) -> None:
+        self._topology = topology
+        self._hosts = hosts
+        self.links = links
+        self.switches = switches
+
+    @property
+    def view(self) -> Topology:
+        """What is left of the network."""
+        return without(self._topology, self.links, self.switches)
+
+    def apart(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Hosts that cannot go on with the others: the largest part does."""
+        return unreachable(self._topology, hosts, self.links, self.switches)
+
+    def damaged(self, plan: Plan) -> bool:
+        """Whether a plan uses a link or a switch that is down."""
+        return any(
+            frozenset(pair) in self.links or {*pair} & self.switches
+            for path in plan.paths.values()
+            for pair in pairwise(path)
+        )
+
+    def lost(self, members: Sequence[int], dead: Mapping[int, str]) -> tuple[dict[int, str], tuple[int, ...]]:
+        """Members that are dead or that no tree reaches any more, and why; those of them that live.
+
+        ``ClusterError`` where no two of those who are left reach each other.
+        """
+        found = {member: dead[member] for member in members if member in dead}
+        left = [member for member in members if member not in found]
+        hosts = self.apart([self._hosts[member] for member in left])
+        if hosts and len(left) - len(hosts) == 1:
+            raise ClusterError("the network has fallen apart: no two ranks reach each other any more")
+        cut = tuple(member for member in left if self._hosts[member] in hosts)
+        return found | dict.fromkeys(cut, "cannot be reached any more"), cut

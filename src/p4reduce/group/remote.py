@@ -1,0 +1,584 @@
+"""The Communicator of a process that ``p4reduce launch`` started, and the coordinator's end of its connection."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Options, Served
+from p4reduce.group.communicator import Communicator
+from p4reduce.group.errors import (
+    ClusterError,
+    CollectiveError,
+    ExcludedError,
+    GroupChanged,
+    RefusedError,
+    SaturatedError,
+)
+from p4switch.base.units import PS_PER_S
+
+# Messages between a rank's process and the coordinator, over a stream socket.
+#
+# A message is the length of its header (4 bytes, network order), the header (a JSON object, UTF-8) and, when the
+# header has ``floats``, that many float32 in the machine's own byte order (both ends are on one machine). Nothing is
+# unpickled; every size is bounded before memory is taken.
+
+
+MAX_HEADER: Final = 64 * 1024
+"""bytes"""
+MAX_FLOATS: Final = 1 << 28
+"""float32 elements in one message: 1 GiB"""
+_LENGTH: Final = struct.Struct("!I")
+
+
+class FramingError(ValueError):
+    """The other end does not speak this protocol."""
+
+
+class EndedError(FramingError):
+    """The connection ended inside a message, as it does where a process is killed while it sends."""
+
+
+def send(
+    connection: socket.socket, header: dict[str, Any], array: FloatArray | None = None, *, limit: int = MAX_HEADER
+) -> None:
+    """Send one message; ``array`` is 1-D, C-contiguous float32. The header has at most ``limit`` bytes.
+
+    Raises ``ValueError`` when it is too large, ``OSError`` when the other end is gone.
+    """
+    if array is not None:
+        if array.size > MAX_FLOATS:
+            raise ValueError(f"an array of {array.size} elements is too large: the limit is {MAX_FLOATS}")
+        header = {**header, "floats": array.size}
+    connection.sendall(pack(header, limit=limit))
+    if array is not None:
+        connection.sendall(array.data.cast("B"))
+
+
+def pack(header: dict[str, Any], *, limit: int = MAX_HEADER) -> bytes:
+    """A message without an array; ``ValueError`` when it is too large."""
+    text = json.dumps(header).encode()
+    if len(text) > limit:
+        raise ValueError(f"a message header of {len(text)} bytes is too large: the limit is {limit}")
+    return _LENGTH.pack(len(text)) + text
+
+
+def unpack(buffer: bytearray, *, limit: int = MAX_HEADER) -> dict[str, Any] | None:
+    """Take the first message, one without an array, out of what came in; None while it is not whole.
+
+    Raises ``FramingError`` for anything malformed, as soon as its length is known.
+    """
+    if len(buffer) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(buffer)
+    if length > limit:
+        raise FramingError(f"a message header of {length} bytes: the limit is {limit}")
+    if not is_whole(buffer):
+        return None
+    end = _LENGTH.size + length
+    header = _parse(buffer[_LENGTH.size : end])
+    del buffer[:end]
+    return header
+
+
+def is_whole(buffer: bytearray) -> bool:
+    """Whether the first message has come in whole."""
+    return len(buffer) >= _LENGTH.size and len(buffer) - _LENGTH.size >= _LENGTH.unpack_from(buffer)[0]
+
+
+def receive(
+    connection: socket.socket, into: FloatArray | None = None, *, limit: int = MAX_HEADER
+) -> tuple[dict[str, Any], FloatArray | None] | None:
+    """One message: its header and its array; None when the other end has closed the connection.
+
+    With ``into`` the array is written there, and must have its size. Raises ``FramingError`` for anything malformed,
+    ``OSError`` (``TimeoutError`` with a time-out on the socket) when the connection breaks.
+    """
+    prefix = bytearray(_LENGTH.size)
+    if not _fill(connection, memoryview(prefix), may_end=True):
+        return None
+    (length,) = _LENGTH.unpack(prefix)
+    if length > limit:
+        raise FramingError(f"a message header of {length} bytes: the limit is {limit}")
+    text = bytearray(length)
+    _fill(connection, memoryview(text))
+    header = _parse(text)
+    floats = header.pop("floats", None)
+    if floats is None:
+        return header, None
+    if isinstance(floats, bool) or not isinstance(floats, int) or not 0 < floats <= MAX_FLOATS:
+        raise FramingError(f"floats: expected 1 to {MAX_FLOATS}, got {floats!r}")
+    if into is None:
+        array: FloatArray = np.empty(floats, np.float32)
+    elif into.size == floats:
+        array = into
+    else:
+        raise FramingError(f"floats: expected {into.size}, got {floats}")
+    _fill(connection, array.data.cast("B"))
+    return header, array
+
+
+def _parse(text: bytearray) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FramingError(f"the message header is not JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise FramingError("the message header is not a JSON object")
+    return header
+
+
+def _fill(connection: socket.socket, buffer: memoryview, *, may_end: bool = False) -> bool:
+    """Fill ``buffer``; False when the stream ends before its first byte and ``may_end``."""
+    done = 0
+    while done < len(buffer):
+        count = connection.recv_into(buffer[done:])
+        if count == 0:
+            if may_end and done == 0:
+                return False
+            raise EndedError(f"the connection ended inside a message, after {done} of {len(buffer)} bytes")
+        done += count
+    return True
+
+
+# Who a process is that Slurm started: its rank, and the socket of its job.
+
+
+NETWORK: Final = "P4REDUCE_NETWORK"
+"""Folder with a folder for each job, in which its socket is."""
+
+
+def is_in_step(environment: Mapping[str, str]) -> bool:
+    """Whether ``srun`` started this process, in a job that has a p4reduce network."""
+    return NETWORK in environment and "SLURM_PROCID" in environment
+
+
+def job_folder(number: int | str) -> str:
+    """Name of a job's folder."""
+    return f"job-{number}"
+
+
+def place(environment: Mapping[str, str]) -> tuple[str, int, int]:
+    """Address of the coordinator, rank and size; ``ClusterError`` for variables that are not as Slurm sets them."""
+    values = {}
+    for what, names in (
+        ("job", ("SLURM_JOB_ID",)),
+        ("rank", ("SLURM_PROCID",)),
+        ("size", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
+    ):
+        text = next((environment[name] for name in names if name in environment), "")
+        if not (text.isascii() and text.isdecimal()):
+            raise ClusterError(f"{names[0]}: expected a number, got {text!r}; start ranks with srun")
+        values[what] = int(text)
+    folder = Path(environment[NETWORK]) / job_folder(values["job"])
+    return str(folder / "socket"), values["rank"], values["size"]
+
+
+ADDRESS: Final = "P4REDUCE_ADDRESS"
+"""Path of the coordinator's socket."""
+RANK: Final = "P4REDUCE_RANK"
+SIZE: Final = "P4REDUCE_SIZE"
+RESTART: Final = "P4REDUCE_RESTART"
+"""How often the script was started before, as its ranks failed; "0" at first."""
+COMPUTE: Final = "P4REDUCE_COMPUTE"
+"""How computation of PyTorch scripts takes virtual time (adapters/torch/process_group.py)."""
+MEMBERS: Final = "P4REDUCE_MEMBERS"
+"""Where ranks may join: a JSON list, the changes of the group before this process, and who its members are then."""
+SPEC: Final = "P4REDUCE_SPEC"
+"""In real time: the file that describes this process's end of the network."""
+CONNECT_TIMEOUT_S: Final = 30.0
+_LOOK_S: Final = 0.02
+NOTES: Final = 200
+"""figures and spans of computation in one message"""
+Note = dict[str, Any]
+ANSWER_TIMEOUT_S: Final = 24 * 3600.0
+"""Longer than the coordinator's own patience, which names who is missing."""
+
+Membership = tuple[tuple[int, ...], int]
+"""The ranks of a group, and which of the groups of these ranks."""
+Seats = Callable[[int, Membership | None], Served]
+_ERRORS: Final[Mapping[str, type[Exception]]] = {
+    "ValueError": ValueError,
+    "TypeError": TypeError,
+    "CollectiveError": CollectiveError,
+    "SaturatedError": SaturatedError,
+    "RefusedError": RefusedError,
+    "ExcludedError": ExcludedError,
+    "GroupChanged": GroupChanged,
+    "ClusterError": ClusterError,
+}
+
+
+def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | None = None) -> Communicator:
+    """The Communicator of this process, which ``p4reduce launch`` started, or Slurm's ``srun``.
+
+    patience_s: wall-clock seconds that it waits for the others in a collective; None: as long as the group does.
+
+    Raises ``ClusterError`` when it did not, or when the coordinator cannot be reached.
+    """
+    address = environment.get(ADDRESS)
+    if address is None and is_in_step(environment):
+        address, rank, size = place(environment)
+        _await_socket(address)
+        return Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s)
+    if address is None:
+        raise ClusterError("this process belongs to no group: start the script with 'p4reduce launch -n 8 script.py'")
+    rank = _number(environment, RANK)
+    size = _number(environment, SIZE)
+    view, members = _members(environment, rank, size)
+    backend = RemoteBackend.join(address, rank, size)
+    backend.contributors = members
+    return Communicator(backend, patience_s=patience_s, members=members, view=view)
+
+
+def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int, tuple[int, ...]]:
+    """Changes of the group before this process, and its members then."""
+    text = environment.get(MEMBERS)
+    if text is None:
+        return 0, tuple(range(size))
+    try:
+        view, *members = json.loads(text)
+        known = {*range(size)}
+        if type(view) is not int or view < 0 or not known.issuperset(members) or rank not in {*members, size}:
+            raise ValueError
+    except (ValueError, TypeError):
+        raise ClusterError(f"{MEMBERS}: {text!r} is no view and ranks of 0 to {size - 1}, {rank} among them") from None
+    return view, tuple(members)
+
+
+def _await_socket(address: str) -> None:
+    """Until the network has heard of the job that this process belongs to."""
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while not os.path.exists(address) and time.monotonic() < deadline:  # noqa: PTH110  (a path as it came)
+        time.sleep(_LOOK_S)
+
+
+def _connected(address: str, rank: int) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(CONNECT_TIMEOUT_S)
+    try:
+        connection.connect(address)
+    except OSError as error:
+        connection.close()
+        raise ClusterError(f"rank {rank}: cannot reach the coordinator at {address}: {error}") from error
+    return connection
+
+
+class RemoteBackend:
+    """Carries a process's calls to the coordinator; implements ``backend.Backend``.
+
+    The clock is here, so that computation goes on while a collective has the connection; what computation it saw, and
+    what figures were recorded, travel with the next request.
+    """
+
+    looks_ahead = True
+
+    def __init__(self, connection: socket.socket, rank: int, size: int, clock: Clock | None = None) -> None:
+        self.rank = rank
+        self.size = size
+        self.is_server = rank == size
+        self.contributors = tuple(range(size))
+        """Of its last collective: whose arrays are in the result."""
+        self.summed: tuple[tuple[int, int], ...] = ()
+        """The same: (elements, contributions) of each stretch of the result."""
+        self._connection = connection
+        self._clock = Clock() if clock is None else clock
+        self._home = ("", rank)
+        self._start = ""
+        self._notes: list[Note] = []
+        self._noting = threading.Lock()
+        self._asking = threading.Lock()
+        _JOINED.add(self)
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked from the one that joined: do not speak in its name.
+
+        Nor keep its connection open when it has died.
+        """
+        self._connection.close()
+        self._noting, self._asking = threading.Lock(), threading.Lock()  # who holds them is not in this process
+
+    @classmethod
+    def join(cls, address: str, rank: int, size: int, start: str = "") -> "RemoteBackend":
+        """Connect to the coordinator at ``address``; ``ClusterError`` where that fails.
+
+        start: the word of the start that this process belongs to, where its coordinator knows one.
+        """
+        backend = cls(_connected(address, rank), rank, size)
+        backend._start = start
+        backend._greet((address, rank), {})
+        return backend
+
+    def group(self, ranks: tuple[int, ...], serial: int) -> "RemoteBackend":
+        """Another connection, for the serial-th group of ``ranks``; it has the same clock."""
+        found = RemoteBackend(_connected(*self._home), ranks.index(self.rank), len(ranks), self._clock)
+        found._start = self._start
+        found._greet(self._home, {"ranks": list(ranks), "serial": serial})
+        return found
+
+    def _greet(self, home: tuple[str, int], group: dict[str, Any]) -> None:
+        self._home = home
+        try:
+            answer = self.ask({"do": "hello", "rank": home[1], "start": self._start, **group})
+        except BaseException:
+            self._connection.close()
+            raise
+        self._clock.reach(int(answer["now_ps"]))
+        self._connection.settimeout(ANSWER_TIMEOUT_S)
+
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """Take part in one collective, in place."""
+        begin = self._clock.now_ps if start_ps is None else start_ps
+        request = {"do": "collective", "operation": operation, "root": root, "learning_rate": learning_rate}
+        request |= {"options": dataclasses.asdict(dataclasses.replace(options, ahead=None)), "start_ps": begin}
+        ahead, sent = options.ahead, array
+        if ahead is not None and array.size + ahead.array.size <= MAX_FLOATS:
+            request["ahead"] = {"elements": ahead.array.size, "start_ps": ahead.start_ps, "poison": ahead.poison}
+            sent = np.concatenate((array, ahead.array))
+        answer = self.ask(request, sent, into=array)
+        self.contributors = tuple(answer["contributors"])
+        self.summed = tuple((int(elements), int(count)) for elements, count in answer.get("summed", ()))
+        done = int(answer["done_ps"])
+        if start_ps is None:
+            self._clock.reach(done)
+        return done
+
+    def compute(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        begin, end = self._clock.advance(round(seconds * PS_PER_S))
+        with self._noting:
+            last = self._notes[-1] if self._notes else None
+            if last is not None and last.get("end_ps") == begin:
+                last["end_ps"] = end
+            elif end > begin:
+                self._notes.append({"start_ps": begin, "end_ps": end})
+
+    def now(self) -> float:
+        """Virtual time, seconds."""
+        return self._clock.now_ps / PS_PER_S
+
+    def now_ps(self) -> int:
+        """Virtual time, picoseconds."""
+        return self._clock.now_ps
+
+    def reach(self, time_ps: int) -> None:
+        """Virtual time is at least this."""
+        self._clock.reach(time_ps)
+
+    def record(self, name: str, value: float) -> None:
+        """Keep a figure."""
+        with self._noting:
+            self._notes.append({"name": name, "value": value, "at_ps": self._clock.now_ps})
+        self._flush()
+
+    def close(self) -> None:
+        """Leave the group and close the connection; a second time does nothing."""
+        if self._connection.fileno() >= 0:
+            with self._asking:
+                self._tell_notes()
+                self._exchange({"do": "close"}, "close")
+                self._connection.close()
+
+    def ask(
+        self, request: dict[str, Any], array: FloatArray | None = None, into: FloatArray | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its answer; raises the error that the answer carries."""
+        what = request.get("operation", request.get("do"))
+        with self._asking:
+            self._tell_notes()
+            answer = self._exchange(request, what, array, into)
+        self._flush()
+        return answer
+
+    def _flush(self) -> None:
+        """Tell what was noted, unless a collective is under way, which does it when it is done."""
+        while self._notes and self._asking.acquire(blocking=False):
+            try:
+                self._tell_notes()
+            finally:
+                self._asking.release()
+
+    def _tell_notes(self) -> None:
+        while notes := self._take_notes():
+            self._exchange({"do": "note", "notes": notes}, "note")
+
+    def _take_notes(self) -> list[Note]:
+        with self._noting:
+            taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
+            return taken
+
+    def _exchange(
+        self, request: dict[str, Any], what: Any, array: FloatArray | None = None, into: FloatArray | None = None
+    ) -> dict[str, Any]:
+        if self._connection.fileno() < 0:
+            raise ClusterError(
+                f"rank {self.rank}: {what}: this process has left the group, or was forked after it joined"
+            )
+        try:
+            send(self._connection, request, array)
+            answer = receive(self._connection, into)
+        except TimeoutError as error:
+            waited = self._connection.gettimeout()
+            raise ClusterError(f"rank {self.rank} waited {waited:g} s for the answer to {what}") from error
+        except (OSError, FramingError) as error:
+            raise ClusterError(f"rank {self.rank} lost the coordinator in {what}: {error}") from error
+        if answer is None:
+            raise ClusterError(f"rank {self.rank} lost the coordinator in {what}: it has ended")
+        header, _ = answer
+        if "error" in header:
+            raise _error_of(header)
+        return header
+
+
+_JOINED: Final["weakref.WeakSet[RemoteBackend]"] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for one in list(_JOINED):
+        one.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def serve(connection: socket.socket, seats: Seats, start: str = "") -> Served | None:
+    """Answer one rank's requests until its connection ends; ``seats(rank, group)`` gives its place in a group.
+
+    group: its ranks, and which of them; None for the whole run. The rank's own mistakes are answered with an error.
+    start: a word that all ranks say first; one that says another is refused.
+    Returns the place of a rank whose connection ended before it left; one that left has its answer by then. Raises
+    ``ClusterError`` when it does not speak the protocol.
+    """
+    backend: Served | None = None
+    try:
+        first = receive(connection)
+        if first is None:
+            return None
+        rank = first[0].get("rank")
+        if first[0].get("do") != "hello" or isinstance(rank, bool) or not isinstance(rank, int):
+            raise FramingError("the first message must be a hello with a rank")
+        group = _membership(first[0])
+        try:
+            _check_start(rank, first[0].get("start", ""), start)
+            backend = seats(rank, group)
+        except (ClusterError, ValueError) as error:
+            send(connection, _failure(error))
+            return None
+        send(connection, {"now_ps": backend.now_ps()})
+        while (message := receive(connection)) is not None:
+            header, array = message
+            try:
+                array, ahead = _apart(header, array)
+                answer = _perform(backend, header, array, ahead)
+            except (ClusterError, ValueError, TypeError) as error:
+                send(connection, _failure(error))
+            else:
+                if header.get("do") == "close":
+                    with contextlib.suppress(OSError):  # it has left, and may be gone
+                        send(connection, answer)
+                    return None
+                send(connection, answer, array)
+    except EndedError:
+        return backend
+    except FramingError as error:
+        raise ClusterError(f"a process of the group sent something else than requests: {error}") from error
+    except OSError:
+        return backend  # the process has ended; its exit code says how
+    finally:
+        connection.close()
+    return backend
+
+
+def _check_start(rank: int, said: object, start: str) -> None:
+    if said != start:
+        raise ClusterError(f"rank {rank} is of another start of this group: its word is {str(said)!r}, not {start!r}")
+
+
+def _membership(hello: dict[str, Any]) -> Membership | None:
+    ranks, serial = hello.get("ranks"), hello.get("serial")
+    if ranks is None:
+        return None
+    if not isinstance(ranks, list) or not all(type(rank) is int for rank in (*ranks, serial)):
+        raise FramingError("a hello for a group needs ranks, a list of numbers, and serial, a number")
+    return tuple(ranks), int(str(serial))
+
+
+def _apart(request: dict[str, Any], array: FloatArray | None) -> tuple[FloatArray | None, Ahead | None]:
+    """A collective's own array, and what its caller starts next."""
+    told = request.get("ahead")
+    if told is None or array is None:
+        return array, None
+    try:
+        own = array.size - int(told["elements"])
+        if not 0 < own < array.size:
+            raise ValueError(f"ahead: {told['elements']} of {array.size} elements")
+        return array[:own], Ahead(array[own:], int(told["start_ps"]), bool(told["poison"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"ahead: {error}") from None
+
+
+def _perform(
+    backend: Served, request: dict[str, Any], array: FloatArray | None, ahead: Ahead | None = None
+) -> dict[str, Any]:
+    """Carry a request out; the answer's header. A collective writes its result to ``array``."""
+    what = request.get("do")
+    try:
+        if what == "collective" and array is not None:
+            operation, root, rate = request["operation"], request["root"], request["learning_rate"]
+            options = Options(**{**request["options"], "ahead": ahead})
+            start = int(request["start_ps"])
+            done = backend.collective(str(operation), array, int(root), float(rate), options, start)
+            said = {"done_ps": done, "contributors": list(backend.contributors)}
+            return {**said, "summed": backend.summed} if backend.summed else said
+        if what == "note":
+            for note in request["notes"]:
+                if "name" in note:
+                    backend.record(str(note["name"]), float(note["value"]), int(note["at_ps"]))
+                else:
+                    backend.computed(int(note["start_ps"]), int(note["end_ps"]))
+        elif what == "close":
+            backend.close()
+        else:
+            raise ValueError(f"unknown request {what!r}")
+    except KeyError as error:
+        raise ValueError(f"{what}: {error} is missing") from None
+    return {}
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    kind = next((name for name, known in _ERRORS.items() if type(error) is known), "ClusterError")
+    more = error.plain() if isinstance(error, GroupChanged) else {}
+    return {"error": kind, "message": str(error)[: MAX_HEADER // 16], **more}
+
+
+def _error_of(header: Mapping[str, Any]) -> Exception:
+    """What :func:`_failure` told."""
+    kind, message = _ERRORS.get(str(header["error"]), ClusterError), str(header.get("message", ""))
+    if kind is GroupChanged:
+        return GroupChanged.from_plain(message, header)
+    return kind(message)
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment.get(name, "")
+    if not text.isdecimal():
+        raise ClusterError(f"{name}: expected a number, got {text!r}; start the script with 'p4reduce launch'")
+    return int(text)

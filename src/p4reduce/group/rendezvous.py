@@ -1,0 +1,410 @@
+"""Where the participants of a group meet: each posts its call and blocks until the network has carried it out.
+
+Virtual time stands still while scripts compute. The network runs when every participant that the
+operation needs has called, so the outcome does not depend on how threads or processes are scheduled.
+
+The participant whose call comes last carries the collective out, outside of the lock: meanwhile anybody may ask who
+waits, leave, or end the group.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from p4reduce.group.backend import PLAIN, Clock, FloatArray, Options
+from p4reduce.group.errors import GOES_ON, ClusterError, CollectiveError, ExcludedError
+from p4reduce.group.group import (
+    COMPUTE,
+    OPERATIONS,
+    SERVED,
+    Call,
+    Carry,
+    CarryStale,
+    Death,
+    Figure,
+    Joined,
+    Participant,
+    Seat,
+    Span,
+    Subgroup,
+    check_agreement,
+    first_bad_value,
+)
+from p4reduce.group.membership import Decision, group_changed
+from p4switch.base.units import PS_PER_S
+
+
+class Rendezvous:
+    """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``).
+
+    ``ranks`` and ``clocks`` are those of its participants in the group that it is a part of: errors name such ranks;
+    ``subgroup`` makes such groups. ``on_death``: told of each participant that dies; without, no group survives that.
+    ``members``: how many of the workers are there at the start, the first ones; the others may join (``on_joined``).
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        server: bool,
+        carry: Carry,
+        start_ps: int,
+        patience_s: float = 600.0,
+        ranks: Sequence[int] | None = None,
+        clocks: list[Clock] | None = None,
+        subgroup: Subgroup | None = None,
+        carry_stale: CarryStale | None = None,
+        on_death: Death | None = None,
+        members: int | None = None,
+    ) -> None:
+        self.subgroup = subgroup
+        self.on_joined: Joined | None = None
+        self._on_death = on_death
+        self._members = tuple(range(size if members is None else members))
+        self._changes: list[Decision] = []
+        self._carry_stale = carry_stale
+        self._carrying = False
+        self._size = size
+        self._known_as = range(size) if ranks is None else ranks
+        self._server = server
+        self._carry = carry
+        self._patience_s = patience_s
+        count = size + int(server)
+        clocks = [Clock(start_ps) for _ in range(count)] if clocks is None else clocks
+        self._seats = [Participant(clock, start_ps) for clock in clocks]
+        self._changed = threading.Condition()
+        self._failure: ClusterError | None = None
+
+    def backend(self, rank: int) -> Seat:
+        """The end of participant ``rank``."""
+        if not 0 <= rank < len(self._seats):
+            raise ValueError(f"rank {rank}: this group has ranks 0 to {len(self._seats) - 1}")
+        return Seat(self, rank, self._size)
+
+    def figures(self) -> list[Figure]:
+        """All recorded figures, by rank and in order."""
+        with self._changed:
+            return [figure for seat in self._seats for figure in seat.figures]
+
+    def fail(self, error: ClusterError) -> None:
+        """End the group: everyone who waits, or calls later, gets ``error``; a collective under way is given up."""
+        with self._changed:
+            self._end(error)
+
+    def lose(self, rank: int) -> None:
+        """``rank`` is gone without having left: everybody is told, or goes on without it."""
+        if not self.die(rank, "ended without leaving the group"):
+            self.fail(CollectiveError(f"{self._name(rank)} ended without leaving the group"))
+
+    def die(self, rank: int, reason: str) -> bool:
+        """``rank`` is gone without having left; False where the others cannot go on without it.
+
+        A collective that has its array already is carried to its end.
+        """
+        with self._changed:
+            seat = self._seats[rank]
+            if self._on_death is None or rank >= self._size or self._failure is not None:
+                return False
+            if seat.left or seat.died:
+                return True
+            self._on_death(rank, seat.clock.now_ps, reason)
+            seat.died = reason
+            complete = self._take_complete()
+            self._changed.notify_all()
+        if complete:
+            self._carry_out(complete)
+        return True
+
+    @property
+    def failure(self) -> ClusterError | None:
+        """What it ended with."""
+        return self._failure
+
+    def close(self) -> None:
+        """End the group and wait until the network has nobody's array any more."""
+        with self._changed:
+            self._end(ClusterError("the group has ended"))
+            self._changed.wait_for(lambda: not self._carrying)
+
+    def waiting(self) -> str:
+        """Who waits for whom, as one line; empty when nobody waits."""
+        with self._changed:
+            calls = self._waiting_calls()
+            if not calls:
+                return ""
+            verb = "waits" if len(calls) == 1 else "wait"
+            names = self._names([call.rank for call in calls])
+            return f"{calls[0].operation} #{calls[0].iteration}: {names} {verb} for {self._missing(calls[0].operation)}"
+
+    def spans(self) -> list[Span]:
+        """What the participants did, by rank and start."""
+        with self._changed:
+            every = [span for seat in self._seats for span in (*seat.computed, *seat.spans)]
+        return sorted(every, key=lambda span: (span.rank, span.start_ps, span.end_ps))
+
+    def post(
+        self,
+        rank: int,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """Post ``rank``'s call and wait for its result; when that was there, picoseconds.
+
+        The collective starts at ``start_ps``, and the rank's clock stays as it is; without, it starts where that clock
+        stands, and the clock goes on to its end. It never starts before the rank's last one was done.
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"unknown operation {operation!r}; known: {', '.join(sorted(OPERATIONS))}")
+        if operation in SERVED and not self._server:
+            raise CollectiveError(f"{operation} needs a parameter server: choose a topology with a server host")
+        if operation not in SERVED and rank == self._size:
+            raise CollectiveError(f"{operation} is for workers; the server takes part in push, pull and push_pull")
+        if not 0 <= root < self._size:
+            raise ValueError(f"root {root}: this group has workers 0 to {self._size - 1}")
+        summed = operation in {"all_reduce", "push", "push_pull"} and not (options.words or options.poison)
+        if options.stale and self._carry_stale is None:
+            raise CollectiveError("staleness: only the whole group, in virtual time, has workers that do not wait")
+        bad = first_bad_value(array) if summed else None
+        if bad is not None:
+            raise ValueError(f"{operation}: {self._name(rank)} gave {array[bad]} at index {bad}; a sum cannot carry it")
+        with self._changed:
+            seat = self._seats[rank]
+            if seat.call is not None:
+                raise CollectiveError(
+                    f"{self._name(rank)} calls {operation} while its {seat.call.operation} is under way"
+                )
+            self._raise_failure()
+            self._raise_change(rank, options.view, seat.iteration)
+            begin = max(seat.clock.now_ps if start_ps is None else start_ps, seat.ready_ps)
+            seat.call = Call(rank, operation, array, root, learning_rate, begin, seat.iteration, options=options)
+            seat.finished = False
+            complete = self._take_complete()
+        if complete:
+            self._carry_out(complete)
+        patience_s = self._patience_s if options.patience_s is None else options.patience_s
+        with self._changed:
+            self._changed.wait_for(
+                lambda: seat.under_way or seat.finished or seat.died or self._failure is not None, patience_s
+            )
+            # Until then the network writes to its array; it may wait for others' next calls meanwhile.
+            while not self._changed.wait_for(lambda: self._released(seat), patience_s) and self._carrying:
+                pass
+            missing = "" if seat.finished else self._missing(operation)
+            seat.under_way = False
+            call, seat.call = seat.call, None
+            if isinstance(call.error, GOES_ON):
+                self._count(seat, call, start_ps)
+            if call.error is not None:
+                raise call.error
+            if call.raised:
+                self._raise_change(rank, options.view, seat.iteration)
+            if seat.died:
+                raise ExcludedError(f"{self._name(rank)} {seat.died}: it is no member any more")
+            if seat.finished:
+                self._count(seat, call, start_ps)
+                return call.done_ps
+            self._raise_failure()
+            waited = f"{self._name(rank)} reached its timeout of {patience_s:g} s waiting for {missing}"
+            error = CollectiveError(f"{operation} #{seat.iteration}: {waited}")
+        self.fail(error)
+        raise error
+
+    def _count(self, seat: Participant, call: Call, start_ps: int | None) -> None:
+        """A collective is over, with a result or with an error of its own: the participant's next one follows it."""
+        seat.iteration += 1
+        if call.done_ps < 0:  # it was refused: no time passed
+            return
+        seat.ready_ps = call.done_ps
+        if start_ps is None:
+            seat.clock.reach(call.done_ps)
+        name = call.options.name or call.operation
+        seat.spans.append(Span(call.rank, name, call.start_ps, call.done_ps, call.array.size))
+
+    def leave(self, rank: int) -> None:
+        """``rank`` makes no more calls; whoever waits for it is told."""
+        with self._changed:
+            self._seats[rank].left = True
+            complete = self._take_complete()
+        if complete:
+            self._carry_out(complete)
+
+    def compute(self, rank: int, seconds: float) -> None:
+        """Advance ``rank``'s clock."""
+        self.computed(rank, *self._seats[rank].clock.advance(round(seconds * PS_PER_S)))
+
+    def computed(self, rank: int, start_ps: int, end_ps: int) -> None:
+        """Note that ``rank`` computed then; what follows on what it noted last is one with it."""
+        spans = self._seats[rank].computed
+        if spans and spans[-1].end_ps == start_ps:
+            start_ps = spans.pop().start_ps
+        if end_ps > start_ps:
+            spans.append(Span(rank, COMPUTE, start_ps, end_ps))
+
+    def contributors(self, rank: int) -> tuple[int, ...]:
+        """Whose arrays are in the result of ``rank``'s last collective."""
+        return self._seats[rank].contributors or self._members
+
+    def summed(self, rank: int) -> tuple[tuple[int, int], ...]:
+        """(elements, contributions) of each stretch of ``rank``'s last result; empty: as many as contributors."""
+        return self._seats[rank].summed
+
+    def clock(self, rank: int) -> Clock:
+        """Virtual time of ``rank``."""
+        return self._seats[rank].clock
+
+    def record(self, rank: int, name: str, value: float, at_ps: int | None = None) -> None:
+        """Keep a figure, of ``at_ps`` or now."""
+        with self._changed:
+            seat = self._seats[rank]
+            now = seat.clock.now_ps if at_ps is None else at_ps
+            seat.figures.append(Figure(rank, name, seat.iteration, now, value))
+
+    def _waiting_calls(self) -> list[Call]:
+        return [seat.call for seat in self._seats if seat.waits and seat.call is not None]
+
+    def _take_complete(self) -> list[Call]:
+        """The calls of a collective that nobody is missing in, which are under way from now on; or none."""
+        if any(seat.call is not None and seat.call.options.stale and not seat.finished for seat in self._seats):
+            return self._take_stale()
+        calls = self._waiting_calls()
+        workers = [call for call in calls if call.rank < self._size]
+        served = bool(workers) and workers[0].operation in SERVED
+        needed = calls if served else workers
+        alive = sum(not self._seats[member].died for member in self._members)
+        if len(workers) < alive or not workers or (served and len(calls) < alive + 1):
+            self._check_left()
+            return []
+        try:
+            check_agreement(needed, self._name)
+        except CollectiveError as error:
+            self._end(error)
+            return []
+        for call in needed:
+            self._seats[call.rank].under_way = True
+        self._carrying = True
+        return needed
+
+    def _take_stale(self) -> list[Call]:
+        """The calls of all who have not left, when each of them has one; or none."""
+        there = [seat for seat in self._seats if not seat.left]
+        if self._carrying or self._failure is not None or any(seat.call is None or seat.finished for seat in there):
+            return []
+        calls = [seat.call for seat in there if seat.call is not None]
+        if self._seats[self._size].left:
+            self._end(CollectiveError(f"push_pull: {self._names([calls[0].rank])} waits for the server, which left"))
+            return []
+        try:
+            check_agreement(calls, self._name)
+        except CollectiveError as error:
+            self._end(error)
+            return []
+        for seat in there:
+            seat.under_way = True
+        self._carrying = True
+        return calls
+
+    def _released(self, seat: Participant) -> bool:
+        """Whether the network has no use for a participant's array any more."""
+        return seat.finished or not seat.under_way or (self._failure is not None and not self._carrying)
+
+    def _carry_out(self, calls: list[Call]) -> None:
+        finished: list[Call] = []
+        try:
+            if calls[0].options.stale and self._carry_stale is not None:
+                finished = self._carry_stale(calls, self._check)
+            else:
+                decisions = self._carry(calls, self._check) or ()
+                finished = calls
+                with self._changed:
+                    self._apply(decisions, calls)
+        except GOES_ON as error:  # the same at all who called, and nobody's array is in use any more
+            finished = calls
+            for call in calls:
+                call.error = type(error)(str(error))
+        except ClusterError as error:
+            self.fail(error)
+        except BaseException as error:
+            self.fail(ClusterError(f"{calls[0].operation}: {error}"))
+            raise
+        finally:
+            with self._changed:
+                self._carrying = False
+                for call in finished:
+                    self._seats[call.rank].under_way, self._seats[call.rank].finished = False, True
+                if not finished:
+                    for call in calls:
+                        self._seats[call.rank].under_way = False
+                self._changed.notify_all()
+
+    def _apply(self, decisions: Sequence[Decision], calls: list[Call]) -> None:
+        """The group is as was decided; who is no member any more is told so, the others when they call next."""
+        for call in calls:
+            seat = self._seats[call.rank]
+            seat.contributors = call.contributors or self._members
+            seat.summed = call.summed
+            if isinstance(call.error, ExcludedError):
+                seat.died = seat.died or "has died"
+        for decision in decisions:
+            if decision.after != self._members:
+                self._members = decision.after
+                self._changes.append(decision)
+            for member, reason in decision.lost.items():
+                self._seats[member].died = self._seats[member].died or reason
+        newcomers = tuple(one for decision in decisions for one in decision.joined if one in self._members)
+        for member in newcomers:
+            seat = self._seats[member]
+            seat.iteration = calls[0].iteration
+            seat.ready_ps = max(call.done_ps for call in calls)
+            seat.clock.reach(seat.ready_ps)
+        if newcomers and self.on_joined is not None:
+            self.on_joined(newcomers, len(self._changes), self._members)
+
+    def _raise_change(self, rank: int, view: int, operation: int) -> None:
+        """`GroupChanged` where a caller has not heard of the group's last change; of the dead, `ExcludedError`."""
+        if self._seats[rank].died:
+            raise ExcludedError(f"{self._name(rank)} {self._seats[rank].died}: it is no member any more")
+        if view < len(self._changes):
+            raise group_changed(self._changes, view, operation)
+
+    def _check(self) -> None:
+        with self._changed:
+            self._raise_failure()
+
+    def _end(self, error: ClusterError) -> None:
+        self._failure = self._failure or error
+        self._changed.notify_all()
+
+    def _check_left(self) -> None:
+        gone = [rank for rank in self._members if self._seats[rank].left and not self._seats[rank].died]
+        waiting = self._waiting_calls()
+        served = any(call.operation in SERVED for call in waiting)
+        if self._server and served and self._seats[self._size].left:
+            gone.append(self._size)
+        if gone and waiting:
+            call = waiting[0]
+            self._end(
+                CollectiveError(
+                    f"{call.operation} #{call.iteration}: {self._name(call.rank)} waits for {self._names(gone)}, "
+                    "which left the group"
+                )
+            )
+
+    def _missing(self, operation: str) -> str:
+        ranks = [*self._members, *([self._size] if self._server and operation in SERVED else [])]
+        needed = {rank: self._seats[rank] for rank in ranks if not self._seats[rank].died}
+        # Where workers do not wait for each other, their calls stay while others come.
+        stale = any(seat.call is not None and seat.call.options.stale for seat in needed.values())
+        return self._names([rank for rank, seat in needed.items() if not (seat.waits or (stale and seat.under_way))])
+
+    def _names(self, ranks: list[int]) -> str:
+        return ", ".join(map(self._name, ranks))
+
+    def _name(self, rank: int) -> str:
+        return "the server" if rank == self._size else f"rank {self._known_as[rank]}"
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(str(self._failure))

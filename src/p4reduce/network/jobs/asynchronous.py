@@ -1,0 +1,434 @@
+"""An asynchronous parameter server: workers that do not wait for each other, or for a bounded time only.
+
+No new protocol: each worker is a job of its own with the server, and the server's endpoints of all these jobs update
+one array of weights, chunk by chunk, as contributions come. What a worker gets back are the weights as they are then.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.control_plane.batches import BATCHES, JobGroup, batch_entries, group_size, lag_entry
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.entries import Entity, fingerprint, switches_on_paths
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.plan import Plan
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.virtual import Stop
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+
+# What hosts do at which virtual time: calls at given times, and calls when an endpoint has done its operation.
+
+
+Call = Callable[[], None]
+Done = Callable[[int], None]
+"""Told when the endpoint was done, virtual picoseconds."""
+
+
+class Clockwork:
+    """Drives a `JobNetwork`: the hosts' side of several jobs that compute and communicate at the same time.
+
+    Calls at one time happen in the order in which they were asked for, those of endpoints in the order of indices.
+    """
+
+    def __init__(self, network: JobNetwork) -> None:
+        self.network = network
+        self._order = count()
+        self._calls: list[tuple[int, int, Call]] = []
+        self._waiting: dict[int, Done] = {}
+        self._serving: set[int] = set()
+
+    def at(self, time_ps: int, call: Call) -> None:
+        """Call at this time, or now if it is past."""
+        heappush(self._calls, (max(time_ps, self.network.now), next(self._order), call))
+
+    def post(self, index: int, operation: Post, then: Done) -> None:
+        """Give an endpoint an operation that begins now; ``then`` is called when it is done."""
+        self.network.post(index, operation)
+        self._waiting[index] = then
+
+    def announce(self, index: int, operation: Post) -> None:
+        """What an endpoint gets next is known: its exponents may travel with what it does now."""
+        self.network.announce(index, operation)
+
+    def serve(self, index: int, operation: Post, then: Done) -> None:
+        """The same for an endpoint that others come to: that it waits for them keeps nobody from the end of a run."""
+        self.post(index, operation, then)
+        self._serving.add(index)
+
+    def run(self, *, check: Call | None = None, until: Callable[[], bool] | None = None) -> None:
+        """Until nobody has anything to do, or until something is so, which is asked after every step.
+
+        ``ClusterError`` when an endpoint gives up or waits for ever.
+        """
+        while (self._calls or self._waiting.keys() - self._serving) and not (until is not None and until()):
+            next_ps = self._calls[0][0] if self._calls else None
+            reason = self.network.advance(next_ps, sorted(self._waiting), first=True, check=check)
+            if reason is Stop.QUIET and next_ps is None:
+                waiting = ", ".join(self.network.hosts[index] for index in sorted(self._waiting))
+                raise ClusterError(f"nothing moves any more, but these still wait: {waiting}")
+            self._collect()
+            while self._calls and self._calls[0][0] <= self.network.now and not (until is not None and until()):
+                heappop(self._calls)[2]()
+
+    def _collect(self) -> None:
+        records = self.network.endpoints.records
+        for index in sorted(self._waiting):
+            state = State(int(records[index]["status"]))
+            if state is State.FAILED:
+                error = self.network.status(index).error
+                raise ClusterError(f"{self.network.hosts[index]}: {error}")
+            if state is not State.ACTIVE:
+                self._serving.discard(index)
+                self._waiting.pop(index)(int(records[index]["done_at"]))
+                records = self.network.endpoints.records
+
+
+PLAN: Final = "ps"
+FloatArray = NDArray[np.float32]
+
+
+class Staleness:
+    """Who may communicate: a worker is at most ``bound`` rounds ahead of the slowest; None: of anybody.
+
+    0 keeps workers in step, though what each gets back need not hold the others' gradients of the same round.
+    """
+
+    def __init__(self, workers: int, bound: int | None) -> None:
+        if bound is not None and bound < 0:
+            raise ValueError(f"staleness: {bound}, must be at least 0, or None for no bound")
+        self.done = [0] * workers
+        self.bound = bound
+        self._watched = list(range(workers))
+
+    def watch(self, ranks: Sequence[int]) -> None:
+        """Only these workers count from now on: the others have left."""
+        self._watched = list(ranks)
+
+    def may(self, rank: int) -> bool:
+        """Whether a worker may begin to communicate in its next round."""
+        return self.bound is None or self.done[rank] - self.oldest <= self.bound
+
+    @property
+    def oldest(self) -> int:
+        """The round of whoever is slowest."""
+        return min((self.done[rank] for rank in self._watched), default=0)
+
+    @property
+    def newest(self) -> int:
+        """The round of whoever is fastest."""
+        return max(self.done)
+
+
+@dataclass
+class AsynchronousJob:
+    """One job for each worker, all with one server, whose weights they share."""
+
+    jobs: list[Job]
+    weights: FloatArray
+
+    @property
+    def plans(self) -> list[Plan]:
+        """Of the workers, in rank order."""
+        return [job.plan for job in self.jobs]
+
+    def worker(self, rank: int) -> int:
+        """Endpoint of a worker."""
+        (index,) = self.jobs[rank].members.values()
+        return index
+
+    def server(self, rank: int) -> int:
+        """Endpoint of the server that answers a worker."""
+        index = self.jobs[rank].server
+        assert index is not None  # noqa: S101
+        return index
+
+    def uninstall(self, network: JobNetwork, controller: Controller) -> None:
+        """Take all of it out again."""
+        for job in self.jobs:
+            network.retire(job)
+            controller.uninstall(job.plan)
+
+
+def install(
+    network: JobNetwork,
+    controller: Controller,
+    workers: Sequence[str],
+    server: str,
+    weights: FloatArray,
+    *,
+    first_job: int,
+    priority: int | None = None,
+    window: int | None = None,
+    by_batch: bool = True,
+) -> AsynchronousJob:
+    """Install the jobs ``first_job``, ``first_job + 1``, ... of these workers, in rank order.
+
+    by_batch: their senders know of each other (``JobNetwork.add``); without it they take a queue that all of them fill
+    for loss, as jobs do that have nothing to do with each other.
+
+    Raises
+    ------
+    PlanError
+        When ``first_job`` is no multiple of the group's size (a power of two): one match has to cover the group.
+    ControllerError
+        As of ``Controller.install``; nothing is left of it then.
+    """
+    size = group_size(len(workers))
+    if first_job % size:
+        raise PlanError(f"first_job: {first_job}, must be a multiple of {size} for {len(workers)} workers")
+    made = AsynchronousJob([], weights)
+    try:
+        for rank, worker in enumerate(workers):
+            request = PlanRequest(
+                PLAN, first_job + rank, workers=(worker,), server=server, priority=priority, window=window
+            )
+            made.jobs.append(network.add(controller.start_job(request), by_batch=by_batch))
+    except (ControllerError, PlanError):
+        made.uninstall(network, controller)
+        raise
+    return made
+
+
+class Worker(Protocol):
+    """What the workers of a training compute."""
+
+    def compute_ps(self, rank: int, iteration: int) -> int:
+        """How long a worker computes in a round."""
+
+    def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
+        """The gradient of a round at the weights that the worker has; float32 of their shape, kept until it is sent."""
+
+    def pulled(self, rank: int, iteration: int, done_ps: int, weights: FloatArray) -> None:
+        """A round has ended: these are the weights that the worker goes on with."""
+
+
+Moved = Callable[[Sequence[int], int, int], None]
+"""Told the rounds that workers have done, and which of them is the oldest and the newest that may communicate."""
+
+
+class AsynchronousTraining:
+    """Rounds of all workers of an `AsynchronousJob`, each at its own pace within the bound.
+
+    Parameters
+    ----------
+    clockwork : Clockwork
+        Whose network the job is in.
+    job : AsynchronousJob
+        Installed; its weights are where training begins.
+    worker : Worker
+        What is computed, and how long that takes.
+    iterations : int
+        Of each worker.
+    staleness : int or None
+        The bound (:class:`Staleness`).
+    learning_rate : float
+        A worker's gradient moves the weights by ``learning_rate / workers`` times itself: a round of all of them is as
+        large a step as a synchronous one.
+    moved : callable
+        Told whenever a round has ended.
+    """
+
+    def __init__(
+        self,
+        clockwork: Clockwork,
+        job: AsynchronousJob,
+        worker: Worker,
+        *,
+        iterations: int,
+        staleness: int | None,
+        learning_rate: float,
+        moved: Moved | None = None,
+    ) -> None:
+        self._clockwork, self._job, self._worker = clockwork, job, worker
+        self._iterations, self._rate = iterations, learning_rate / len(job.jobs)
+        self._moved = moved
+        self.staleness = Staleness(len(job.jobs), staleness)
+        self.most_ahead = 0
+        """rounds by which a worker was ahead of the slowest when it began to communicate, at most"""
+        self._held: dict[int, tuple[int, FloatArray]] = {}
+        self._own = [job.weights.copy() for _ in job.jobs]
+
+    def begin(self, at_ps: int = 0) -> None:
+        """All workers begin to compute at this time."""
+        for rank in range(len(self._job.jobs)):
+            self._serve(rank, 0)
+            self._compute(rank, at_ps)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds of all workers are over."""
+        return self.staleness.oldest == self._iterations
+
+    def _compute(self, rank: int, now_ps: int) -> None:
+        iteration = self.staleness.done[rank]
+        if iteration < self._iterations:
+            gradient = self._worker.gradient(rank, iteration, self._own[rank])
+            ready = now_ps + self._worker.compute_ps(rank, iteration)
+            self._clockwork.at(ready, lambda: self._ready(rank, iteration, gradient))
+
+    def _ready(self, rank: int, iteration: int, gradient: FloatArray) -> None:
+        """A gradient is there; it waits for the slowest worker where that is too far behind."""
+        if self.staleness.may(rank):
+            self._push(rank, iteration, gradient)
+        else:
+            self._held[rank] = iteration, gradient
+
+    def _push(self, rank: int, iteration: int, gradient: FloatArray) -> None:
+        self.most_ahead = max(self.most_ahead, self.staleness.done[rank] - self.staleness.oldest)
+        self._job.jobs[rank].note("push_pull", gradient.size)
+        post = Post(Collective.PUSH_PULL, gradient, self._own[rank], iteration)
+        self._clockwork.post(self._job.worker(rank), post, lambda done: self._pulled(rank, iteration, done))
+
+    def _pulled(self, rank: int, iteration: int, done_ps: int) -> None:
+        self.staleness.done[rank] += 1
+        self._worker.pulled(rank, iteration, done_ps, self._own[rank])
+        if self._moved is not None:
+            done = self.staleness.done
+            self._moved(done, self.staleness.oldest, self.staleness.newest)
+        for held in sorted(self._held):
+            if self.staleness.may(held):
+                self._push(held, *self._held.pop(held))
+        self._compute(rank, done_ps)
+
+    def _serve(self, rank: int, iteration: int) -> None:
+        """The server takes part in round after round of each worker."""
+        if iteration < self._iterations:
+            post = Post(Collective.PUSH_PULL, None, self._job.weights, iteration, learning_rate=self._rate)
+            self._clockwork.post(self._job.server(rank), post, lambda _done: self._serve(rank, iteration + 1))
+
+
+# Whoever is behind goes first: classes by batch at hosts and in switches, while an asynchronous training runs.
+
+
+REBASE: Final = 4
+"""batches by which the oldest one moves before the controller writes anew"""
+
+
+class BatchOrder(Protocol):
+    """How classes follow the batches of one asynchronous job.
+
+    Attributes
+    ----------
+    writes : int
+        Entries that were written while the job ran, those of the beginning not counted.
+    """
+
+    writes: int
+
+    def moved(self, done: Sequence[int], oldest: int, newest: int) -> None:
+        """A worker has ended a round: so many has each done."""
+
+    def close(self) -> None:
+        """Take the entries out."""
+
+
+def group_of(job: AsynchronousJob, cell: int, base: int, most: int) -> JobGroup:
+    """The group of a job's workers; their classes are base .. base + most."""
+    plans = job.plans
+    return JobGroup(plans[0].job, group_size(len(plans)), cell, plans[0].generation, base, most)
+
+
+class _Hosts:
+    """Classes at hosts: base + min(lag, most), at once, since they know whose round it is."""
+
+    def __init__(self, clockwork: Clockwork, job: AsynchronousJob, group: JobGroup) -> None:
+        self._network, self._job, self._group = clockwork.network, job, group
+
+    def moved(self, done: Sequence[int], newest: int) -> None:
+        for one, rounds in zip(self._job.jobs, done, strict=True):
+            self._network.set_class(one, self._group.base + min(newest - rounds, self._group.most))
+
+
+class SwitchOrder:
+    """The switches find out by themselves: one entry in each, and nothing to write while the job runs."""
+
+    def __init__(self, clockwork: Clockwork, controller: Controller, job: AsynchronousJob, group: JobGroup) -> None:
+        self.writes = 0
+        self._hosts, self._controller = _Hosts(clockwork, job, group), controller
+        self._entries: dict[str, Sequence[Entity]] = dict.fromkeys(_switches(job), (lag_entry(group),))
+        _insert(controller, self._entries)
+
+    def moved(self, done: Sequence[int], oldest: int, newest: int) -> None:
+        """Only hosts need to be told."""
+        del oldest
+        self._hosts.moved(done, newest)
+
+    def close(self) -> None:
+        """Take the entries out."""
+        for switch, entries in self._entries.items():
+            self._controller.delete(switch, entries)
+
+
+class ControllerOrder:
+    """The controller writes a class for each of eight iterations, anew when the oldest one has moved by ``rebase``.
+
+    What it writes takes effect ``latency_ps`` later. ``staleness`` is the job's bound: with more than 8 - rebase, or
+    none, batches that are told apart in no entry may be under way: ControllerError.
+    """
+
+    def __init__(
+        self,
+        clockwork: Clockwork,
+        controller: Controller,
+        job: AsynchronousJob,
+        group: JobGroup,
+        *,
+        staleness: int | None,
+        latency_ps: int,
+        rebase: int = REBASE,
+    ) -> None:
+        if staleness is None or rebase < 1 or staleness + rebase > BATCHES:
+            raise ControllerError(
+                f"staleness: {staleness}, rebase: {rebase}: entries tell {BATCHES} batches apart; "
+                f"needed: staleness + rebase <= {BATCHES}, or order batches in the switches"
+            )
+        self.writes = 0
+        self._clockwork, self._controller, self._group = clockwork, controller, group
+        self._hosts = _Hosts(clockwork, job, group)
+        self._latency_ps, self._rebase, self._span = latency_ps, rebase, staleness + rebase
+        self._written = 0
+        self._switches = _switches(job)
+        entries = batch_entries(group, 0, self._span)
+        self._there = {fingerprint(entry) for entry in entries}
+        _insert(controller, dict.fromkeys(self._switches, entries))
+
+    def moved(self, done: Sequence[int], oldest: int, newest: int) -> None:
+        """Hosts are told, and switches where the oldest batch has moved far enough."""
+        self._hosts.moved(done, newest)
+        base = oldest - oldest % self._rebase
+        if base > self._written:
+            self._written = base
+            self._clockwork.at(self._clockwork.network.now + self._latency_ps, lambda: self._write(base))
+
+    def _write(self, oldest: int) -> None:
+        """Entries whose class has changed."""
+        entries = batch_entries(self._group, oldest, self._span)
+        changed = [entry for entry in entries if fingerprint(entry) not in self._there]
+        self._there = {fingerprint(entry) for entry in entries}
+        for switch in self._switches:
+            self._controller.modify(switch, changed)
+        self.writes += len(changed) * len(self._switches)
+
+    def close(self) -> None:
+        """Take the entries out."""
+        for switch in self._switches:
+            self._controller.delete(switch, batch_entries(self._group, 0, self._span))
+
+
+def _switches(job: AsynchronousJob) -> list[str]:
+    """All that its frames pass."""
+    return sorted({switch for plan in job.plans for switch in switches_on_paths(plan)})
+
+
+def _insert(controller: Controller, entries: dict[str, Sequence[Entity]]) -> None:
+    for switch, own in entries.items():
+        controller.insert(switch, own)

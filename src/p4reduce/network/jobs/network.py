@@ -1,0 +1,417 @@
+"""Jobs in virtual time: the endpoints of their hosts, the links, the switches' time, one run loop for all."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.predict import Operation, Traffic, add, predict
+from p4reduce.network.background import Background, Requests, SourceEndpoints
+from p4reduce.network.jobs.specs import (
+    Numbers,
+    Occupant,
+    ahead_ps,
+    endpoint_specs,
+    guesses_of,
+    link_address,
+    pace_of,
+    parent_address,
+    server_peers,
+    timing_of,
+)
+from p4reduce.network.jobs.switches import ServedSwitches
+from p4reduce.network.virtual import Faults, HostEndpoints, Stop, VirtualNetwork
+from p4reduce.network.virtual.endpoint_calls import worker_endpoints
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.operation import Post
+from p4reduce.workers.specs import Congestion
+from p4reduce.workers.status import EndpointStatus
+
+# Who is told of networks in virtual time that come to be in this process.
+
+
+Observer = Callable[["JobNetwork"], None]
+"""Told of a network at its time 0, before it has any job."""
+
+_observers: list[Observer] = []
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Have ``observer`` told of every network that is made inside, in whichever thread."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+def announce(network: "JobNetwork") -> None:
+    """A network is there."""
+    for observer in _observers:
+        observer(network)
+
+
+# A job in the network: its plan, the endpoints of its hosts, and what it has carried so far.
+
+
+@dataclass
+class Job:
+    """One installed plan with an endpoint for each of its hosts."""
+
+    plan: Plan
+    numbers: Numbers | None
+    """How its lanes add up in the network; None: hosts add float32."""
+    members: dict[str, int] = field(default_factory=dict)
+    """Endpoint of each worker, by host."""
+    server: int | None = None
+    """Endpoint of the parameter server."""
+    carried: list[tuple[Operation, int, int]] = field(default_factory=list)
+    """Operation, elements and lead of every collective so far."""
+    spared: int = 0
+    """Chunks for whose exponents no PUSH without lanes asked: the operation before had agreed on them, or its guesses
+    made do with fewer."""
+    repeated: int = 0
+    """Chunks that came again, since the exponent that their workers had guessed did not do."""
+    priority: int = field(init=False)
+    """Its class at its hosts now: that of its plan, until :meth:`JobNetwork.set_class`."""
+    result_priority: int = field(init=False)
+    """The same at its server."""
+    guessed: int = field(init=False)
+    """First chunks of a sum whose exponents may be guessed, whatever plan it gets later."""
+
+    def __post_init__(self) -> None:
+        self.guessed = guesses_of(self.plan, self.numbers)
+        self.priority = self.result_priority = self.plan.priority or 0
+
+    @property
+    def endpoints(self) -> list[int]:
+        """All its endpoints."""
+        return [*self.members.values(), *([] if self.server is None else [self.server])]
+
+    def place(self, host: str, index: int) -> None:
+        """Note the endpoint of a host, in the order of ``endpoint_specs``."""
+        if len(self.members) < len(self.plan.workers):
+            self.members[host] = index
+        else:
+            self.server = index
+
+    def note(self, operation: str, elements: int, *, words: bool = False) -> None:
+        """Remember a collective for the prediction; ``words``: its lanes were added as they are, without exponents."""
+        sums = operation in {"all_reduce", "push", "push_pull"}
+        lead = self.plan.lead if sums and isinstance(self.numbers, BlockFloat) and not words else 0
+        self.carried.append((Operation(operation), elements, lead))
+
+    def predicted(self) -> dict[Hop, Traffic]:
+        """First transmissions of all collectives so far, on every directed link."""
+        times: dict[tuple[Operation, int, int], int] = {}
+        for what in self.carried:
+            times[what] = times.get(what, 0) + 1
+        parts = []
+        for (operation, elements, lead), count in times.items():
+            parts.append(_times(predict(self.plan, operation, elements, lead=lead), count))
+        bare = predict(self.plan, Operation.BARRIER, 1) if self.spared else {}  # one frame without lanes up, one down
+        full = predict(self.plan, Operation.ALL_REDUCE, 1, lead=0) if self.repeated else {}
+        return add(*parts, _times(full, self.repeated), _times(bare, -self.spared))
+
+
+def _times(traffic: Mapping[Hop, Traffic], count: int) -> dict[Hop, Traffic]:
+    return {hop: Traffic(one.frames * count, one.bytes * count) for hop, one in traffic.items()}
+
+
+NO_FAULTS: Final = Faults()
+BLOCK: Final = BlockFloat()
+
+
+class JobNetwork:
+    """A network whose hosts carry jobs out; it begins at time 0, without any. Use as a context manager.
+
+    Not thread-safe, but P4Runtime calls may come at any time. The same calls at the same virtual times give the same
+    packets and bytes.
+
+    Parameters
+    ----------
+    switches : ServedSwitches
+        Of its topology, with their program. They stay the caller's, and may serve another network afterwards.
+    faults : Faults or mapping of Faults
+        Of all links, or by the (node, port) that a direction of a link leaves.
+    queue_frames : int
+        Frames of a port's queue, for each priority.
+    seed : int
+        Of the faults.
+    background : Background, Requests or None
+        Traffic of others, from the first moment on; None: nobody else is there.
+    congestion : Congestion or None
+        Of all workers; None: the window of each plan, paced as its busiest link.
+
+    Attributes
+    ----------
+    endpoints : Endpoints
+        Of all jobs. Indices do not change while a job is there.
+    fabric : VirtualNetwork
+        Links, queues, counters and the clock.
+    hosts : list of str
+        The host of each endpoint, by index.
+    """
+
+    def __init__(
+        self,
+        switches: ServedSwitches,
+        *,
+        faults: Faults | Mapping[Hop, Faults] = NO_FAULTS,
+        queue_frames: int = 1024,
+        seed: int = 0,
+        background: Background | Requests | None = None,
+        congestion: Congestion | None = None,
+    ) -> None:
+        self.switches = switches
+        self._queue_frames, self._congestion = queue_frames, congestion
+        self.endpoints = Endpoints() if background is None else background.endpoints(switches.topology)
+        others = self.endpoints if isinstance(self.endpoints, SourceEndpoints) else None
+        sources = [] if others is None else others.hosts
+        self._calls = worker_endpoints() if others is None else others.calls()
+        self.hosts = list(sources)
+        self._known = len(sources)  # endpoints that the fabric has
+        self._reordered = False  # endpoints that it has are of other classes
+        self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by identity: what its time-outs cover of others
+        self._of_endpoint: dict[int, Occupant] = {}
+        self._first_of: dict[int, Job] = {}
+        self._speculating: dict[int, Job] = {}
+        self.fabric = VirtualNetwork(
+            switches.topology,
+            switches.devices(),
+            endpoints=self._fabric_endpoints(),
+            queue_frames=queue_frames,
+            faults=faults,
+            seed=seed,
+        )
+        switches.network = self.fabric
+        for index in range(len(sources)):
+            self.fabric.start(index)
+        announce(self)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Jobs that are there now, the oldest first."""
+        return [job for job, _, _ in self._occupants.values()]
+
+    @property
+    def now(self) -> int:
+        """Virtual time, picoseconds."""
+        return self.fabric.now
+
+    def add(self, plan: Plan, numbers: Numbers = BLOCK, *, by_batch: bool = False) -> Job:
+        """Give every host of a plan its endpoint. ``numbers``: how lanes add up where switches do that.
+
+        by_batch: it is one of a group whose classes change with their batches: its chunks may overtake each other, and
+        its time-outs cover what other jobs may have before its frames also where all have one class now.
+        After an error nothing of the job is left.
+        """
+        job = Job(plan, numbers if plan.in_network else None)
+        before = dict(
+            enumerate(self.endpoints.records["priority"].tolist())
+        )  # also of retired ones, whose place it takes
+        try:
+            timing = timing_of(plan, overtaken=True) if by_batch else None
+            for host, spec in endpoint_specs(
+                plan, job.numbers, queue_frames=self._queue_frames, timing=timing, congestion=self._congestion
+            ):
+                try:
+                    index = self.endpoints.add(spec)
+                finally:
+                    if len(self.endpoints) > len(self.hosts):
+                        self.hosts.append(host)
+                job.place(host, index)
+                self._reordered |= spec.priority != before.get(index, spec.priority)
+        except BaseException:
+            self.retire(job)
+            raise
+        self._occupy(job, by_batch)
+        first = next(iter(job.members.values()))
+        self._first_of[first] = job
+        if job.guessed:
+            self._speculating[first] = job
+        return job
+
+    def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
+        """From now on hosts take a job for one of this class (0..7); switches go by their own table.
+
+        results: class of what its server sends; None: the same. Time-outs cover all classes that it has had.
+        """
+        results = priority if results is None else results
+        if (priority, results) == (job.priority, job.result_priority):
+            return
+        for index in job.members.values():
+            self.endpoints.change_priority(index, priority)
+        if job.server is not None:
+            self.endpoints.change_priority(job.server, results)
+        job.priority, job.result_priority, self._reordered = priority, results, True
+        _, occupant, _ = self._occupants[id(job)]
+        lowest = min(occupant.lowest, priority, results)
+        highest = max(occupant.highest, priority, results)
+        if (lowest, highest) != (occupant.lowest, occupant.highest):
+            occupant.lowest, occupant.highest = lowest, highest
+            self._cover()
+        self._connect()
+
+    def post(self, index: int, operation: Post) -> None:
+        """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
+        self.endpoints.post(index, operation)
+        record = self.endpoints.records[index]
+        chunks = operation.chunks(int(record["lanes"]))
+        if index in self._first_of and record["lead"]:  # the others know as many
+            asked = int(record["lead"] - record["known"])
+            self._first_of[index].spared += min(int(record["max_lead"]), chunks) - asked
+        occupant = self._of_endpoint.get(index)
+        if occupant is not None and chunks > occupant.burst:
+            occupant.burst = chunks
+            self._cover()
+        self._start(index)
+
+    def announce(self, index: int, operation: Post) -> bool:
+        """What an endpoint gets next, now that it is known: it must be posted next. As of ``Endpoints.announce``."""
+        return self.endpoints.announce(index, operation)
+
+    def advance(
+        self,
+        until_ps: int | None = None,
+        watch: Sequence[int] = (),
+        *,
+        first: bool = False,
+        max_events: int | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> Stop:
+        """Let time pass, and hand to the controllers what came up at switches.
+
+        Arguments as of ``VirtualNetwork.run``. ``check`` is called about ten times a second; what it raises ends this
+        between two events.
+        """
+        self._connect()
+        with self.switches.server.lock:
+            reason = self.fabric.run(
+                until_ps,
+                watch,
+                first=first,
+                max_events=max_events,
+                progress=None if check is None else lambda _now_ps: check(),
+            )
+        self.switches.report(self.fabric)
+        self._note_repeated()
+        return reason
+
+    def status(self, index: int) -> EndpointStatus:
+        """What an endpoint says of itself now."""
+        return self.endpoints.status(index)
+
+    def statuses(self, job: Job) -> list[EndpointStatus]:
+        """Of all endpoints of a job."""
+        return [self.endpoints.status(index) for index in job.endpoints]
+
+    def done_ps(self, job: Job) -> int:
+        """When the last worker of a job had its result."""
+        return max(int(self.endpoints.records[index]["done_at"]) for index in job.members.values())
+
+    # --- trees that change, and jobs that end
+
+    def restart_seq(self, job: Job) -> int:
+        """The oldest chunk that a worker of a job lacks: where all of them would go on after a change of epoch."""
+        return min(self.endpoints.oldest_missing(index) for index in job.members.values())
+
+    def change_over(self, job: Job, plan: Plan) -> None:
+        """All endpoints of a job go on in the next epoch, on another tree, now.
+
+        Errors as of ``Endpoints.change_peers`` and ``change_epoch``; after one, some of the hosts may have changed.
+        """
+        restart, pace = self.restart_seq(job), pace_of(plan)
+        for worker, index in job.members.items():
+            self.endpoints.change_peers(index, link_address(plan, worker), [parent_address(plan, worker)])
+            self.endpoints.change_epoch(index, plan.epoch, restart)
+            self.endpoints.change_pace(index, pace)
+        if job.server is not None and plan.server is not None:
+            self.endpoints.change_peers(job.server, link_address(plan, plan.server), server_peers(plan))
+            self.endpoints.change_epoch(job.server, plan.epoch)
+        job.plan = plan
+        self._occupy(job)
+        for index in job.endpoints:
+            self._start(index)
+
+    def give_up(self, job: Job) -> None:
+        """Nothing of a job is done any more; frames that are on their way find nobody."""
+        for index in job.endpoints:
+            self.endpoints.give_up(index)
+
+    def lingers(self, job: Job) -> bool:
+        """Whether an endpoint of a job may still owe others an answer."""
+        return bool(self.endpoints.records["lingering"][job.endpoints].any())
+
+    def retire(self, job: Job) -> None:
+        """Free what the endpoints of a job keep; the next ones at these hosts take their places."""
+        for index in job.endpoints:
+            self.endpoints.retire(index, link_address(job.plan, self.hosts[index]))
+            self._of_endpoint.pop(index, None)
+            self._first_of.pop(index, None)
+            self._speculating.pop(index, None)
+        if self._occupants.pop(id(job), None) is not None:
+            self._cover()
+
+    def close(self) -> None:
+        """Finish capture files."""
+        self.fabric.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside
+
+    def _note_repeated(self) -> None:
+        """All members of a job send the same chunks again."""
+        for index, job in self._speculating.items():
+            job.repeated = int(self.endpoints.records[index]["redone_total"])
+
+    def _start(self, index: int) -> None:
+        self._connect()
+        self.fabric.start(index)
+
+    def _occupy(self, job: Job, always: bool = False) -> None:
+        """A job is new, or has another plan: so much may stand before others' frames from now on."""
+        window = max(int(self.endpoints.records[index]["window"]) for index in job.members.values())
+        old = self._occupants.get(id(job))
+        classes = (job.priority, job.priority) if old is None else (old[1].lowest, old[1].highest)
+        always |= old is not None and old[1].always
+        made = Occupant(job.plan, window, *classes, 0 if old is None else old[1].burst, always)
+        self._occupants[id(job)] = job, made, 0 if old is None else old[2]
+        self._of_endpoint.update(dict.fromkeys(job.endpoints, made))
+        self._cover()
+
+    def _cover(self) -> None:
+        """Let the least time-out of every job cover what may stand before its frames (`waiting.py`)."""
+        occupants = [occupant for _, occupant, _ in self._occupants.values()]
+        classes = {priority for one in occupants for priority in (one.lowest, one.highest)}
+        plain = not any(covered or one.always for _, one, covered in self._occupants.values())
+        if len(classes) == 1 and plain:
+            return
+        for key, (job, own, covered) in list(self._occupants.items()):
+            ahead = ahead_ps(own, (other for other in occupants if other is not own))
+            if ahead != covered:
+                self._occupants[key] = job, own, ahead
+                for index in job.members.values():
+                    self.endpoints.change_timing(index, timing_of(job.plan, ahead))
+
+    def _connect(self) -> None:
+        """Tell the fabric of endpoints that are new or of another class."""
+        if len(self.hosts) > self._known or self._reordered:
+            with self.switches.server.lock:
+                self.fabric.replace_endpoints(self._fabric_endpoints())
+            self._known, self._reordered = len(self.hosts), False
+
+    def _fabric_endpoints(self) -> HostEndpoints:
+        return HostEndpoints(self.endpoints.records, tuple(self.hosts), self._calls)

@@ -1,0 +1,330 @@
+"""The endpoints of a plan's hosts: how many chunks they have in flight, how fast they send, when they send again."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypedDict
+
+from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.make import HOST_WINDOW
+from p4reduce.control_plane.plans.problem import ACK_EVERY, with_margin
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.endpoints import REACH
+from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.specs import (
+    MAX_RING_WINDOW,
+    AllToAllSpec,
+    Congestion,
+    EndpointSpec,
+    HostAddress,
+    PsServerSpec,
+    PsWorkerSpec,
+    RingSpec,
+    ServerSpec,
+    Timing,
+    WorkerSpec,
+)
+from p4switch.base.units import PS_PER_MS, PS_PER_US
+
+PATIENCE_PS: Final = 60 * 1000 * PS_PER_MS
+"""Virtual time without any answer after which a worker gives up: others may compute for as long."""
+DRIFT: Final = 8
+"""Windows by which one worker of the host-side parameter server may be ahead of another."""
+REORDER: Final = 3
+"""chunks that must have overtaken one that a worker takes for missing"""
+Numbers = BlockFloat | FixedScale
+"""How lanes add up in the network."""
+
+
+def endpoint_specs(
+    plan: Plan,
+    numbers: Numbers | None,
+    *,
+    queue_frames: int,
+    first_seq: int = 0,
+    timing: Timing | None = None,
+    congestion: Congestion | None = None,
+) -> Iterator[tuple[str, EndpointSpec]]:
+    """The endpoint of every host of a plan: of its workers in rank order, then of its server if there is one.
+
+    numbers: needed by plans that aggregate in the network. timing: that of the plan's links if absent. congestion: the
+    plan's window, paced as its busiest link, if absent.
+    """
+    restrained = congestion is None or congestion.adaptive
+    sends = timing or timing_of(plan), congestion or Congestion(pace_ps=pace_of(plan))
+    common = _Common(job=plan.job, epoch=plan.epoch, lanes=plan.lanes, first_seq=first_seq, priority=plan.priority or 0)
+    if plan.ring:
+        yield from _of_ring(plan, common, *sends)
+    elif plan.mesh:
+        yield from _of_mesh(plan, common, *sends)
+    elif plan.in_network:
+        assert numbers is not None  # noqa: S101
+        yield from _of_tree(plan, numbers, common, *sends)
+    else:
+        yield from _of_star(plan, ps_window(plan, queue_frames, restrained=restrained), common, *sends)
+
+
+def guesses_of(plan: Plan, numbers: Numbers | None) -> int:
+    """First chunks of an all-reduce whose exponents workers may guess; 0: they guess none.
+
+    Each costs a frame without lanes, and some are wrong, so that they are as few as a round trip needs.
+    """
+    if not isinstance(numbers, BlockFloat) or not numbers.speculates or plan.deadline_ps is not None:
+        return 0
+    return min(plan.lead, with_margin(plan.window_needed))
+
+
+def peer_address(plan: Plan, host: str, peer: str) -> HostAddress:
+    """Where a host's endpoint sends its frames to a neighbour of the overlay, and what they show each other."""
+    address = plan.address(host, peer)
+    return HostAddress(address.mac, address.ip, address.udp, plan.token(host, peer))
+
+
+def parent_address(plan: Plan, worker: str) -> HostAddress:
+    """That of whom a worker contributes to."""
+    return peer_address(plan, worker, plan.up(worker).name)
+
+
+def link_address(plan: Plan, host: str) -> HostAddress:
+    """A host's own address."""
+    node = plan.topology.node(host)
+    return HostAddress(node.mac, node.ip)
+
+
+def server_peers(plan: Plan) -> tuple[HostAddress, ...]:
+    """Whom the server of a plan talks to: the root switch, or every worker; nobody where there is no server."""
+    if plan.server is None:
+        return ()
+    below = [plan.root] if plan.in_network else plan.workers
+    return tuple(peer_address(plan, plan.server, name) for name in below)
+
+
+class _Common(TypedDict):
+    job: int
+    epoch: int
+    lanes: int
+    first_seq: int
+    priority: int
+
+
+Made = Iterator[tuple[str, EndpointSpec]]
+
+
+def _of_tree(plan: Plan, numbers: Numbers, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    slots, members, lead = plan.slots, len(plan.workers), plan.lead
+    for host in plan.workers:
+        yield (
+            host,
+            WorkerSpec(
+                link_address(plan, host),
+                parent_address(plan, host),
+                slots=slots,
+                window=plan.window,
+                deadline_ps=plan.deadline_ps,
+                levels=plan.aggregators[-1].level + 1,
+                members=members,
+                numbers=numbers,
+                lead=lead,
+                guesses=guesses_of(plan, numbers),
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
+        )
+    if plan.server is not None:
+        own, (root,) = link_address(plan, plan.server), server_peers(plan)
+        yield plan.server, ServerSpec(own, root, slots=slots, members=members, numbers=numbers, lead=lead, **common)
+
+
+def _of_ring(plan: Plan, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    size = len(plan.ring)
+    for host in plan.workers:
+        rank, own = plan.ring.index(host), link_address(plan, host)
+        after, before = plan.ring[(rank + 1) % size], plan.ring[rank - 1]
+        yield (
+            host,
+            RingSpec(
+                own,
+                *(own if size == 1 else peer_address(plan, host, other) for other in (after, before)),
+                rank=rank,
+                size=size,
+                window=min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW),
+                ack_every=ACK_EVERY,
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
+        )
+
+
+def _of_mesh(plan: Plan, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    size = len(plan.workers)
+    for rank, host in enumerate(plan.workers):
+        others = (plan.workers[(rank + step) % size] for step in range(1, size))
+        yield (
+            host,
+            AllToAllSpec(
+                link_address(plan, host),
+                tuple(peer_address(plan, host, other) for other in others),
+                rank=rank,
+                window=min(max(plan.window, ACK_EVERY + 1), MAX_RING_WINDOW),
+                ack_every=ACK_EVERY,
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
+        )
+
+
+def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestion: Congestion) -> Made:
+    members = len(plan.workers)
+    # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
+    remembered = max(window, min(DRIFT * window, HOST_WINDOW // members))
+    reach = min(REACH * window, remembered)
+    for host in plan.workers:
+        own, server = link_address(plan, host), parent_address(plan, host)
+        yield (
+            host,
+            PsWorkerSpec(
+                own,
+                server,
+                window=window,
+                reach=reach,
+                members=members,
+                timing=timing,
+                congestion=congestion,
+                **common,
+            ),
+        )
+    assert plan.server is not None  # noqa: S101
+    yield plan.server, PsServerSpec(link_address(plan, plan.server), server_peers(plan), window=remembered, **common)
+
+
+def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timing:
+    """Time-outs for a plan: a few round trips; of hosts in a circle, never below what queues behind a window may add.
+
+    overtaken: whether its chunks may overtake each other, because their class changes on their way.
+    ahead_ps: what frames of jobs of other classes may add (:func:`~p4reduce.network.jobs.specs.ahead_ps`).
+
+    They grow little: who waits for a worker that still computes asks again now and then, and goes on at once when it
+    comes. A worker gives up after about ``PATIENCE_PS`` without any answer.
+    """
+    queued = plan.rtt_ps + plan.window * plan.chunk_ps + ahead_ps
+    longest = max(10 * PS_PER_MS, 20 * queued)
+    if not plan.ring and not plan.mesh:
+        return Timing(
+            initial_ps=min(4 * queued, longest),
+            min_ps=min(4 * plan.rtt_ps + 2 * ahead_ps, longest),
+            max_ps=longest,
+            retries=max(16, PATIENCE_PS // longest),
+            reorder=None if overtaken else REORDER,
+        )
+    return Timing(
+        initial_ps=max(PS_PER_MS, 4 * queued),
+        min_ps=max(50 * PS_PER_US, 2 * queued),
+        max_ps=longest,
+        retries=max(16, PATIENCE_PS // longest),
+        **({"reorder": None} if overtaken else {}),
+    )
+
+
+def pace_of(plan: Plan) -> int:
+    """Time between chunks for workers whose own links are faster than the plan's busiest one, picoseconds; else 0."""
+    if plan.ring:
+        return 0  # acknowledgements pace it
+    if plan.mesh:
+        return plan.chunk_ps // max(1, len(plan.workers) - 1)
+    links = (plan.topology.link_at(worker, plan.up(worker).port) for worker in plan.workers)
+    quickest = min(frame_time_ps(plan.frame_bytes, link.rate_bps) for link in links)
+    return plan.chunk_ps if plan.chunk_ps > quickest else 0
+
+
+def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
+    """Chunks in flight of each worker of the host-side parameter server.
+
+    What the round trip needs, as trees get it, and at least a share of the queue before the server's link. Workers that
+    are not ``restrained``, neither paced nor adaptive, would fill that queue with more than their share of it. What
+    the server keeps of all its workers is limited.
+    """
+    workers = len(plan.workers)
+    share = queue_frames // workers
+    enough = max(share, with_margin(plan.window_needed)) if restrained else share
+    return max(1, min(plan.window, enough, HOST_WINDOW // workers))
+
+
+# How long the frames of a job may wait for those of others, where jobs have different classes.
+#
+# A strict priority lets a lower class wait for as long as there are frames of higher ones. Its senders must not take
+# that for loss: what they send again only makes the others wait longer, or is for nothing. So the least time-out of
+# a job covers what may stand before one of its frames on every link of its way: the windows of all jobs of its
+# class, and all that jobs of higher ones send in one operation, since their windows move on while it waits. (With
+# their windows alone four channels of a model sent a twentieth of their frames again.) Where all jobs on its links
+# have one class, queues are first come, first served, and a round trip shows what is in them: nothing is added.
+
+
+def chunk_times(plan: Plan) -> dict[Hop, int]:
+    """How long a chunk of a plan, up and down, occupies each directed link, picoseconds."""
+    copies: Counter[Hop] = Counter()
+    for a, b in plan.edges:
+        copies.update(plan.path_hops(a, b))
+        if not plan.ring and not plan.mesh:  # what goes back to a neighbour has no lanes
+            copies.update(plan.path_hops(b, a))
+    return {
+        hop: count * frame_time_ps(plan.frame_bytes, plan.topology.link_at(*hop).rate_bps)
+        for hop, count in copies.items()
+    }
+
+
+@dataclass
+class Occupant:
+    """What a job may have on its links, and the lowest and highest class that it has had so far."""
+
+    plan: Plan
+    window: int
+    """chunks that a sender has in flight"""
+    lowest: int
+    highest: int
+    burst: int = 0
+    """chunks of its largest operation so far"""
+    always: bool = False
+    """whether its time-outs cover others also where all have one class"""
+
+    @cached_property
+    def times(self) -> dict[Hop, int]:
+        """How long a chunk occupies each of its links."""
+        return chunk_times(self.plan)
+
+
+def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
+    """What may stand before a chunk of a job there and back, ps; 0 where all have one class, but for ``always``."""
+    sharing = [other for other in others if not own.times.keys().isdisjoint(other.times)]
+    one = all((other.lowest, other.highest) == (own.lowest, own.lowest) for other in (own, *sharing))
+    if one and not own.always:
+        return 0
+    waiting: Counter[Hop] = Counter()
+    for other in sharing:
+        if other.highest >= own.lowest:
+            chunks = max(other.window, other.burst) if other.highest > own.lowest else other.window
+            waiting.update({hop: chunks * time for hop, time in other.times.items() if hop in own.times})
+    return max((_both_ways(own.plan, worker, waiting) for worker in own.plan.workers), default=0)
+
+
+def _both_ways(plan: Plan, worker: str, waiting: Mapping[Hop, int]) -> int:
+    """Of one worker's chunk: from there to the top, and back; in a ring to the next, in an all-to-all to any."""
+    if plan.mesh:
+        return max(_along(plan.path_hops(a, b), waiting) for a, b in plan.edges if a == worker)
+    above = dict(plan.edges)
+    total, name = 0, worker
+    while name in above:
+        total += _along(plan.path_hops(name, above[name]), waiting)
+        if plan.ring:
+            return total
+        total += _along(plan.path_hops(above[name], name), waiting)
+        name = above[name]
+    return total
+
+
+def _along(hops: Iterable[Hop], waiting: Mapping[Hop, int]) -> int:
+    return sum(waiting.get(hop, 0) for hop in hops)

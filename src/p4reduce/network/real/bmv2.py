@@ -1,0 +1,401 @@
+"""A BMv2 process for each switch of a topology: started, waited for by connecting, watched, stopped."""
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from p4reduce.network.real.errors import RealError
+from p4reduce.network.real.net.enter import here_command
+from p4reduce.network.real.net.namespaces import last_lines, start, stop
+from p4reduce.topologies import Topology
+from p4switch.abi import CPU_PORT
+
+# Why a BMv2 process ended: the likely cause, read from its exit code and its last lines.
+
+
+_CAUSES: Final = (
+    (r"error while loading shared libraries: (\S+?):", "library {0} is missing: install BMv2 again, or run 'ldconfig'"),
+    (r"cannot start .*No such file", "the program is not there"),
+    (r"Exec format error", "the program was built for another processor"),
+    (r"(?i)address already in use|could not bind|failed to bind|addr.* in use", "another process has one of its ports"),
+    (r"(?i)permission|not permitted", "it may not open its interfaces: run inside namespaces of its own, or as root"),
+    (r"(?i)no such device|add_port.*fail|error (?:opening|activating)", "one of its interfaces is not there"),
+    (r"(?i)unrecogni[sz]ed option|unknown option", "it is too old for an option: 1.15 is known to work"),
+    (r"(?i)bad_alloc|cannot allocate memory", "there is not enough memory: use fewer slots or switches"),
+)
+_SIGNALS: Final = {
+    signal.SIGKILL: "something killed it, perhaps for want of memory ('dmesg' tells)",
+    signal.SIGILL: "it was built for another processor",
+    signal.SIGSEGV: "it crashed: a bug of BMv2",
+    signal.SIGABRT: "it gave up, which is a bug of BMv2 or a program that it cannot run",
+}
+
+
+def likely_cause(exit_code: int | None, lines: str) -> str | None:
+    """In a few words; None when nothing is known. ``exit_code`` is Popen's: -n for signal n, None while it runs."""
+    for pattern, cause in _CAUSES:
+        match = re.search(pattern, lines)
+        if match:
+            return cause.format(*match.groups())
+    if exit_code is not None and exit_code < 0:
+        return _SIGNALS.get(signal.Signals(-exit_code))
+    return None
+
+
+# Finding BMv2: named by the environment, on PATH, or in a Docker image that is on this machine.
+
+
+VARIABLE: Final = "SIMPLE_SWITCH_GRPC"
+PROGRAM: Final = "simple_switch_grpc"
+IMAGE: Final = "p4lang/p4c"
+HOW_TO_GET: Final = "docs/bmv2.md shows three ways to get it"
+PROBE_TIMEOUT_S: Final = 20
+EXTRACT_TIMEOUT_S: Final = 600
+_PACK: Final = (
+    'set -e; program=$(command -v simple_switch_grpc); tar -chf - "$program" $(ldd "$program" | grep -o "/[^ ]*")'
+)
+"""In the image: an archive of the program and of the libraries that it loads, its loader among them."""
+
+
+@dataclass(frozen=True)
+class Bmv2:
+    """How to start BMv2 here."""
+
+    command: tuple[str, ...]
+    """to which options are added"""
+    origin: str
+    """where it was found, for people"""
+
+    def has_thrift(self) -> bool:
+        """Whether it was built with Thrift, which it then has to be told a port for; P4Runtime does not need it."""
+        try:
+            done = subprocess.run(
+                [*self.command, "--help"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return "--thrift-port" in done.stdout + done.stderr
+
+    def version(self) -> str | None:
+        """What it says to ``--version``; None when it does not answer."""
+        try:
+            done = subprocess.run(
+                [*self.command, "--version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        lines = f"{done.stdout}\n{done.stderr}".splitlines()
+        return next((line.strip() for line in lines if done.returncode == 0 and line[:1].isdigit()), None)
+
+
+def find_bmv2() -> Bmv2 | None:
+    """The BMv2 to use: ``$SIMPLE_SWITCH_GRPC``, the one on PATH, or the one in the Docker image; None without any.
+
+    Out of the image come the program and its libraries, once for each version of the image, into the user's cache; it
+    then runs in our network namespaces like any other program, and Docker has no part in it. Raises
+    :class:`RealError` when the variable names nothing, or the image could not be read.
+    """
+    found = find_installed()
+    if found is not None:
+        return found
+    image = docker_image()
+    return None if image is None else _from_image(image)
+
+
+def find_installed() -> Bmv2 | None:
+    """As :func:`find_bmv2`, but without Docker: nothing is changed by looking."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        if shutil.which(named) is None:
+            raise RealError(f"${VARIABLE}={named}: there is no such program")
+        return Bmv2((named,), f"${VARIABLE}")
+    path = shutil.which(PROGRAM)
+    return None if path is None else Bmv2((path,), path)
+
+
+def need_bmv2() -> Bmv2:
+    """:func:`find_bmv2`, or a :class:`RealError` that says how to get it."""
+    found = find_bmv2()
+    if found is None:
+        raise RealError(f"BMv2 ({PROGRAM}) is not here: {HOW_TO_GET}")
+    return found
+
+
+def docker_image() -> str | None:
+    """The identity of the Docker image :data:`IMAGE`; None when Docker or the image is not here, or not allowed."""
+    docker = shutil.which("docker")
+    if docker is None:
+        return None
+    command = [docker, "image", "inspect", "--format", "{{.Id}}", IMAGE]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def _from_image(image: str) -> Bmv2:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "p4reduce" / "bmv2"
+    folder = cache / image.removeprefix("sha256:")[:16]
+    if not folder.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as new:
+            _extract(Path(new))
+            with contextlib.suppress(OSError):  # somebody else was quicker: the same files
+                (Path(new) / "root").rename(folder)
+    programs = [path for path in folder.rglob(PROGRAM) if path.is_file()]
+    loaders = sorted(folder.rglob("ld-linux*.so*"))
+    if not programs or not loaders:
+        raise RealError(f"Docker image {IMAGE}: {PROGRAM} could not be taken out of it; remove {folder} and try again")
+    folders = sorted({str(path.parent) for path in folder.rglob("*.so*")})
+    command = (str(loaders[0]), "--library-path", ":".join(folders), str(programs[0]))
+    return Bmv2(command, f"Docker image {IMAGE}")
+
+
+def _extract(folder: Path) -> None:
+    command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "sh", IMAGE, "-c", _PACK]
+    archive = folder / "archive.tar"
+    try:
+        with archive.open("wb") as file:
+            done = subprocess.run(
+                command, stdout=file, stderr=subprocess.PIPE, text=True, timeout=EXTRACT_TIMEOUT_S, check=False
+            )
+        if done.returncode != 0:
+            raise RealError(f"Docker image {IMAGE}: reading {PROGRAM} out of it failed: {done.stderr.strip()}")
+        (folder / "root").mkdir()
+        subprocess.run(["tar", "-xf", archive, "-C", folder / "root"], capture_output=True, check=True)
+    except subprocess.SubprocessError as error:
+        raise RealError(f"Docker image {IMAGE}: reading {PROGRAM} out of it failed: {error}") from error
+
+
+# Registers of BMv2: P4Runtime does not read them there, so BMv2's own command line is asked, which speaks Thrift.
+
+
+CLI: Final = "simple_switch_CLI"
+READ_TIMEOUT_S: Final = 60
+_CELLS: Final = re.compile(r"^(?:RuntimeCmd: )?\S+= ?([0-9, ]+)$", re.MULTILINE)
+_CELL: Final = re.compile(r"^(?:RuntimeCmd: )?\S+\[\d+\]= ?([0-9]+)$", re.MULTILINE)
+
+
+def find_cli(bmv2: Bmv2) -> str | None:
+    """BMv2's command line: beside the switch, or on PATH; None without it."""
+    beside = Path(bmv2.command[-1]).with_name(CLI)
+    return str(beside) if beside.is_file() else shutil.which(CLI)
+
+
+def read_registers(bmv2: Bmv2, thrift_port: int, register: str, index: int | None = None) -> list[int]:
+    """The cells of a register array, or one of them, unsigned, as BMv2 keeps them.
+
+    ``register`` is its full name in the program, such as 'Ingress.slots.tag'. Raises :class:`RealError` when BMv2's
+    command line is not here or does not know the register.
+    """
+    cli = find_cli(bmv2)
+    if cli is None:
+        raise RealError(f"registers of BMv2 are read by {CLI}, which is not here; it comes with BMv2")
+    question = f"register_read {register}" + ("" if index is None else f" {index}")
+    try:
+        done = subprocess.run(
+            [cli, "--thrift-port", str(thrift_port)],
+            input=f"{question}\n",
+            capture_output=True,
+            text=True,
+            timeout=READ_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise RealError(f"{CLI} did not answer '{question}' in {READ_TIMEOUT_S} s") from None
+    found = (_CELLS if index is None else _CELL).search(done.stdout)
+    if found is None:
+        lines = f"{done.stdout}\n{done.stderr}".replace("RuntimeCmd:", "").splitlines()
+        said = [line.strip() for line in lines if line.strip()]
+        raise RealError(f"{CLI}: no answer to '{question}': {said[-1] if said else 'it said nothing'}")
+    return [int(cell) for cell in found.group(1).split(",")]
+
+
+QUEUES: Final = 8
+QUEUE_FRAMES: Final = 64
+"""What an output queue holds for each priority, and no option changes: more are lost, and the P4 program, which counts
+behind the queue, does not see them."""
+GROWTH_BYTES: Final = 512
+"""By how much the P4 program may lengthen a packet: one byte more, and an assertion of BMv2 ends the switch."""
+START_DEADLINE_S: Final = 60.0
+_GRPC_PORT: Final = 9559
+"""Below those that the kernel gives to clients: asking whether a switch listens, or another switch's controller, would
+now and then take the port itself (a connection to a free port may even meet itself), and the switch would end."""
+_THRIFT_PORT: Final = 9090
+_TRY_S: Final = 0.05
+
+
+@dataclass
+class _Running:
+    name: str
+    device_id: int
+    address: str
+    thrift_port: int
+    log: Path
+    process: "subprocess.Popen[bytes]"
+
+
+class Bmv2Switches:
+    """All switches of a topology on BMv2, empty, with their P4Runtime servers ready.
+
+    To be used by ``with``, in the network namespace of a :class:`~p4reduce.network.real.net.RealNetwork`: P4Runtime is
+    at 127.0.0.1 from port 9559 on (IANA's for it) and Thrift from 9090 on, and nobody else is there to have them.
+
+    Parameters
+    ----------
+    topology : Topology
+        Gives the switches; device id is index + 1.
+    interfaces : mapping
+        For each switch the interface of each port, as ``RealNetwork.switch_interfaces``.
+    folder : Path
+        Gets one log for each switch: 's1.log'.
+    bmv2 : Bmv2
+        Which BMv2; the one that ``find_bmv2`` finds when not given.
+    log_level : str
+        BMv2's: 'warn', or 'trace' to see what each packet does, at a hundredth of the speed.
+
+    Raises
+    ------
+    RealError
+        When there is no BMv2, or a switch does not start: with the last lines of its log and the likely cause.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        interfaces: Mapping[str, Mapping[int, str]],
+        folder: Path,
+        *,
+        bmv2: Bmv2 | None = None,
+        log_level: str = "warn",
+    ) -> None:
+        self.bmv2 = bmv2 or need_bmv2()
+        self._has_thrift = self.bmv2.has_thrift()
+        self._topology = topology
+        self._interfaces = interfaces
+        self._folder = folder
+        self._log_level = log_level
+        self._running: dict[str, _Running] = {}
+
+    @property
+    def targets(self) -> list[tuple[str, str, int]]:
+        """(switch, address of its P4Runtime server, device id) of each switch."""
+        return [(one.name, one.address, one.device_id) for one in self._running.values()]
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process of each switch."""
+        return {one.name: one.process.pid for one in self._running.values()}
+
+    def log(self, switch: str) -> Path:
+        """The log of a switch."""
+        return self._one(switch).log
+
+    def thrift_port(self, switch: str) -> int:
+        """Where a switch answers Thrift, at 127.0.0.1."""
+        return self._one(switch).thrift_port
+
+    def read_registers(self, switch: str, register: str, index: int | None = None) -> list[int]:
+        """See :func:`~p4reduce.network.real.bmv2.read_registers`."""
+        return read_registers(self.bmv2, self.thrift_port(switch), register, index)
+
+    def check(self) -> None:
+        """Raise :class:`RealError` when a switch has ended."""
+        for one in self._running.values():
+            if one.process.poll() is not None:
+                raise RealError(f"switch {one.name} ended during the run{_last_words(one)}")
+
+    def ended(self) -> list[str]:
+        """Those that have ended, killed or by themselves."""
+        return [one.name for one in self._running.values() if one.process.poll() is not None]
+
+    def __enter__(self) -> "Bmv2Switches":
+        try:
+            for node in self._topology.switches:
+                self._running[node.name] = self._start(node.name, node.index)
+            deadline = time.monotonic() + START_DEADLINE_S
+            for one in self._running.values():
+                _wait_until_ready(one, deadline)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all; may be called again. The logs stay."""
+        stop(one.process for one in self._running.values())
+        self._running.clear()
+
+    def _one(self, switch: str) -> _Running:
+        try:
+            return self._running[switch]
+        except KeyError:
+            raise RealError(f"no switch {switch!r} runs: there are {', '.join(self._running)}") from None
+
+    def _start(self, name: str, index: int) -> _Running:
+        log = self._folder / f"{name.replace(os.sep, '_')}.log"
+        address, thrift_port = f"127.0.0.1:{_GRPC_PORT + index}", _THRIFT_PORT + index
+        if _THRIFT_PORT + len(self._topology.switches) > _GRPC_PORT:
+            raise RealError("too many switches for the ports of one machine")
+        options = ["--no-p4", "--device-id", str(index + 1)]
+        if self._has_thrift:
+            options += ["--thrift-port", str(thrift_port)]
+        for port, interface in sorted(self._interfaces[name].items()):
+            options += ["-i", f"{port}@{interface}"]
+        options += ["--log-console", "-L", self._log_level, "--", "--grpc-server-addr", address]
+        options += ["--cpu-port", str(CPU_PORT), "--priority-queues", str(QUEUES)]
+        with log.open("wb") as output:
+            process = start(
+                here_command([*self.bmv2.command, *options]),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the run, which then stops its switches
+            )
+        return _Running(name, index + 1, address, thrift_port, log, process)
+
+
+def _wait_until_ready(one: _Running, deadline: float) -> None:
+    """Until its P4Runtime server takes connections; raises when the process ends before, or at ``deadline``."""
+    host, port = one.address.split(":")
+    ended = os.pidfd_open(one.process.pid)
+    try:
+        while True:
+            try:
+                socket.create_connection((host, int(port)), timeout=_TRY_S).close()
+                return
+            except OSError:  # not yet
+                if select.select([ended], [], [], _TRY_S)[0]:
+                    one.process.wait()
+                    raise RealError(f"switch {one.name} did not start{_last_words(one)}") from None
+                if time.monotonic() > deadline:
+                    late = f"switch {one.name}: its P4Runtime server did not answer in {START_DEADLINE_S:g} s"
+                    raise RealError(late + _last_words(one)) from None
+    finally:
+        os.close(ended)
+
+
+def _last_words(one: _Running) -> str:
+    code = one.process.poll()
+    lines = last_lines(one.log)
+    cause = likely_cause(code, lines)
+    how = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit code {code})"
+    return f"{how}{'; likely cause: ' + cause if cause else ''}; its last lines:\n{lines}"

@@ -1,0 +1,466 @@
+"""The real-time loop: frames from sockets through switches into sockets, without Python and without the GIL.
+
+Events of the virtual fabric (a link is free, a frame is at its end) happen when the clock of this machine has passed
+their time, with their own time as "now": a loop that was late catches up, and a rate is held exactly.
+"""
+
+from errno import EAGAIN, ECONNREFUSED, EINTR
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.network.real.io.records import (
+    BATCH,
+    BLOCKED,
+    DATAGRAMS,
+    FULL,
+    MACHINE,
+    MOVE,
+    MOVED,
+    MSG_TRUNC,
+    RING,
+    STOP,
+    STOPPED,
+    WRITABLE,
+    asked,
+    clock_ps,
+    hold,
+    load_status,
+    message_at,
+    poll_at,
+    poll_ports,
+    port_at,
+    rest,
+    signal,
+    store_status,
+    tpacket_at,
+    vector_at,
+)
+from p4reduce.network.virtual.kernels.events import (
+    INC_FIRST,
+    INC_RESEND,
+    classify,
+    drop_frame,
+    frame_address,
+    note,
+    record,
+    remove_first,
+    take_frame,
+)
+from p4reduce.network.virtual.kernels.jit import entry, kernel
+from p4reduce.network.virtual.kernels.loop import first_on_wire, has_space
+from p4reduce.network.virtual.kernels.queues import depart
+from p4reduce.network.virtual.kernels.switches import come_again, process_any, process_bytes
+from p4reduce.network.virtual.kernels.wires import send, wake_when_free
+from p4reduce.network.virtual.records import (
+    ARRIVAL,
+    CORRUPTED,
+    ENTRY,
+    EVENT_BITS,
+    EVENT_KINDS,
+    LATE_ARRIVAL,
+    LINK_FREE,
+    NEVER,
+    RETURN,
+    WORLD,
+    byte_at,
+    cell_at,
+    event_at,
+    frame_at,
+    link_at,
+    node_at,
+)
+from p4switch.native.libc import MSG_DONTWAIT, POLLIN, POLLOUT, errno, recvmmsg, sendmmsg
+from p4switch.native.memory import copy_bytes, store_u8
+
+# Frames that leave: from the end of their link into the port's socket, in batches.
+
+
+_NEVER: Final = np.int64(NEVER)
+
+
+@kernel
+def _take_sent(w: Any, port: Any) -> None:
+    """The first frame of the chain is the kernel's, or lost."""
+    frame_index = port.send_head
+    port.send_head = frame_at(w.frames, frame_index).next
+    port.send_count -= 1
+    drop_frame(w, frame_index)
+
+
+@kernel
+def _block(w: Any, m: Any, port_index: int) -> None:
+    """The socket is full: until it is not, nothing leaves the port's queues."""
+    port = port_at(m.ports, port_index)
+    link = link_at(w.links, port.link)
+    port.blocked = BLOCKED
+    port.wake_due = link.waking
+    port.waits += 1
+    m.polled += 1
+    poll_at(m.polls, port_index).events = POLLIN | POLLOUT
+    link.free_at = _NEVER
+    link.waking = 1  # nobody plans to wake it: unblock does
+
+
+@kernel
+def unblock(w: Any, m: Any, port_index: int) -> None:
+    """The socket takes frames again."""
+    port = port_at(m.ports, port_index)
+    link = link_at(w.links, port.link)
+    port.blocked = 0
+    m.polled -= 1
+    poll_at(m.polls, port_index).events = POLLIN
+    link.free_at = w.now
+    link.waking = port.wake_due
+    flush(w, m, port_index)
+    if port.blocked == 0 and link.backlog != 0:
+        depart(w, port.link)
+
+
+@kernel
+def flush(w: Any, m: Any, port_index: int) -> None:
+    """Give the port's frames to its socket, as far as it takes them."""
+    port = port_at(m.ports, port_index)
+    link = link_at(w.links, port.link)
+    while port.send_count > 0 and port.blocked == 0:
+        count = min(port.send_count, BATCH)
+        frame_index = port.send_head
+        for place in range(count):
+            frame = frame_at(w.frames, frame_index)
+            vector = vector_at(m.sending_vectors, place)
+            vector.base = frame_address(w, frame_index)
+            vector.length = frame.length
+            frame_index = frame.next
+        sent = sendmmsg(port.fd, m.sending, count, MSG_DONTWAIT)
+        if sent > 0:
+            port.refused = 0
+            link.delivered += sent
+            for _ in range(sent):
+                _take_sent(w, port)
+            continue
+        reason = errno()
+        if reason == EAGAIN:
+            _block(w, m, port_index)
+        elif reason == ECONNREFUSED and port.kind == DATAGRAMS and port.refused == 0:
+            port.refused = 1  # that was about an earlier frame
+        elif reason != EINTR:
+            port.refused = 0
+            port.send_failures += 1
+            _take_sent(w, port)
+
+
+@kernel
+def emit(w: Any, m: Any, port_index: int, frame_index: int) -> None:
+    """A frame is at the end of its port's link: chain it for the socket."""
+    port = port_at(m.ports, port_index)
+    frame_at(w.frames, frame_index).next = -1
+    if port.send_count == 0:
+        port.send_head = frame_index
+    else:
+        frame_at(w.frames, port.send_tail).next = frame_index
+    port.send_tail = frame_index
+    port.send_count += 1
+    if port.dirty == 0:
+        port.dirty = 1
+        cell_at(m.dirty, m.dirty_count).value = port_index
+        m.dirty_count += 1
+    if port.send_count >= BATCH:
+        flush(w, m, port_index)  # what the socket does not take shall wait in the queues
+
+
+@kernel
+def flush_all(w: Any, m: Any) -> None:
+    """Give every port's frames to its socket."""
+    for place in range(m.dirty_count):
+        port_index = cell_at(m.dirty, place).value
+        port_at(m.ports, port_index).dirty = 0
+        flush(w, m, port_index)
+    m.dirty_count = 0
+
+
+# Frames that come in: from a packet ring or a datagram socket into the switch.
+
+
+ETHERNET_BYTES: Final = 14
+_TICK_PS: Final = 1000
+"""frames of one batch are a nanosecond apart"""
+_OF_KERNEL: Final = np.int64(0)
+_OF_USER: Final = 1
+_NO_CHECKSUM: Final = 8
+_VLAN: Final = 0x10
+_VLAN_TPID: Final = 0x40
+_MOST_WAITING: Final = 1024
+"""frames of a relay that wait for a full socket"""
+_DOT1Q: Final = np.int64(0x8100)
+_TOO_LONG: Final = np.int64(1 << 16)
+"""stands for the length of a frame of which only a part was received"""
+
+
+@kernel
+def enter(w: Any, m: Any, port_index: int, address: int, length: int) -> None:
+    """A frame came in by a port."""
+    port = port_at(m.ports, port_index)
+    w.now += _TICK_PS
+    port.received_frames += 1
+    if not ETHERNET_BYTES <= length <= w.max_frame:
+        port.oversize += 1
+        return
+    port.received_bytes += length
+    traffic = classify(address, length)
+    if traffic == INC_FIRST:
+        port.received_first_frames += 1
+        port.received_first_bytes += length
+    elif traffic == INC_RESEND:
+        port.received_resend_frames += 1
+        port.received_resend_bytes += length
+    if port.tap >= 0:
+        record(w, port.tap, w.now, address, length)
+    node = node_at(w.nodes, port.node)
+    if node.is_switch == 0:
+        onward = port_at(m.ports, port.relay)
+        if onward.blocked and onward.send_count >= _MOST_WAITING:
+            onward.send_failures += 1
+            return
+        frame_index = take_frame(w)
+        copy_bytes(frame_address(w, frame_index), address, length)
+        send(w, port.relay, frame_index, length)
+    elif node.ingress == 0:
+        port.unprogrammed += 1
+    elif node.detours != 0:
+        frame_index = take_frame(w)
+        copy_bytes(frame_address(w, frame_index), address, length)
+        frame_at(w.frames, frame_index).length = length
+        process_any(w, port.node, port.number, frame_index, w.now)
+    else:
+        process_bytes(w, port.node, port.number, address, length, w.now)
+
+
+@kernel
+def _restore_tag(address: int, tci: int, tpid: int) -> int:
+    """Put the VLAN tag back that the kernel took out of a frame; the frame's new address (the ring has space)."""
+    begin = address - 4
+    for place in range(12):
+        store_u8(begin, place, np.uint8(byte_at(address, place)))
+    store_u8(begin, 12, np.uint8(tpid >> 8))
+    store_u8(begin, 13, np.uint8(tpid & 255))
+    store_u8(begin, 14, np.uint8(tci >> 8))
+    store_u8(begin, 15, np.uint8(tci & 255))
+    return begin
+
+
+@kernel
+def finish_checksum(address: int, length: int) -> None:
+    """Complete the TCP or UDP checksum that a sender on this machine left to its interface.
+
+    The field holds the sum over the pseudo-header already (Linux, Documentation/networking/checksum-offloads).
+    """
+    if length < 34 or byte_at(address, 12) != 8 or byte_at(address, 13) != 0 or byte_at(address, 14) >> 4 != 4:
+        return
+    begin = ETHERNET_BYTES + (byte_at(address, 14) & 15) * 4
+    end = min(length, ETHERNET_BYTES + (byte_at(address, 16) << 8 | byte_at(address, 17)))
+    protocol = byte_at(address, 23)
+    if protocol == 6:
+        field = begin + 16
+    elif protocol == 17:
+        field = begin + 6
+    else:
+        return
+    if field + 2 > end:
+        return
+    total = np.int64(0)
+    for place in range(begin, end - 1, 2):
+        total += byte_at(address, place) << 8 | byte_at(address, place + 1)
+    if (end - begin) & 1:
+        total += byte_at(address, end - 1) << 8
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = ~total & 0xFFFF
+    if total == 0 and protocol == 17:
+        total = np.int64(0xFFFF)
+    store_u8(address, field, np.uint8(total >> 8))
+    store_u8(address, field + 1, np.uint8(total & 255))
+
+
+@kernel
+def _from_ring(w: Any, m: Any, port_index: int, status: int, header: int) -> None:
+    """One slot of a ring, which the kernel has filled."""
+    packet = tpacket_at(header, 0)
+    length = np.int64(packet.captured)
+    address = header + np.int64(packet.mac)
+    if np.int64(packet.length) > length:
+        length = _TOO_LONG
+    elif status & _VLAN and length >= ETHERNET_BYTES:
+        tpid = np.int64(packet.tpid) if status & _VLAN_TPID else _DOT1Q
+        address = _restore_tag(address, np.int64(packet.vlan), tpid)
+        length += 4
+    elif status & _NO_CHECKSUM:
+        finish_checksum(address, length)
+    enter(w, m, port_index, address, length)
+
+
+@kernel
+def receive_ring(w: Any, m: Any, port_index: int) -> int:
+    """Take in up to BATCH frames of a packet ring; how many, or -1: there is no space for the next one."""
+    port = port_at(m.ports, port_index)
+    count = 0
+    while count < BATCH:
+        header = port.ring + port.ring_next * port.ring_bytes
+        status = load_status(header)
+        if status & _OF_USER == 0:
+            break
+        if not has_space(w):
+            return -1
+        _from_ring(w, m, port_index, status, header)
+        store_status(header, _OF_KERNEL)
+        port.ring_next = port.ring_next + 1 if port.ring_next + 1 < port.ring_frames else 0
+        count += 1
+    return count
+
+
+@kernel
+def take_pending(w: Any, m: Any) -> bool:
+    """Take in the datagrams that were received; False: there is no space for the next one."""
+    while m.pending_next < m.pending_end:
+        if not has_space(w):
+            return False
+        place = m.pending_next
+        message = message_at(m.receiving, place)
+        length = np.int64(message.length)
+        if message.flags & MSG_TRUNC:
+            length = _TOO_LONG
+        enter(w, m, m.pending_port, m.inbox + place * m.inbox_cell, length)
+        m.pending_next = place + 1
+    return True
+
+
+@kernel
+def receive_datagrams(w: Any, m: Any, port_index: int) -> int:
+    """Take in up to BATCH datagrams; how many, or -1: there is no space for the next one."""
+    port = port_at(m.ports, port_index)
+    received = recvmmsg(port.fd, m.receiving, BATCH, MSG_DONTWAIT, 0)
+    if received < BATCH:
+        port.readable = 0
+    if received <= 0:
+        return 0
+    m.pending_port = port_index
+    m.pending_next = 0
+    m.pending_end = received
+    return received if take_pending(w, m) else -1
+
+
+_NOW: Final = np.int64(0)
+
+
+@kernel
+def _leave(w: Any, m: Any, frame_index: int) -> None:
+    """A frame is at the end of its link: that is where its port's socket takes it, unless it was damaged."""
+    frame = frame_at(w.frames, frame_index)
+    link = link_at(w.links, frame.link)
+    if frame.damaged != 0:
+        link.corrupted += 1
+        note(w, frame.link, frame_address(w, frame_index), frame.length, CORRUPTED)
+        drop_frame(w, frame_index)
+    else:
+        emit(w, m, link.target_port, frame_index)
+
+
+@kernel
+def _link_free(w: Any, m: Any, link_index: int) -> None:
+    link = link_at(w.links, link_index)
+    port = port_at(m.ports, link.target_port)
+    if port.blocked:
+        port.wake_due = 0
+        return
+    link.waking = 0
+    if w.now >= link.free_at:
+        depart(w, link_index)
+    elif link.backlog != 0:
+        wake_when_free(w, link_index)
+
+
+@kernel
+def run_due(w: Any, m: Any) -> bool:
+    """Let everything happen whose time has come; False: there is no space for it."""
+    wall = w.now
+    while w.heap_size > 0:
+        event = event_at(w.heap, 0)
+        if event.time > wall:
+            break
+        if not has_space(w):
+            return False
+        w.now = event.time
+        kind = event.what & (EVENT_KINDS - 1)
+        index = event.what >> EVENT_BITS
+        if kind == ARRIVAL:
+            _leave(w, m, first_on_wire(w, index))
+            continue
+        remove_first(w)
+        if kind == LATE_ARRIVAL:
+            _leave(w, m, index)
+        elif kind == LINK_FREE:
+            _link_free(w, m, index)
+        elif kind == ENTRY:
+            frame = frame_at(w.frames, index)
+            process_any(w, frame.node, frame.port, index, w.now)
+        elif kind == RETURN:
+            come_again(w, index)
+    w.now = wall
+    return True
+
+
+@kernel
+def _receive(w: Any, m: Any) -> int:
+    """Give every port its turn: how many frames came in, or -1: there is no space."""
+    total = 0
+    for index in range(m.port_count):
+        port = port_at(m.ports, index)
+        if port.blocked == WRITABLE:
+            unblock(w, m, index)
+        count = 0
+        if port.kind == RING:
+            count = receive_ring(w, m, index)
+        elif port.readable:
+            count = receive_datagrams(w, m, index)
+        if count < 0:
+            return -1
+        if count > 0:
+            total += count
+            if not run_due(w, m):
+                return -1
+    return total
+
+
+@entry(WORLD, MACHINE)
+def drive(worlds: Any, machines: Any) -> int:
+    """Carry frames until there is a reason to go back to Python; one of those in `records.py`."""
+    w = worlds[0]
+    m = machines[0]
+    busy = False
+    while True:
+        hold(m)
+        if asked(m, STOP):
+            return STOPPED
+        if asked(m, MOVE):
+            return MOVED
+        w.now = max(w.now, clock_ps(m))
+        if not take_pending(w, m) or not run_due(w, m):
+            return FULL
+        count = _receive(w, m)
+        if count < 0:
+            return FULL
+        flush_all(w, m)
+        if w.tap_used > m.noticed:
+            m.noticed = w.tap_used
+            signal(m.notice_fd, m.time)
+        if count > 0:
+            busy = True
+            if m.polled > 0:
+                poll_ports(w, m, _NOW)
+        elif busy and m.rest_ns > 0:
+            busy = False
+            rest(m)
+            if m.polled > 0:
+                poll_ports(w, m, _NOW)
+        else:
+            m.sleeps += 1
+            poll_ports(w, m, event_at(w.heap, 0).time if w.heap_size > 0 else _NEVER)

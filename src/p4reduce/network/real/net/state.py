@@ -1,0 +1,354 @@
+"""Folders of runs: who runs, where its logs are, and how to end what a killed run left behind.
+
+One folder for each run and each standing network, ``$XDG_STATE_HOME/p4reduce/runs/NAME``. It exists while the run does;
+the folder of a run whose process is gone is stale, and is removed by whoever needs the name next or by
+:func:`remove_stale`. Programs of a run carry a secret word of the run in their environment, so those that escaped it
+(a daemon that a user started in a host) are found without a doubt.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from p4reduce.network.real.errors import RealError
+
+# Which process is which: a process identifier may be used again, its start time and the boot tell them apart.
+
+
+_PROC: Final = Path("/proc")
+_START_TIME: Final = 22
+"""Field of /proc/PID/stat, counted from 1 (proc_pid_stat(5)): clock ticks after boot."""
+_KILL_DEADLINE_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, for good."""
+
+    pid: int
+    started: int
+    """clock ticks after boot"""
+    boot: str
+    """identity of that boot"""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs; one that has ended and was not yet waited for does not."""
+        return identify(self.pid) == self
+
+
+def identify(pid: int) -> Process | None:
+    """The process that has this identifier now; None when none runs."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text("utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()  # the name, in brackets, may hold anything
+    if fields[0] in "ZX":
+        return None
+    return Process(pid, int(fields[_START_TIME - 3]), boot_id())
+
+
+def boot_id() -> str:
+    """What tells this boot of the machine from others."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def carrying(variable: str, value: str) -> list[Process]:
+    """All processes that we may look at whose environment at their start held ``variable=value``."""
+    wanted = f"{variable}={value}".encode()
+    found = []
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        process = identify(int(entry.name))
+        with contextlib.suppress(OSError):
+            if wanted in (entry / "environ").read_bytes().split(b"\0") and process is not None:
+                found.append(process)
+    return found
+
+
+def terminate(process: Process, deadline_s: float) -> bool:
+    """Ask exactly this process to end (SIGTERM) and wait for it; whether it has ended in time, or was not there."""
+    return _signal(process, signal.SIGTERM, deadline_s) is not False
+
+
+def kill(process: Process, deadline_s: float = _KILL_DEADLINE_S) -> bool:
+    """Kill exactly this process and wait until it has ended; whether it was there."""
+    return _signal(process, signal.SIGKILL, deadline_s) is not None
+
+
+def _signal(process: Process, number: signal.Signals, deadline_s: float) -> bool | None:
+    """Whether it ended in time; None when it was not there."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return None
+    try:
+        if not process.alive:  # asked after the handle was taken, so the handle is this very process
+            return None
+        signal.pidfd_send_signal(handle, number)
+        return bool(select.select([handle], [], [], deadline_s)[0])
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(handle)
+
+
+VARIABLE: Final = "P4REDUCE_RUN"
+"""Environment variable with the word of the run."""
+_FILE: Final = "run.json"
+_NEW: Final = ".new-"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_MANY: Final = 10_000
+_LOCK_DEADLINE_S: Final = 60
+_POLL_S: Final = 0.02
+
+
+def runs_folder() -> Path:
+    """Where the folders of this user's runs are."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return Path(state or Path.home() / ".local" / "state") / "p4reduce" / "runs"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the folder of a run says."""
+
+    name: str
+    kind: str
+    """'run', 'launch', or 'net' for a standing network"""
+    word: str
+    owner: Process
+    """Who ends the run when it ends."""
+    info: dict[str, Any]
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.owner.alive
+
+    @property
+    def folder(self) -> Path:
+        """Its folder."""
+        return runs_folder() / self.name
+
+
+class RunFolder:
+    """The folder of a run while it runs; made by its process, and removed at the end.
+
+    Parameters
+    ----------
+    name : str or None
+        Name of the run; the first free one of 'run-1', 'run-2', ... when not given.
+    kind : str
+        'run', 'launch', or 'net' for a standing network.
+
+    Raises
+    ------
+    RealError
+        When the name is none, or a run of that name is alive.
+    """
+
+    def __init__(self, name: str | None = None, *, kind: str = "run") -> None:
+        if name is not None and not _NAME.match(name):
+            raise RealError(f"{name!r} is no name for a run: use letters, digits, '-', '_' and '.', 64 at most")
+        owner = identify(os.getpid())
+        if owner is None:
+            raise RealError("/proc is not there or not readable: a run cannot tell its processes from others")
+        self._word = secrets.token_hex(16)
+        self._record: dict[str, Any] = {"kind": kind, "word": self._word, "owner": asdict(owner), "info": {}}
+        self.path = self._claim(name, kind)
+        self.name = self.path.name
+
+    @property
+    def logs(self) -> Path:
+        """The folder of its logs."""
+        return self.path / "logs"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that every program of the run gets."""
+        return {VARIABLE: self._word}
+
+    def note(self, **info: Any) -> None:
+        """Add to what the folder says of the run; values as in JSON."""
+        self._record["info"] |= info
+        _write(self.path, self._record)
+
+    def aside(self) -> Path:
+        """A folder for sockets, whose paths must be short: below the folder for temporary files, and gone with the run.
+
+        Only this user may enter it. Its name is written down before it is made, so that one of a killed run is found.
+        """
+        folder = _aside(tempfile.gettempdir(), self._word)
+        self.note(aside=tempfile.gettempdir())
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def remove(self) -> None:
+        """Remove the folder and what is in it; may be called again."""
+        if (base := self._record["info"].get("aside")) is not None:
+            shutil.rmtree(_aside(base, self._word), ignore_errors=True)
+        _remove(self.path)
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def _claim(self, name: str | None, kind: str) -> Path:
+        """Make the folder aside and move it to its place, so that it is never there without its record."""
+        folder = runs_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = Path(tempfile.mkdtemp(prefix=f"{_NEW}{os.getpid()}-", dir=folder))
+        try:
+            (new / "logs").mkdir()
+            _write(new, self._record)
+            with _locked():
+                for candidate in [name] if name is not None else (f"{kind}-{number}" for number in range(1, _MANY)):
+                    old = read(candidate)
+                    if old is None or not old.alive:
+                        _end(candidate)
+                        return new.rename(folder / candidate)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+        shutil.rmtree(new, ignore_errors=True)
+        raise RealError(f"a run named {name!r} is there already; choose another name, or end it")
+
+
+def read(name: str) -> Run | None:
+    """The run of that name, alive or stale; None when there is none, or its record cannot be read."""
+    try:
+        record = json.loads((runs_folder() / name / _FILE).read_text("utf-8"))
+        return Run(name, record["kind"], record["word"], Process(**record["owner"]), record["info"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def all_runs() -> list[Run]:
+    """All runs of this user with a folder, alive and stale, by name."""
+    try:
+        names = sorted(path.name for path in runs_folder().iterdir() if not path.name.startswith(_NEW))
+    except OSError:
+        return []
+    return [run for name in names if (run := read(name)) is not None]
+
+
+def end(name: str, *, grace_s: float = 0.0) -> int:
+    """Kill what is left of a run, dead or alive, and remove its folder; the number of processes killed.
+
+    With ``grace_s`` seconds its own process, if it is alive, is first asked to end.
+    """
+    with _locked():
+        return _end(name, grace_s)
+
+
+def _end(name: str, grace_s: float = 0.0) -> int:
+    run = read(name)
+    killed = 0
+    if run is not None:
+        if grace_s > 0:
+            terminate(run.owner, grace_s)
+        killed += kill(run.owner)  # what it started dies with it
+        killed += sum(kill(process) for process in carrying(VARIABLE, run.word))
+        if isinstance(base := run.info.get("aside"), str):
+            shutil.rmtree(_aside(base, run.word), ignore_errors=True)
+    _remove(runs_folder() / name)
+    return killed
+
+
+def view_of(which: Callable[[Run], bool]) -> Path | None:
+    """The socket at which a living run shows itself (``runs/real/sights.py``); None while there is none."""
+    for run in all_runs():
+        if which(run) and run.alive and isinstance(view := run.info.get("view"), str) and Path(view).is_socket():
+            return Path(view)
+    return None
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What :func:`remove_stale` did."""
+
+    removed: tuple[str, ...]
+    """runs that had ended without removing their folder"""
+    killed: int
+    """processes of theirs"""
+    alive: tuple[str, ...]
+    """runs that go on, and were left alone"""
+
+
+def remove_stale(*, also_alive: bool = False) -> Cleaned:
+    """End what dead runs left behind and remove their folders; with ``also_alive`` those of live runs too."""
+    removed, alive, killed = [], [], 0
+    folder = runs_folder()
+    if not folder.is_dir():
+        return Cleaned((), 0, ())
+    with _locked():
+        for path in sorted(path for path in folder.iterdir() if path.is_dir()):
+            if path.name.startswith(_NEW):
+                maker = path.name.removeprefix(_NEW).split("-")[0]
+                if not maker.isdigit() or identify(int(maker)) is None:
+                    shutil.rmtree(path, ignore_errors=True)
+                continue
+            run = read(path.name)
+            if run is not None and run.alive and not also_alive:
+                alive.append(path.name)
+                continue
+            killed += _end(path.name)
+            removed.append(path.name)
+    return Cleaned(tuple(removed), killed, tuple(alive))
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """One process at a time takes names and removes folders, so that nobody removes what another has just made."""
+    folder = runs_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    deadline = time.monotonic() + _LOCK_DEADLINE_S
+    with (folder / ".lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise RealError(f"{folder}: another process has held the lock for {_LOCK_DEADLINE_S} s") from None
+                time.sleep(_POLL_S)
+        yield
+
+
+def _aside(base: str, word: str) -> Path:
+    """Its name holds the run's secret word: no record can name a folder of somebody else."""
+    return Path(base) / f"p4reduce-{re.sub(r'[^0-9a-f]', '', word)}"
+
+
+def _write(folder: Path, record: Mapping[str, Any]) -> None:
+    new = folder / f"{_FILE}.new"
+    new.write_text(json.dumps(record, indent=1), "utf-8")
+    new.replace(folder / _FILE)
+
+
+def _remove(path: Path) -> None:
+    """Under another name first: nobody sees half a folder."""
+    aside = path.with_name(f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}")
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)

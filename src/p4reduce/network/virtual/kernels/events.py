@@ -1,0 +1,320 @@
+"""The event queue: a binary heap ordered by (time, sequence number), so that events at one time keep their order."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from p4reduce.network.virtual.kernels.jit import kernel
+from p4reduce.network.virtual.memory import CACHE_LINE
+from p4reduce.network.virtual.records import (
+    byte_at,
+    cell_at,
+    copy_at,
+    event_at,
+    frame_at,
+    incident_at,
+    phv_at,
+    prefetch,
+    tap_header_at,
+)
+from p4reduce.workers.kernels.frames import RESEND
+from p4reduce.workers.wire import (
+    ETHER_TYPE,
+    FLAGS,
+    HEADER_BYTES,
+    INC_UDP_PORT,
+    IP,
+    IP_DST,
+    IP_PROTOCOL,
+    IP_PROTOCOL_UDP,
+    JOB,
+    UDP_DST,
+    UDP_SRC,
+)
+from p4switch.native.memory import copy_bytes
+
+# Counter-based random numbers: a draw depends on (seed, link, frame number, purpose) and on nothing else.
+#
+# SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) addressed by
+# counter: the n-th number of the stream with key k is mix(k + n * gamma).
+
+
+# All operands are uint64: Numba makes a float of uint64 with int64.
+_GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX_A: Final = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_B: Final = np.uint64(0x94D049BB133111EB)
+_S30: Final = np.uint64(30)
+_S27: Final = np.uint64(27)
+_S31: Final = np.uint64(31)
+_S11: Final = np.uint64(11)
+_PURPOSES: Final = np.uint64(16)
+_MASK: Final = (1 << 64) - 1
+
+PROBABILITY_BITS: Final = 53
+
+
+@kernel
+def draw(link: Any, number: Any, purpose: int) -> Any:
+    """64 random bits for one purpose about one frame of a link."""
+    z = link.key + (number * _PURPOSES + np.uint64(purpose)) * _GAMMA
+    z = (z ^ (z >> _S30)) * _MIX_A
+    z = (z ^ (z >> _S27)) * _MIX_B
+    return z ^ (z >> _S31)
+
+
+@kernel
+def happens(link: Any, number: Any, purpose: int, threshold: Any) -> bool:
+    """Whether something happens whose probability is threshold / 2^53."""
+    return (draw(link, number, purpose) >> _S11) < threshold  # type: ignore[no-any-return]
+
+
+def threshold(probability: float) -> int:
+    """A probability as a whole number of 2^-53."""
+    return int(probability * (1 << PROBABILITY_BITS))
+
+
+def link_key(seed: int, link: int) -> int:
+    """The key of a link's stream: two rounds of SplitMix64's mixer, over the seed and over the link's number."""
+    return _mix(_mix(seed + int(_GAMMA)) + (link + 1) * int(_GAMMA))
+
+
+def _mix(z: int) -> int:
+    z &= _MASK
+    z = (z ^ (z >> 30)) * int(_MIX_A) & _MASK
+    z = (z ^ (z >> 27)) * int(_MIX_B) & _MASK
+    return z ^ (z >> 31)
+
+
+# Taking cells from the pools and giving them back. The loop sees to it that there are enough (`loop.py`).
+
+
+@kernel
+def take_frame(w: Any) -> int:
+    """A cell for a frame; the one given back last, which is still in the processor's cache."""
+    index = w.free_frame
+    frame = frame_at(w.frames, index)
+    w.free_frame = frame.next
+    w.free_frames -= 1
+    frame.next = -1
+    frame.damaged = 0
+    return index  # type: ignore[no-any-return]
+
+
+@kernel
+def drop_frame(w: Any, index: int) -> None:
+    """Give a frame's cell back."""
+    frame_at(w.frames, index).next = w.free_frame
+    w.free_frame = index
+    w.free_frames += 1
+
+
+@kernel
+def frame_address(w: Any, index: int) -> int:
+    """Where a frame's bytes are."""
+    return w.frame_bytes + index * w.frame_cell  # type: ignore[no-any-return]
+
+
+@kernel
+def prefetch_frame(w: Any, index: int) -> None:
+    """Fetch a frame that arrives soon into the processor's cache; with many links this halves the cost of an event."""
+    address = frame_address(w, index)
+    for line in range(0, frame_at(w.frames, index).length, CACHE_LINE):
+        prefetch(address + line)
+
+
+@kernel
+def take_phv(w: Any) -> int:
+    """A cell for what lies between ingress and egress, with one reference."""
+    index = w.free_phv
+    phv = phv_at(w.phvs, index)
+    w.free_phv = phv.next
+    w.free_phvs -= 1
+    phv.references = 1
+    return index  # type: ignore[no-any-return]
+
+
+@kernel
+def drop_phv(w: Any, index: int) -> None:
+    """Give one reference back, and the cell with the last one."""
+    phv = phv_at(w.phvs, index)
+    phv.references -= 1
+    if phv.references == 0:
+        phv.next = w.free_phv
+        w.free_phv = index
+        w.free_phvs += 1
+
+
+@kernel
+def phv_address(w: Any, index: int) -> int:
+    """Where a PHV's bytes are."""
+    return w.phv_bytes + index * w.phv_cell  # type: ignore[no-any-return]
+
+
+@kernel
+def take_copy(w: Any) -> int:
+    """A place in a queue."""
+    index = w.free_copy
+    copy = copy_at(w.copies, index)
+    w.free_copy = copy.next
+    w.free_copies -= 1
+    copy.next = -1
+    return index  # type: ignore[no-any-return]
+
+
+@kernel
+def drop_copy(w: Any, index: int) -> None:
+    """Give a place in a queue back."""
+    copy_at(w.copies, index).next = w.free_copy
+    w.free_copy = index
+    w.free_copies += 1
+
+
+@kernel
+def next_seq(w: Any) -> int:
+    """A new sequence number."""
+    w.seq += 1
+    return w.seq  # type: ignore[no-any-return]
+
+
+@kernel
+def push(w: Any, time: int, seq: int, what: int) -> None:
+    """Add an event that has its sequence number already."""
+    hole = w.heap_size
+    w.heap_size = hole + 1
+    while hole > 0:
+        above = event_at(w.heap, (hole - 1) >> 1)
+        if above.time < time or (above.time == time and above.seq < seq):
+            break
+        place = event_at(w.heap, hole)
+        place.time = above.time
+        place.seq = above.seq
+        place.what = above.what
+        hole = (hole - 1) >> 1
+    place = event_at(w.heap, hole)
+    place.time = time
+    place.seq = seq
+    place.what = what
+
+
+@kernel
+def schedule(w: Any, time: int, what: int) -> None:
+    """Add an event behind all that were scheduled for the same time."""
+    push(w, time, next_seq(w), what)
+
+
+@kernel
+def replace_first(w: Any, time: int, seq: int, what: int) -> None:
+    """Take the first event away and add another one: one walk down the heap instead of two."""
+    size = w.heap_size
+    hole = 0
+    child = 1
+    while child < size:
+        below = event_at(w.heap, child)
+        if child + 1 < size:
+            right = event_at(w.heap, child + 1)
+            if right.time < below.time or (right.time == below.time and right.seq < below.seq):
+                child += 1
+                below = right
+        if time < below.time or (time == below.time and seq < below.seq):
+            break
+        place = event_at(w.heap, hole)
+        place.time = below.time
+        place.seq = below.seq
+        place.what = below.what
+        hole = child
+        child = 2 * hole + 1
+    place = event_at(w.heap, hole)
+    place.time = time
+    place.seq = seq
+    place.what = what
+
+
+@kernel
+def remove_first(w: Any) -> None:
+    """Take the first event away."""
+    w.heap_size -= 1
+    last = event_at(w.heap, w.heap_size)
+    if w.heap_size > 0:
+        replace_first(w, last.time, last.seq, last.what)
+
+
+# What the loop writes down for Python: captured frames, packets for the controller, incidents.
+
+
+OTHER = 0
+INC_FIRST = 1
+INC_RESEND = 2
+
+_TAP_HEADER_BYTES = 24
+
+
+@kernel
+def record(w: Any, tap: int, time: int, address: int, length: int) -> None:
+    """Write a frame down."""
+    place = w.taps + w.tap_used
+    header = tap_header_at(place, 0)
+    header.tap = tap
+    header.time = time
+    header.length = length
+    copy_bytes(place + _TAP_HEADER_BYTES, address, length)
+    w.tap_used += _TAP_HEADER_BYTES + ((length + 7) & -8)
+
+
+@kernel
+def classify(address: int, length: int) -> int:
+    """OTHER, INC_FIRST or INC_RESEND: INC is UDP over IPv4 without options, from or to its own port."""
+    if length < HEADER_BYTES or byte_at(address, ETHER_TYPE) != 0x08 or byte_at(address, ETHER_TYPE + 1) != 0x00:
+        return OTHER
+    if byte_at(address, IP) != 0x45 or byte_at(address, IP_PROTOCOL) != IP_PROTOCOL_UDP:
+        return OTHER
+    source = byte_at(address, UDP_SRC) << 8 | byte_at(address, UDP_SRC + 1)
+    target = byte_at(address, UDP_DST) << 8 | byte_at(address, UDP_DST + 1)
+    if source != INC_UDP_PORT != target:
+        return OTHER
+    return INC_RESEND if byte_at(address, FLAGS) & RESEND else INC_FIRST
+
+
+@kernel
+def ip_at(address: int, place: int) -> int:
+    """An IPv4 address in a frame, as a number."""
+    high = byte_at(address, place) << 24 | byte_at(address, place + 1) << 16
+    return high | byte_at(address, place + 2) << 8 | byte_at(address, place + 3)  # type: ignore[no-any-return]
+
+
+@kernel
+def next_node(w: Any, address: int) -> int:
+    """The node that a frame's destination MAC address names, the next one on its way, or -1."""
+    if byte_at(address, 0) != 0x02 or byte_at(address, 1) != 0x00:
+        return -1
+    return node_of(w, ip_at(address, 2))  # type: ignore[no-any-return]
+
+
+@kernel
+def destination(w: Any, address: int) -> int:
+    """The node that an IPv4 frame is addressed to, or -1."""
+    return node_of(w, ip_at(address, IP_DST))  # type: ignore[no-any-return]
+
+
+@kernel
+def node_of(w: Any, ip: int) -> int:
+    """The node of an address, or -1 (docs/architecture.md, "Addresses")."""
+    host = ip - 0x0A000001
+    switch = ip - 0x0A800001
+    if 0 <= host < w.host_count:
+        return cell_at(w.hosts, host).value  # type: ignore[no-any-return]
+    if 0 <= switch < w.switch_count:
+        return cell_at(w.switches, switch).value  # type: ignore[no-any-return]
+    return -1
+
+
+@kernel
+def note(w: Any, link_index: int, address: int, length: int, kind: int) -> None:
+    """Note what happened to a frame at a link, if it is a first transmission of INC."""
+    if classify(address, length) == INC_FIRST:
+        incident = incident_at(w.incidents, w.incident_count)
+        incident.link = link_index
+        incident.node = destination(w, address)
+        incident.job = byte_at(address, JOB) << 8 | byte_at(address, JOB + 1)
+        incident.kind = kind
+        incident.length = length
+        w.incident_count += 1

@@ -1,0 +1,373 @@
+"""The event loop: takes the first event, lets it happen, until there is a reason to go back to Python."""
+
+from typing import Any, Final
+
+from p4reduce.network.virtual.kernels.events import (
+    drop_frame,
+    frame_address,
+    note,
+    prefetch_frame,
+    record,
+    remove_first,
+    replace_first,
+    schedule,
+    take_frame,
+)
+from p4reduce.network.virtual.kernels.jit import entry, kernel
+from p4reduce.network.virtual.kernels.queues import depart
+from p4reduce.network.virtual.kernels.switches import come_again, process_any
+from p4reduce.network.virtual.kernels.wires import cross, darken, light, schedule_last, send, wake_when_free
+from p4reduce.network.virtual.records import (
+    ACTIVE,
+    ARRIVAL,
+    CIRCUIT,
+    CORRUPTED,
+    ENOUGH_EVENTS,
+    ENTRY,
+    EVENT_BITS,
+    EVENT_KINDS,
+    GATE,
+    LATE_ARRIVAL,
+    LIGHT,
+    LINK_FREE,
+    NEED_SPACE,
+    NEVER,
+    NO_EVENTS,
+    NO_LIMIT,
+    PAUSE,
+    REACHED_TIME,
+    RESUME,
+    RETURN,
+    SEND,
+    START,
+    TIMER,
+    WATCHED_DONE,
+    WORLD,
+    call5,
+    cell_at,
+    endpoint_at,
+    event_at,
+    frame_at,
+    link_at,
+    node_at,
+    rota_at,
+)
+
+# Hosts: endpoints take the frames that come in, and are asked for the next one whenever the link is free.
+#
+# A host has no queue of its own for them (a pull model): a frame is made when it can leave. Endpoints of the highest
+# class are asked first, those of one class in turn. Only frames that Python sends (`VirtualNetwork.send`) wait in a
+# list, and go before all.
+
+
+OVERDUE_PS: Final = 1_000_000
+"""after which an endpoint's timer goes off whose deadline is past already, so that time passes whatever it says"""
+
+
+@kernel
+def _settle(w: Any, index: int) -> None:
+    """After an endpoint was given a turn: its timer and whether it still works."""
+    endpoint = endpoint_at(w.endpoints, index)
+    at = call5(w.deadline, w.endpoint_records, index, 0, 0, 0)
+    if at < NEVER:
+        if at <= w.now:
+            at = w.now + OVERDUE_PS
+        # A deadline that moves later needs no event: its timer finds that out when it goes off.
+        if at < endpoint.timer_at:
+            endpoint.timer_at = at
+            schedule(w, at, index * EVENT_KINDS + TIMER)
+    watched = endpoint.unfinished != 0 and endpoint.starting == 0
+    if watched and call5(w.status, w.endpoint_records, index, 0, 0, 0) != ACTIVE:
+        endpoint.unfinished = 0
+        w.unfinished -= 1
+
+
+@kernel
+def _ask(w: Any, node: Any, frame_index: int) -> int:
+    """Have a host's endpoints make the next frame, class by class; its length, 0 when none of them has one."""
+    for place in range(node.first_rota, node.first_rota + node.classes):
+        rota = rota_at(w.rotas, place)
+        for _ in range(rota.count):
+            index = cell_at(w.endpoint_lists, rota.first + rota.next).value
+            rota.next += 1
+            if rota.next == rota.count:
+                rota.next = 0
+            if endpoint_at(w.endpoints, index).started == 0 or endpoint_at(w.endpoints, index).paused != 0:
+                continue
+            length = call5(w.transmit, w.endpoint_records, index, w.now, frame_address(w, frame_index), w.max_frame)
+            _settle(w, index)
+            if length > 0:
+                return length  # type: ignore[no-any-return]
+    return 0
+
+
+@kernel
+def pump(w: Any, node_index: int) -> None:
+    """Send a host's next frame, if its link is free and somebody has one."""
+    node = node_at(w.nodes, node_index)
+    link = link_at(w.links, node.link)
+    if w.now < link.free_at:
+        wake_when_free(w, node.link)
+        return
+    if node.send_head >= 0:
+        frame_index = node.send_head
+        frame = frame_at(w.frames, frame_index)
+        node.send_head = frame.next
+        send(w, node.link, frame_index, frame.length)
+        wake_when_free(w, node.link)
+        return
+    frame_index = take_frame(w)
+    length = _ask(w, node, frame_index)
+    if length > 0:
+        send(w, node.link, frame_index, length)
+        wake_when_free(w, node.link)
+    else:
+        drop_frame(w, frame_index)
+
+
+@kernel
+def deliver(w: Any, node_index: int, frame_index: int) -> None:
+    """Offer a frame that came in to the host's endpoints, until one takes it."""
+    node = node_at(w.nodes, node_index)
+    length = frame_at(w.frames, frame_index).length
+    address = frame_address(w, frame_index)
+    claimed = 0
+    for place in range(node.first_endpoint, node.first_endpoint + node.endpoints):
+        index = cell_at(w.endpoint_lists, place).value
+        if call5(w.receive, w.endpoint_records, index, address, length, w.now) != 0:
+            claimed = 1
+            _settle(w, index)
+            break
+    drop_frame(w, frame_index)
+    if claimed == 0:
+        node.unclaimed += 1
+        return
+    node.claimed += 1
+    pump(w, node_index)
+
+
+@kernel
+def start(w: Any, index: int) -> None:
+    """From now on an endpoint is asked for frames."""
+    endpoint = endpoint_at(w.endpoints, index)
+    endpoint.started = 1
+    endpoint.starting -= 1
+    _settle(w, index)
+    pump(w, endpoint.host)
+
+
+@kernel
+def go_off(w: Any, index: int) -> None:
+    """An endpoint's timer, unless an earlier or later one took its place."""
+    endpoint = endpoint_at(w.endpoints, index)
+    if endpoint.timer_at != w.now:
+        return
+    endpoint.timer_at = NEVER
+    if endpoint.paused != 0:
+        return
+    if call5(w.deadline, w.endpoint_records, index, 0, 0, 0) <= w.now:
+        call5(w.expire, w.endpoint_records, index, w.now, 0, 0)
+        _settle(w, index)
+        pump(w, endpoint.host)
+    else:
+        _settle(w, index)
+
+
+@kernel
+def pause(w: Any, index: int) -> None:
+    """An endpoint sends nothing from now on; what comes in is taken in."""
+    endpoint = endpoint_at(w.endpoints, index)
+    if endpoint.paused == 0:
+        endpoint.paused = 1
+        endpoint.paused_at = w.now
+
+
+@kernel
+def resume(w: Any, index: int) -> None:
+    """It goes on, its timers as they stood."""
+    endpoint = endpoint_at(w.endpoints, index)
+    if endpoint.paused == 0:
+        return
+    endpoint.paused = 0
+    if w.resume != 0:
+        call5(w.resume, w.endpoint_records, index, w.now - endpoint.paused_at, 0, 0)
+    _settle(w, index)
+    pump(w, endpoint.host)
+
+
+@kernel
+def submit(w: Any, frame_index: int) -> None:
+    """Append a frame of Python's to its host's list."""
+    frame = frame_at(w.frames, frame_index)
+    node = node_at(w.nodes, frame.node)
+    frame.next = -1
+    if node.send_head < 0:
+        node.send_head = frame_index
+    else:
+        frame_at(w.frames, node.send_tail).next = frame_index
+    node.send_tail = frame_index
+    pump(w, frame.node)
+
+
+@kernel
+def has_space(w: Any) -> bool:
+    """Whether there is room for all that one event can do (`memory.py`)."""
+    return (  # type: ignore[no-any-return]
+        w.free_frames >= w.frames_wanted
+        and w.free_copies >= w.copies_wanted
+        and w.free_phvs >= w.phvs_wanted
+        and w.heap_capacity - w.heap_size >= w.events_wanted
+        and w.incident_limit - w.incident_count >= w.incidents_wanted
+        and w.tap_used <= w.tap_limit
+    )
+
+
+@kernel
+def _enter(w: Any, node_index: int, port: int, frame_index: int) -> None:
+    """A frame is at a node's port, whole and undamaged."""
+    node = node_at(w.nodes, node_index)
+    if node.is_switch == 0:
+        deliver(w, node_index, frame_index)
+    elif node.delay_ps == 0:
+        process_any(w, node_index, port, frame_index, w.now)
+    else:
+        frame = frame_at(w.frames, frame_index)
+        frame.node = node_index
+        frame.port = port
+        frame.time = w.now
+        schedule(w, w.now + node.delay_ps, frame_index * EVENT_KINDS + ENTRY)
+
+
+@kernel
+def _enter_now(w: Any, frame_index: int) -> None:
+    """A frame is through with its switch's delay, or was injected."""
+    frame = frame_at(w.frames, frame_index)
+    if node_at(w.nodes, frame.node).is_switch == 0:
+        deliver(w, frame.node, frame_index)
+    else:
+        process_any(w, frame.node, frame.port, frame_index, frame.time)
+
+
+@kernel
+def _arrive(w: Any, frame_index: int) -> None:
+    """The last bit of a frame is at the other end of its link."""
+    frame = frame_at(w.frames, frame_index)
+    link = link_at(w.links, frame.link)
+    if frame.damaged != 0:
+        link.corrupted += 1
+        note(w, frame.link, frame_address(w, frame_index), frame.length, CORRUPTED)
+        drop_frame(w, frame_index)
+        return
+    if link.optical != 0:
+        cross(w, frame_index)
+        return
+    link.delivered += 1
+    if link.tap_target >= 0:
+        record(w, link.tap_target, w.now, frame_address(w, frame_index), frame.length)
+    _enter(w, link.target, link.target_port, frame_index)
+
+
+@kernel
+def first_on_wire(w: Any, link_index: int) -> int:
+    """Take the first frame off a wire; the next one's arrival becomes an event in its place."""
+    link = link_at(w.links, link_index)
+    frame_index = link.wire_head
+    following = frame_at(w.frames, frame_index).next
+    link.wire_head = following
+    if following >= 0:
+        frame = frame_at(w.frames, following)
+        replace_first(w, frame.time, frame.seq, link_index * EVENT_KINDS + ARRIVAL)
+        prefetch_frame(w, following)
+    else:
+        remove_first(w)
+    return frame_index  # type: ignore[no-any-return]
+
+
+@kernel
+def _link_free(w: Any, link_index: int) -> None:
+    link = link_at(w.links, link_index)
+    link.waking = 0
+    if node_at(w.nodes, link.source).is_switch == 0:
+        pump(w, link.source)
+    elif w.now >= link.free_at:
+        depart(w, link_index)
+    elif link.backlog != 0:
+        wake_when_free(w, link_index)
+
+
+@kernel
+def _gate_opens(w: Any, link_index: int) -> None:
+    link = link_at(w.links, link_index)
+    if link.gate_at != w.now:
+        return
+    link.gate_at = 0
+    if w.now >= link.free_at:
+        depart(w, link_index)
+    elif link.backlog != 0:
+        wake_when_free(w, link_index)
+
+
+@entry(WORLD, int, int)
+def add_event(worlds: Any, time: int, what: int) -> None:
+    """An event of Python's."""
+    schedule(worlds[0], time, what)
+
+
+@entry(WORLD, int, int)
+def add_last(worlds: Any, time: int, what: int) -> None:
+    """The same, behind all others of its time."""
+    schedule_last(worlds[0], time, what)
+
+
+@entry(WORLD, int)
+def run(worlds: Any, most_events: int) -> int:
+    """Let events happen; one of the reasons in `records.py`."""
+    w = worlds[0]
+    last = w.events + most_events
+    while True:
+        if w.watching != 0 and w.unfinished <= 0:
+            return WATCHED_DONE
+        if w.heap_size == 0:
+            if w.until < NO_LIMIT:
+                w.now = max(w.now, w.until)
+            return NO_EVENTS
+        event = event_at(w.heap, 0)
+        if event.time > w.until:
+            w.now = max(w.now, w.until)
+            return REACHED_TIME
+        if w.events >= last:
+            return ENOUGH_EVENTS
+        if not has_space(w):
+            return NEED_SPACE
+        w.events += 1
+        w.now = event.time
+        kind = event.what & (EVENT_KINDS - 1)
+        index = event.what >> EVENT_BITS
+        if kind == ARRIVAL:
+            _arrive(w, first_on_wire(w, index))
+            continue
+        remove_first(w)
+        if kind == LINK_FREE:
+            _link_free(w, index)
+        elif kind == LATE_ARRIVAL:
+            _arrive(w, index)
+        elif kind == TIMER:
+            go_off(w, index)
+        elif kind == START:
+            start(w, index)
+        elif kind == ENTRY:
+            _enter_now(w, index)
+        elif kind == SEND:
+            submit(w, index)
+        elif kind == RETURN:
+            come_again(w, index)
+        elif kind == CIRCUIT:
+            darken(w, index)
+        elif kind == LIGHT:
+            light(w, index)
+        elif kind == GATE:
+            _gate_opens(w, index)
+        elif kind == PAUSE:
+            pause(w, index)
+        elif kind == RESUME:
+            resume(w, index)

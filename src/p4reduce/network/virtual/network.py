@@ -1,0 +1,354 @@
+"""A network in virtual time: switches that run P4 programs, links, hosts with endpoints."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.network.virtual.circuits import Changing, Circuits, GateLists
+from p4reduce.network.virtual.counters import LinkView, Recordings
+from p4reduce.network.virtual.devices import Shadows, SwitchDevice
+from p4reduce.network.virtual.endpoint_calls import NO_ENDPOINTS, HostEndpoints, Pacer
+from p4reduce.network.virtual.faults import FabricError, Faults
+from p4reduce.network.virtual.kernels.loop import add_event, run
+from p4reduce.network.virtual.memory import Memory
+from p4reduce.network.virtual.records import (
+    ACTIVE,
+    CELL,
+    ENOUGH_EVENTS,
+    ENTRY,
+    EVENT_KINDS,
+    NEED_SPACE,
+    NEVER,
+    NO_EVENTS,
+    NO_LIMIT,
+    PAUSE,
+    PRIORITIES,
+    QUEUE,
+    REACHED_TIME,
+    RESUME,
+    SEND,
+    START,
+    WATCHED_DONE,
+)
+from p4reduce.network.virtual.seen import DelayPs, Placed, place_endpoints, wire
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.wire import HEADER_BYTES
+from p4switch.abi import MAX_FRAME_BYTES, MAX_PORT
+
+Watcher = Callable[[int], None]
+"""Called now and then with the virtual time in picoseconds."""
+
+MIN_FRAME: Final = 14
+"""an Ethernet header"""
+
+_SLICE: Final = 200_000
+"""events after which the loop lets Python show progress and take Ctrl-C: about a tenth of a second"""
+
+
+class Stop(Enum):
+    """Why `VirtualNetwork.run` returned."""
+
+    DONE = WATCHED_DONE
+    """no watched endpoint works any more"""
+    TIME = REACHED_TIME
+    """the virtual time that was asked for"""
+    QUIET = NO_EVENTS
+    """nothing will ever happen again; the clock stands at ``until_ps`` if that was given"""
+    EVENTS = ENOUGH_EVENTS
+    """as many events as were allowed"""
+
+
+class VirtualNetwork(Changing):
+    """Switches, links and hosts in virtual time. Same arguments, same frames, times and counters on every machine."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        devices: Mapping[str, SwitchDevice],
+        *,
+        endpoints: HostEndpoints = NO_ENDPOINTS,
+        queue_frames: int = 1024,
+        faults: Faults | Mapping[Hop, Faults] = Faults(),  # noqa: B008  (immutable)
+        seed: int = 0,
+        max_frame: int = 1600,
+        pipeline_delay_ps: DelayPs = 0,
+        max_replicas: int = 512,
+        packet_in_limit: int = 1024,
+        memory_limit: int = 4 << 30,
+    ) -> None:
+        """Build a network; its clock stands at 0.
+
+        Parameters
+        ----------
+        topology : Topology
+            Nodes and links.
+        devices : mapping of SwitchDevice
+            The device of each switch, by name.
+        endpoints : HostEndpoints
+            What the hosts run; they send nothing before `start`.
+        queue_frames : int
+            Frames that each of a port's eight priority queues holds.
+        faults : Faults or mapping of Faults
+            For every link alike, or by the (node, port) that a direction of a link leaves.
+        seed : int
+            Of the faults.
+        max_frame : int
+            Longest frame in bytes, without FCS; at most abi.MAX_FRAME_BYTES.
+        pipeline_delay_ps : int or mapping of int
+            From a frame's arrival to its ingress; for all switches alike, or by name.
+        max_replicas : int
+            Largest multicast group.
+        packet_in_limit : int
+            Packets and digests for the controller that wait for each switch; further ones are counted and dropped.
+        memory_limit : int
+            Bytes for frames in queues and on links.
+
+        Raises
+        ------
+        FabricError
+            When the parts do not fit each other; the text names the argument.
+        """
+        if not 60 <= max_frame <= MAX_FRAME_BYTES:
+            raise FabricError(f"max_frame={max_frame} is not in 60..{MAX_FRAME_BYTES}")
+        if not 1 <= max_replicas < 1 << 16:
+            raise FabricError(f"max_replicas={max_replicas} is not in 1..65535")
+        self.topology = topology
+        self.pacer: Pacer | None = None
+        """Who looks on and may slow time down; nobody at first."""
+        self._devices = dict(devices)
+        self._endpoints = endpoints
+        self._seed = seed
+        self._wiring = wire(
+            topology,
+            devices,
+            queue_frames=queue_frames,
+            faults=faults,
+            seed=seed,
+            pipeline_delay_ps=pipeline_delay_ps,
+        )
+        self._shadows = Shadows(devices)
+        shorter = MAX_FRAME_BYTES - max_frame  # than the frames that devices reckon with
+        detours = [device.detours for device in devices.values() if device.detours is not None]
+        self._memory = Memory(
+            max_frame=max_frame,
+            frame_bytes=max(max_frame, *(device.out_bytes - shorter for device in devices.values()), 0),
+            phv_bytes=max((device.phv_bytes - shorter for device in devices.values()), default=0),
+            max_replicas=max_replicas,
+            limit=memory_limit,
+            detours=bool(detours),
+            kept_bytes=max((one.kept_bytes for one in detours), default=0),
+        )
+        self._recordings = Recordings(self._memory, len(topology.nodes), packet_in_limit)
+        self._circuits = Circuits(topology, self._wiring, self._memory)
+        self._gates = GateLists(self._wiring, self._memory)
+        self.links: Final = LinkView(self._wiring.links, self._wiring.link_places)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Tell the loop where everything is."""
+        self._placed = self._place_endpoints(None)
+        self._queues = np.zeros(PRIORITIES * max(len(self._wiring.links), 1), dtype=QUEUE)
+        self._hosts = np.zeros(max(len(self.topology.hosts), 1), dtype=CELL)
+        self._switches = np.zeros(max(len(self.topology.switches), 1), dtype=CELL)
+        for node in (*self.topology.hosts, *self.topology.switches):
+            by_index = self._switches if node.is_switch else self._hosts
+            by_index["value"][node.index] = self._wiring.node_places[node.name]
+        keep = self._memory.keep
+        keep("links", self._wiring.links)
+        keep("nodes", self._wiring.nodes)
+        keep("ports", self._wiring.ports)
+        keep("queues", self._queues)
+        keep("hosts", self._hosts)
+        keep("switches", self._switches)
+        self._keep_endpoints()
+        world = self._memory.world[0]
+        world["host_count"], world["switch_count"] = len(self.topology.hosts), len(self.topology.switches)
+        world["node_count"] = len(self.topology.nodes)
+
+    # --- time
+
+    def run(
+        self,
+        until_ps: int | None = None,
+        watch: Sequence[int] = (),
+        *,
+        first: bool = False,
+        max_events: int | None = None,
+        progress: Watcher | None = None,
+    ) -> Stop:
+        """Let time pass.
+
+        Parameters
+        ----------
+        until_ps : int
+            Stop at this time; events at this very time still happen.
+        watch : sequence of int
+            Stop as soon as none of these endpoints works (status 1) or is still to be started.
+        first : bool
+            Stop as soon as the first of the watched endpoints is done.
+        max_events : int
+            Stop after about so many events.
+        progress : callable
+            Called about ten times a second with the virtual time.
+
+        Raises
+        ------
+        FabricError
+            When ``memory_limit`` or ``max_replicas`` is too small, or when virtual time ends (2**62 ps).
+        """
+        world = self._memory.world[0]
+        world["until"] = NO_LIMIT if until_ps is None else min(until_ps, NO_LIMIT)
+        last = self.events + (NEVER if max_events is None else max_events)
+        self._watch(watch, first=first)
+        for name in self._devices:
+            self._node(name)["peek_state"] = self._shadows.address(name)
+        told = self.events
+        if self.pacer is not None:
+            self.pacer.begin(lambda: None if progress is None else progress(self.now))
+        while True:
+            if self.pacer is None:
+                reason = run(self._memory.world, min(_SLICE, last - self.events))
+            else:
+                with self.pacer.moving():
+                    reason = run(self._memory.world, min(self.pacer.events, _SLICE, last - self.events))
+            self._recordings.drain()
+            self._check_groups()
+            if self.pacer is not None:
+                self.pacer.passed(lambda: None if progress is None else progress(self.now))
+            if reason == NEED_SPACE:
+                self._memory.make_space()
+            elif reason != ENOUGH_EVENTS or self.events >= last:
+                if reason == REACHED_TIME and (until_ps is None or until_ps > NO_LIMIT):
+                    raise FabricError(f"virtual time has reached its end, {NO_LIMIT} ps (53 days): use shorter delays")
+                return Stop(reason)
+            if progress is not None and (self.pacer is None or self.events - told >= _SLICE):
+                told = self.events
+                progress(self.now)
+
+    def _watch(self, endpoints: Sequence[int], *, first: bool) -> None:
+        self._timers["unfinished"] = 0
+        for index in endpoints:
+            self._check_endpoint(index)
+            busy = self._timers[index]["starting"] > 0 or self._endpoints.records[index]["status"] == ACTIVE
+            self._timers[index]["unfinished"] = int(busy)
+        world = self._memory.world[0]
+        world["watching"] = int(len(endpoints) > 0)
+        unfinished = int(self._timers["unfinished"].sum())
+        world["unfinished"] = min(unfinished, 1) if first else unfinished
+
+    def _check_groups(self) -> None:
+        dropped = np.flatnonzero(self._wiring.nodes["replica_drops"])
+        if len(dropped):
+            raise FabricError(
+                f"switch {self.topology.nodes[dropped[0]].name!r} has a multicast group of more than "
+                f"max_replicas={self._memory.world[0]['max_replicas']} copies: raise max_replicas"
+            )
+
+    # --- what happens from outside
+
+    def start(self, endpoint: int, at_ps: int | None = None) -> None:
+        """Ask an endpoint for frames from a time on (default: now); again after it was given more to do."""
+        self._check_endpoint(endpoint)
+        time_ps = self._time(at_ps)
+        self._timers[endpoint]["starting"] += 1
+        self._memory.make_space(frames=1)
+        add_event(self._memory.world, time_ps, endpoint * EVENT_KINDS + START)
+
+    def pause(self, endpoint: int, at_ps: int | None = None) -> None:
+        """Ask an endpoint for nothing from a time on (default: now); what comes in is taken in, timers stand still."""
+        self._at_endpoint(endpoint, at_ps, PAUSE)
+
+    def resume(self, endpoint: int, at_ps: int | None = None) -> None:
+        """An endpoint goes on, its timers where they stood."""
+        self._at_endpoint(endpoint, at_ps, RESUME)
+
+    def _at_endpoint(self, endpoint: int, at_ps: int | None, kind: int) -> None:
+        self._check_endpoint(endpoint)
+        time_ps = self._time(at_ps)
+        self._memory.make_space(frames=1)
+        add_event(self._memory.world, time_ps, endpoint * EVENT_KINDS + kind)
+
+    def inject(self, node: str, port: int, frame: bytes, at_ps: int | None = None) -> None:
+        """Have a frame enter a node by a port, as if its link had brought it there at that time."""
+        if not 0 <= port <= MAX_PORT:
+            raise FabricError(f"port {port} of {node!r} is not in 0..{MAX_PORT}")
+        came_ps = self._time(at_ps)
+        place = self._place_frame(frame)
+        record = self._memory.frames.records[place]
+        record["node"], record["port"], record["time"] = self._wiring.node(node), port, came_ps
+        add_event(self._memory.world, came_ps + int(self._node(node)["delay_ps"]), place * EVENT_KINDS + ENTRY)
+
+    def send(self, host: str, frame: bytes, at_ps: int | None = None) -> None:
+        """Have a host send a frame over its link, before those of its endpoints."""
+        if self._node(host)["is_switch"]:
+            raise FabricError(f"{host!r} is a switch; only hosts send: use inject")
+        time_ps = self._time(at_ps)
+        place = self._place_frame(frame)
+        self._memory.frames.records[place]["node"] = self._wiring.node(host)
+        add_event(self._memory.world, time_ps, place * EVENT_KINDS + SEND)
+
+    def _place_frame(self, frame: bytes) -> int:
+        """Put a frame of Python's into a cell."""
+        world = self._memory.world[0]
+        if not MIN_FRAME <= len(frame) <= world["max_frame"]:
+            raise FabricError(f"a frame of {len(frame)} bytes is not in {MIN_FRAME}..max_frame={world['max_frame']}")
+        return self._memory.place_frame(frame)
+
+    def _check_endpoint(self, index: int) -> None:
+        if not 0 <= index < len(self._endpoints.hosts):
+            raise FabricError(f"there is no endpoint {index}: the network has {len(self._endpoints.hosts)}")
+
+    def replace_endpoints(self, endpoints: HostEndpoints) -> None:
+        """Take a longer list of endpoints, whose first ones are those from before, at the same hosts."""
+        known = len(self._endpoints.hosts)
+        if tuple(endpoints.hosts[:known]) != tuple(self._endpoints.hosts):
+            raise FabricError(f"endpoints: the first {known} must be those that the network has")
+        self._endpoints = endpoints
+        placed = self._place_endpoints(self._placed)
+        placed.endpoints[:known] = self._placed.endpoints[:known]
+        self._placed = placed
+        self._keep_endpoints()
+
+    def reorder_endpoints(self) -> None:
+        """Endpoints have other classes than before (``priority`` in their records): hosts ask them in the new order."""
+        self.replace_endpoints(self._endpoints)
+
+    def _place_endpoints(self, before: Placed | None) -> Placed:
+        records, hosts = self._endpoints.records, self._endpoints.hosts
+        classes = records["priority"].tolist() if "priority" in (records.dtype.names or ()) else [0] * len(hosts)
+        return place_endpoints(self._wiring, self.topology, hosts, classes, before)
+
+    @property
+    def _timers(self) -> NDArray[Any]:
+        """The loop's records of the endpoints."""
+        return self._placed.endpoints
+
+    def _keep_endpoints(self) -> None:
+        if "lanes" in (self._endpoints.records.dtype.names or ()):
+            longest = HEADER_BYTES + 4 * int(self._endpoints.records["lanes"].max(initial=0))
+            if longest > self._memory.world[0]["max_frame"]:
+                raise FabricError(f"endpoints send frames of {longest} bytes: raise max_frame")
+        keep = self._memory.keep
+        keep("endpoints", self._timers)
+        keep("endpoint_lists", self._placed.lists)
+        keep("rotas", self._placed.rotas)
+        keep("endpoint_records", self._endpoints.records)
+        for name, address in self._endpoints.calls._asdict().items():
+            self._memory.world[0][name] = address
+
+    def close(self) -> None:
+        """Finish the capture files."""
+        self._recordings.close()
+
+    def __enter__(self) -> "VirtualNetwork":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,439 @@
+"""The simulator's memory: one NumPy record type for each kind of thing in it.
+
+Compiled code reaches a record by the address of its array and an index (`access.py`), so records hold numbers
+only, and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are bytes.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from p4switch import abi
+from p4switch.native.late import LateModule
+from p4switch.native.memory import intrinsic, ir, types
+
+PRIORITIES: Final = 8
+"""strict-priority queues of an output port; the higher number leaves first"""
+NEVER: Final = 1 << 62
+"""a virtual time that never comes (53 days would be 4.6e18 ps)"""
+NO_LIMIT: Final = NEVER - 1
+"""`until` of a run that has no end"""
+MAX_QUEUE_FRAMES: Final = (1 << 31) - 1
+"""capacity of a queue"""
+NONE: Final = -1
+
+# Kinds of events. An event's `what` is EVENT_KINDS * index + kind.
+EVENT_BITS: Final = 4
+EVENT_KINDS: Final = 1 << EVENT_BITS
+LAST: Final = 1 << 61
+"""added to the sequence number of an event that comes behind all others of its time"""
+ARRIVAL: Final = 0
+"""index: link. The first frame on its wire reaches the other end."""
+LATE_ARRIVAL: Final = 1
+"""index: frame. A frame that was overtaken on its link reaches the other end."""
+LINK_FREE: Final = 2
+"""index: link. Its sender may look for the next frame."""
+TIMER: Final = 3
+"""index: endpoint. Its deadline, unless that has moved."""
+START: Final = 4
+"""index: endpoint. From now on it is asked for frames."""
+ENTRY: Final = 5
+"""index: frame. It enters its node: injected, or through with the switch's fixed delay."""
+SEND: Final = 6
+"""index: frame. Its host sends it."""
+RETURN: Final = 7
+"""index: frame. It comes back to its switch: resubmitted, recirculated, or the carrier of an egress clone."""
+CIRCUIT: Final = 8
+"""index: reconfiguration. Mirrors of a cross-connect begin to turn."""
+LIGHT: Final = 9
+"""index: reconfiguration. They have turned, and receivers have locked."""
+GATE: Final = 10
+"""index: link. A gate opens for something that waits."""
+PAUSE: Final = 11
+"""index: endpoint. Nothing is asked of it, its timers stand still."""
+RESUME: Final = 12
+"""index: endpoint. It goes on."""
+
+# Why the compiled loop returned.
+REACHED_TIME: Final = 0
+WATCHED_DONE: Final = 1
+NO_EVENTS: Final = 2
+ENOUGH_EVENTS: Final = 3
+NEED_SPACE: Final = 4
+
+CONTROLLER_TAP: Final = -1
+"""minus the node's index: the tap of packets for the controller; minus the number of nodes times a learn list's id:
+of its digests"""
+
+# Constants that are handed to compiled functions are NumPy integers: Numba would compile a function once more for
+# every Python integer that it is called with.
+
+# What can happen to a first transmission on a link; columns of `Incidents`.
+DUPLICATED: Final = np.int64(0)
+LOST: Final = np.int64(1)
+CORRUPTED: Final = np.int64(2)
+QUEUE_DROPPED: Final = np.int64(3)
+INCIDENT_KINDS: Final = 4
+
+ACTIVE: Final = 1
+"""`status` of an endpoint that works"""
+
+# Purposes of a link's random draws: eight for each of the (up to two) copies of a frame.
+DRAW_DUPLICATE: Final = np.int64(0)
+DRAW_LOSS: Final = np.int64(1)
+DRAW_CORRUPT: Final = np.int64(2)
+DRAW_REORDER: Final = np.int64(3)
+DRAW_DELAY: Final = np.int64(4)
+FIRST_COPY: Final = np.int64(0)
+SECOND_COPY: Final = np.int64(8)
+
+
+def _integers(*names: str) -> "np.dtype[Any]":
+    return np.dtype([(name, np.int64) for name in names], align=True)
+
+
+EVENT: Final = _integers("time", "seq", "what")
+
+FRAME: Final = _integers(
+    "next",  # in the list of free cells, on a wire, or in a host's list of frames to send
+    "length",
+    "time",  # when it reaches the end of its link
+    "seq",  # of that event; of one that comes back: how often it has, or the PHV that it carries
+    "link",  # of one that comes back: instance type + 8 * field list, or 8 * priority of an egress clone
+    "node",  # of one on its way to a cross-connect: how long it occupies the link
+    "port",  # or clone session; of one on its way to a cross-connect: the node that it is meant for
+    "damaged",  # its frame check sequence is wrong
+)
+
+PHV: Final = _integers(
+    "next",
+    "references",
+    "rounds",  # how often its packet came back; of programs with detours only
+)
+
+COPY: Final = _integers("next", "phv", "rid", "instance", "enqueued_us", "enqueued_depth", "depth", "towards")
+
+QUEUE: Final = _integers("head", "tail", "depth")
+
+LINK_COUNTERS: Final = (
+    "frames",
+    "bytes",
+    "inc_first_frames",
+    "inc_first_bytes",
+    "inc_resend_frames",
+    "inc_resend_bytes",
+    "delivered",
+    "lost",
+    "duplicated",
+    "reordered",
+    "corrupted",
+    "queue_drops",
+    "unattributed",
+    "egress_drops",
+    "busy_ps",
+    "max_depth",
+    "dark_lost",
+    "misrouted",
+)
+
+LINK: Final = np.dtype(
+    [
+        *(
+            (name, np.int64)
+            for name in (
+                "rate_bps",
+                "delay_ps",
+                "last_length",  # the last frame's length and time on the link: most frames are alike
+                "last_ps",
+                "source",
+                "source_port",
+                "target",
+                "target_port",
+                "free_at",
+                "waking",  # a LINK_FREE event is on its way
+                "wire_head",
+                "wire_tail",
+                "backlog",  # bit p: queue p is not empty
+                "depth",
+                "capacity",
+                "tap_source",  # captures at either end, or NONE
+                "tap_target",
+                "faulty",
+                "extra_delay_ps",
+                "optical",  # it ends at a cross-connect
+                "towards",  # of an optical one: the node to which its circuit leads
+                "gates",  # 1 + its list of gates, 0: all are open
+                "gate_at",  # when a GATE event is due, 0: never
+            )
+        ),
+        *((name, np.int64) for name in LINK_COUNTERS),
+        *((name, np.uint64) for name in ("key", "draws", "p_loss", "p_duplicate", "p_reorder", "p_corrupt")),
+    ],
+    align=True,
+)
+
+NODE_COUNTERS: Final = (
+    "passes",
+    "ingress_drops",
+    "copies",
+    "no_link_drops",
+    "priority_drops",
+    "replica_drops",
+    "oversize_drops",
+    "packet_ins",
+    "unclaimed",
+    "claimed",
+    "clones",
+    "resubmitted",
+    "recirculated",
+    "digests",
+    "round_drops",
+)
+
+NODE: Final = _integers(
+    "is_switch",
+    "crossconnect",
+    "first_port",  # of its ports in `ports`
+    "ports",  # number of ports and one: ports count from 1
+    "delay_ps",
+    "state",  # addresses
+    "ingress",
+    "egress",
+    "peek_state",
+    "groups",
+    "replicas",
+    "detours",  # whether its program leaves the straight path (`p4switch/abi.py`)
+    "sessions",  # addresses of clone sessions, and of their replicas as those of groups
+    "session_groups",
+    "session_replicas",
+    "link",  # of a host
+    "first_endpoint",  # of its endpoints in `endpoint_lists`, those of the highest class first
+    "endpoints",
+    "first_rota",  # of the classes of its endpoints in `rotas`, the highest first
+    "classes",
+    "send_head",
+    "send_tail",
+    *NODE_COUNTERS,
+)
+
+ENDPOINT: Final = _integers("host", "started", "starting", "timer_at", "unfinished", "paused", "paused_at")
+
+MIRROR: Final = _integers(
+    "circuit",  # the link from the cross-connect to the circuit's other end, or NONE
+    "following",  # the same once it has turned
+    "dark",
+    "lit_at",  # since when, or until when it is dark
+)
+"""Where a link of a switch ends at a cross-connect; by that link's index."""
+TURN: Final = _integers("uplink", "circuit", "rate_bps", "towards")
+"""What a reconfiguration makes of one port."""
+RECONFIGURATION: Final = _integers("first", "count", "dark_ps")
+
+GATE_LIST: Final = _integers("base_ps", "cycle_ps", "first", "count", "longest")
+"""Entries ``first`` to ``first + count - 1``, again from ``base_ps`` plus any multiple of the cycle; longest: bytes."""
+GATES: Final = _integers("until_ps", "queues")
+"""Which queues (bits) are open until a time of the cycle."""
+
+ROTA: Final = _integers("first", "count", "next", "priority")
+"""The endpoints of one class at a host: where they are in `endpoint_lists`, and whose turn it is."""
+
+INCIDENT: Final = _integers("link", "node", "job", "kind", "length")
+
+TAP_HEADER: Final = _integers("tap", "time", "length")
+"""Before every recorded frame; its bytes follow, padded to 8. Taps below 0 are packets for the controller."""
+
+CELL: Final = _integers("value")
+
+SESSION: Final = np.dtype([("exists", np.int32), ("group", np.int32), ("port", np.int32)])
+"""A row of a device's clone sessions; group 0 and port -1: none."""
+
+PAIR: Final = np.dtype([("first", np.int32), ("second", np.int32)])
+"""A row of a device's multicast arrays: (start, count) of a group, (port, rid) of a replica."""
+
+_IO_CELLS: Final = {
+    name.lower(): place
+    for name, place in vars(abi).items()
+    if name.startswith(("IN_", "OUT_", "EG_")) or name.endswith("_ADDRESS")
+}
+
+IO: Final = np.dtype(
+    {
+        "names": list(_IO_CELLS),
+        "formats": [np.int64] * len(_IO_CELLS),
+        "offsets": [8 * place for place in _IO_CELLS.values()],
+        "itemsize": 8 * abi.IO_CELLS,
+    },
+    align=True,
+)
+"""The ``io`` array of `p4switch/abi.py`, its cells by name."""
+
+WORLD: Final = _integers(
+    "now",
+    "until",
+    "seq",
+    "events",
+    "unfinished",  # watched endpoints that still work
+    "watching",
+    "max_replicas",
+    "frames_wanted",  # space that one event may need (`memory.py`)
+    "phvs_wanted",
+    "copies_wanted",
+    "events_wanted",
+    "incidents_wanted",
+    # Addresses of arrays, then what their free lists begin with and hold.
+    "heap",
+    "heap_size",
+    "heap_capacity",
+    "frames",
+    "frame_bytes",
+    "frame_cell",
+    "max_frame",
+    "kept_offset",  # in a frame's cell: the fields that a packet keeps when it comes back
+    "kept_bytes",
+    "free_frame",
+    "free_frames",
+    "phvs",
+    "phv_bytes",
+    "phv_cell",
+    "free_phv",
+    "free_phvs",
+    "copies",
+    "free_copy",
+    "free_copies",
+    "queues",
+    "links",
+    "nodes",
+    "node_count",
+    "ports",
+    "io",
+    "taps",
+    "tap_used",
+    "tap_limit",
+    "incidents",
+    "incident_count",
+    "incident_limit",
+    "hosts",
+    "host_count",
+    "switches",
+    "switch_count",
+    "endpoints",
+    "endpoint_lists",
+    "mirrors",
+    "turns",
+    "reconfigurations",
+    "gate_lists",
+    "gates",
+    "rotas",
+    # Of the endpoints' own records and functions.
+    "endpoint_records",
+    "receive",
+    "transmit",
+    "deadline",
+    "expire",
+    "status",
+    "resume",
+)
+
+
+# Records and functions by address, for compiled code.
+#
+# A record that is reached this way is a bare pointer: it costs no reference counting, can be passed to any function,
+# and its array can be replaced by a larger one between two runs of the loop. Nothing is bounds-checked.
+
+
+_numba: Any = LateModule("numba")
+
+
+def record_at(dtype: "np.dtype[Any]") -> Any:
+    """A compiled function (base address, index) that gives the record of that type there."""
+
+    @intrinsic
+    def at(typingctx: Any, base: Any, index: Any) -> Any:
+        record = _numba.from_dtype(dtype)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            offset = builder.mul(args[1], ir.Constant(ir.IntType(64), dtype.itemsize))
+            return builder.inttoptr(builder.add(args[0], offset), context.get_value_type(record))
+
+        return record(types.int64, types.int64), generate
+
+    return at
+
+
+event_at = record_at(EVENT)
+frame_at = record_at(FRAME)
+phv_at = record_at(PHV)
+copy_at = record_at(COPY)
+queue_at = record_at(QUEUE)
+link_at = record_at(LINK)
+node_at = record_at(NODE)
+endpoint_at = record_at(ENDPOINT)
+mirror_at = record_at(MIRROR)
+turn_at = record_at(TURN)
+reconfiguration_at = record_at(RECONFIGURATION)
+gate_list_at = record_at(GATE_LIST)
+gate_at = record_at(GATES)
+rota_at = record_at(ROTA)
+incident_at = record_at(INCIDENT)
+tap_header_at = record_at(TAP_HEADER)
+cell_at = record_at(CELL)
+pair_at = record_at(PAIR)
+session_at = record_at(SESSION)
+io_at = record_at(IO)
+
+
+@intrinsic
+def byte_at(typingctx: Any, base: Any, index: Any) -> Any:
+    """The index-th byte, as int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _call(builder: Any, args: Any) -> Any:
+    address, *values = args
+    function = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * len(values))
+    return builder.call(builder.inttoptr(address, function.as_pointer()), values)
+
+
+@intrinsic
+def call4(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Calls the C function at ``address``; integers and pointers travel alike in the C conventions of 64 bit."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _call(builder, args)
+
+    return types.int64(*[types.int64] * 5), generate
+
+
+@intrinsic
+def call5(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """The same, with five arguments."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _call(builder, args)
+
+    return types.int64(*[types.int64] * 6), generate
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Asks for the cache line at an address, which is going to be read soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        i32 = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", (pointer,), ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
+        )
+        to_read, high_locality, data = 0, 3, 1
+        builder.call(
+            function,
+            [builder.inttoptr(args[0], pointer), i32(to_read), i32(high_locality), i32(data)],
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate

@@ -1,0 +1,1 @@
+"""Jobs that share links under a priority policy, on packets."""

@@ -1,0 +1,494 @@
+"""Runs under a priority policy of the control plane, told by an oracle or by counters, answered as it goes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+from typing import Final
+
+import finsy as fy
+
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import stats_cell
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.priorities import (
+    JOB_CLASSES,
+    Decision,
+    FlowDetector,
+    Forecast,
+    JobFacts,
+    Kind,
+    Predictor,
+    Situation,
+    decide,
+)
+from p4reduce.control_plane.priorities.policy import asked_within
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.specs import chunk_times
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.play.priorities.description import Classes, Description, Fixed, JobSeen
+from p4reduce.play.priorities.run import Run, RunResult
+from p4switch.base.units import PS_PER_US
+
+# What policies are told of jobs while these run: by an oracle, by the switches' counters, or nothing.
+
+
+READ_EVERY_PS: Final = 20 * PS_PER_US
+QUIET_READINGS: Final = 4
+"""without bytes, after which a flow may have ended"""
+
+
+class Knowledge(Enum):
+    """Who tells a policy about jobs."""
+
+    ORACLE = "oracle"
+    """everything, exactly and at once"""
+    PREDICTED = "predicted"
+    """what follows from the switches' counters, one control latency late"""
+    NONE = "none"
+    """nobody"""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A job that has the network to itself."""
+
+    communication_ps: int
+    """of a round"""
+    completion_ps: int
+    """of all rounds of the description"""
+
+
+def job_name(number: int) -> str:
+    """How policies call a job of a description; names sort as numbers do."""
+    return f"job{number:04}"
+
+
+class Oracle:
+    """Knows the description, times alone, and how far every job has come."""
+
+    def __init__(self, description: Description, alone: Sequence[Alone], plans: Sequence[Plan]) -> None:
+        self._description, self._alone = description, alone
+        self._links = [frozenset(chunk_times(plan)) for plan in plans]
+
+    def facts(self, seen: Sequence[JobSeen], sent: Sequence[float], now_ps: int) -> list[JobFacts]:
+        """Of all jobs."""
+        return [self._of(one, share, now_ps) for one, share in zip(seen, sent, strict=True)]
+
+    def _of(self, seen: JobSeen, share: float, now_ps: int) -> JobFacts:
+        about, alone = self._description.jobs[seen.number], self._alone[seen.number]
+        began = about.start_ps if seen.ended_ps is None else seen.ended_ps
+        size = 4 * about.elements
+        sending = seen.started_ps is not None and (seen.ended_ps is None or seen.ended_ps < seen.started_ps)
+        batch = seen.iteration if sending else seen.iteration + 1
+        return JobFacts(
+            job_name(seen.number),
+            self._links[seen.number],
+            period_ps=about.compute_ps + alone.communication_ps,
+            compute_ps=about.compute_ps,
+            communication_ps=alone.communication_ps,
+            bytes=size,
+            sent=share,
+            attained=round(size * share),
+            next_ps=began + about.compute_ps - now_ps,
+            deadline_ps=began + about.compute_ps + alone.communication_ps - now_ps,
+            newest=batch,
+            oldest=batch,
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the switches of a job have counted since it began: first transmissions only.
+
+    For every contribution that a switch accepts it sends a result the same way back, so the two numbers of frames are
+    equal unless the job waits for somebody.
+    """
+
+    bytes: int
+    came: int
+    """contributions"""
+    answered: int
+    """results"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A forecast of one flow of a job, and when it was there to be used."""
+
+    iteration: int
+    forecast: Forecast
+    known_ps: int
+
+
+class Watcher:
+    """Knows what counters of jobs tell: flows that have ended, and the next ones.
+
+    ``told`` has every forecast of each job, for reports of their error.
+    """
+
+    def __init__(self, plans: Sequence[Plan], read_every_ps: int) -> None:
+        self._links = [frozenset(chunk_times(plan)) for plan in plans]
+        self._detectors = [FlowDetector(QUIET_READINGS * read_every_ps) for _ in plans]
+        self._predictors = [Predictor() for _ in plans]
+        self._flows: list[set[int]] = [set() for _ in plans]
+        self.told: list[list[Told]] = [[] for _ in plans]
+
+    def learn(self, read_ps: int, readings: Mapping[int, "Reading"], now_ps: int) -> bool:
+        """Readings of some jobs' counters, by number, have arrived; whether a flow has ended."""
+        ended = False
+        for number, reading in readings.items():
+            flow = self._detectors[number].read(read_ps, reading.bytes, waiting=reading.came > reading.answered)
+            if flow is None:
+                continue
+            ended = True
+            self._predictors[number].observe(flow)
+            self._flows[number].add(flow.start_ps)
+            forecast = self._predictors[number].forecast()
+            if forecast is not None:
+                self.told[number].append(Told(len(self._flows[number]), forecast, now_ps))
+        return ended
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a forecast for every job."""
+        return all(self.told)
+
+    def facts(self, now_ps: int) -> list[JobFacts]:
+        """Of all jobs; what is not known yet is None."""
+        return [self._of(number, now_ps) for number in range(len(self._detectors))]
+
+    def _of(self, number: int, now_ps: int) -> JobFacts:
+        detector, forecast = self._detectors[number], self._predictors[number].forecast()
+        attained = detector.attained
+        last = self._predictors[number].last
+        if forecast is None:
+            size = None if last is None else last.bytes
+            return JobFacts(job_name(number), self._links[number], bytes=size, attained=attained)
+        share = min(1.0, attained / forecast.bytes)
+        return JobFacts(
+            job_name(number),
+            self._links[number],
+            period_ps=forecast.period_ps,
+            compute_ps=forecast.compute_ps,
+            communication_ps=forecast.communication_ps,
+            bytes=forecast.bytes,
+            sent=share,
+            attained=attained,
+            next_ps=forecast.start_ps - now_ps,
+            deadline_ps=forecast.start_ps + forecast.communication_ps - now_ps,
+        )
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How good forecasts were, over all jobs and all rounds for which there was one.
+
+    Attributes
+    ----------
+    rounds : int
+        Of all jobs, but for those before two flows of the job had ended.
+    errors : tuple of float
+        |forecast - first frame|, as shares of the job's period alone.
+    leads : tuple of float
+        How long before the first frame the forecast was known, in the same unit.
+    in_time : int
+        Rounds whose class was in the switches before the first frame.
+    """
+
+    rounds: int
+    errors: tuple[float, ...]
+    leads: tuple[float, ...]
+    in_time: int
+
+    @property
+    def median_error(self) -> float:
+        """1 where there was no forecast."""
+        return median(self.errors) if self.errors else 1.0
+
+    @property
+    def median_lead(self) -> float:
+        """0 where there was no forecast."""
+        return median(self.leads) if self.leads else 0.0
+
+    @property
+    def in_time_share(self) -> float:
+        """Of the rounds."""
+        return self.in_time / self.rounds if self.rounds else 0.0
+
+
+FIRST_FORECAST: Final = 2
+"""the first round, from 0, that can be forecast: two flows have ended"""
+
+
+def accuracy(
+    told: Sequence[Sequence[Told]], starts: Sequence[Sequence[int]], periods: Sequence[int], write_ps: int
+) -> Accuracy:
+    """Compare forecasts with the first frames of each job's rounds; ``write_ps``: from a forecast to its class."""
+    errors, leads, rounds, in_time = [], [], 0, 0
+    for own, actual, period in zip(told, starts, periods, strict=True):
+        last = {one.iteration: one for one in own}  # a flow that went on has two; the last one counts
+        for iteration, start in enumerate(actual):
+            if iteration < FIRST_FORECAST:
+                continue
+            rounds += 1
+            if iteration in last:
+                one = last[iteration]
+                errors.append(abs(one.forecast.start_ps - start) / period)
+                leads.append((start - one.known_ps) / period)
+                in_time += one.known_ps + write_ps <= start
+    return Accuracy(rounds, tuple(errors), tuple(leads), in_time)
+
+
+@dataclass(frozen=True)
+class Governing:
+    """How a run is governed.
+
+    Attributes
+    ----------
+    policy : str
+        Name of a priority policy (:mod:`p4reduce.control_plane.priorities`).
+    knowledge : Knowledge
+        Who tells it about the jobs.
+    rotate_rounds : int
+        An order is rotated by one place every so many rounds of the slowest job; 0: never.
+    every_ps : int
+        How often counters are read, and policies asked whose answers change while flows are under way.
+    """
+
+    policy: str = "fifo"
+    knowledge: Knowledge = Knowledge.ORACLE
+    rotate_rounds: int = 0
+    every_ps: int = READ_EVERY_PS
+
+    def __post_init__(self) -> None:
+        if self.rotate_rounds < 0:
+            raise ValueError(f"rotate_rounds: {self.rotate_rounds}, must be at least 0")
+        if self.every_ps < PS_PER_US:
+            raise ValueError(f"every_ps: {self.every_ps}, must be at least {PS_PER_US} (1 us)")
+
+
+@dataclass(frozen=True)
+class Governed:
+    """What came of a run, and how good forecasts were (None where nothing was forecast)."""
+
+    run: RunResult
+    accuracy: Accuracy | None
+    readings: int
+    """of counters"""
+    classes: tuple[int, ...]
+    """of each job's gradients at the end"""
+
+
+def run_governed(description: Description, governing: Governing, alone: Sequence[Alone]) -> Governed:
+    """Carry all jobs of a description out under a policy.
+
+    Parameters
+    ----------
+    description : Description
+        The network and its jobs.
+    governing : Governing
+        The policy, and what it is told.
+    alone : sequence of Alone
+        Each job by itself: what an oracle knows, and what errors are measured in.
+
+    Raises
+    ------
+    ClusterError
+        When a sum or a count is wrong.
+    PlanError
+        When the policy is not known, or its answer does not fit.
+    """
+    with EmbeddedSwitches(description.build(), bundled(description.lanes)) as switches:
+        policy = _Governor(description, governing, alone)
+        run = Run(description, policy, switches)
+        policy.attach(run, switches.controller)
+        result = run.result()
+        return Governed(result, policy.accuracy(), policy.readings, tuple(job.priority for job in run.jobs))
+
+
+class _Governor(Fixed):
+    """Asks the policy when something has happened, and has its answers carried out."""
+
+    def __init__(self, description: Description, governing: Governing, alone: Sequence[Alone]) -> None:
+        self._description, self._governing, self._alone = description, governing, alone
+        self._waits: dict[tuple[int, int], int] = {}  # (job, its rounds so far): time shift
+        self._shifted = False
+        self._starts: list[list[int]] = [[] for _ in description.jobs]
+        self._watcher: Watcher | None = None
+        self._oracle: Oracle | None = None
+        self._run: Run | None = None
+        self._paced: set[int] = set()
+        self.readings = 0
+
+    def begin(self, description: Description) -> Classes:
+        """All in the highest class of jobs, until there is somebody to ask."""
+        return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
+
+    def attach(self, run: Run, controller: Controller) -> None:
+        """The jobs are installed, and have not begun."""
+        self._run, self._controller = run, controller
+        plans = [job.plan for job in run.jobs]
+        match self._governing.knowledge:
+            case Knowledge.ORACLE:
+                self._oracle = Oracle(self._description, self._alone, plans)
+            case Knowledge.PREDICTED:
+                self._watcher = Watcher(plans, self._governing.every_ps)
+                self._cells = [_cells(job) for job in run.jobs]
+        self._chunk_times = [chunk_times(plan) for plan in plans]
+        self._ask(run.seen, 0)
+        if self._watcher is not None or asked_within(self._governing.policy):
+            run.clockwork.at(0, self._tick)
+
+    # --- events of the jobs
+
+    def started(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
+        """For the record only: predictions must not know."""
+        self._starts[job.number].append(now_ps)
+        if self._oracle is not None:
+            self._ask(jobs, now_ps)
+        return None
+
+    def ended(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
+        """An oracle knows at once."""
+        if self._oracle is not None:
+            self._ask(jobs, now_ps)
+        return None
+
+    def wait_ps(self, job: JobSeen, now_ps: int) -> int:
+        """The time shift of a job, before one of its rounds."""
+        return self._waits.get((job.number, job.iteration), 0)
+
+    def accuracy(self) -> Accuracy | None:
+        """Of what counters told."""
+        if self._watcher is None:
+            return None
+        periods = [
+            one.compute_ps + alone.communication_ps
+            for one, alone in zip(self._description.jobs, self._alone, strict=True)
+        ]
+        return accuracy(self._watcher.told, self._starts, periods, self._description.control_latency_ps)
+
+    # --- asking
+
+    def _tick(self) -> None:
+        run = self._attached
+        if all(self._over(one) for one in run.seen):
+            return
+        now = run.network.now
+        if self._watcher is not None:
+            readings = self._read()
+            run.clockwork.at(now + self._description.control_latency_ps, lambda: self._learn(now, readings))
+        else:
+            self._ask(run.seen, now)
+        run.clockwork.at(now + self._governing.every_ps, self._tick)
+
+    def _learn(self, read_ps: int, readings: Mapping[int, Reading]) -> None:
+        run, watcher = self._attached, self._watcher
+        assert watcher is not None  # noqa: S101
+        if watcher.learn(read_ps, readings, run.network.now) or asked_within(self._governing.policy):
+            self._ask(run.seen, run.network.now)
+
+    def _ask(self, seen: Sequence[JobSeen], now_ps: int) -> None:
+        situation = Situation(self._facts(seen, now_ps), self._description.seed)
+        rounds = min((one.iteration for one in seen), default=0)
+        turn = rounds // self._governing.rotate_rounds if self._governing.rotate_rounds else 0
+        decision = decide(self._governing.policy, situation, turn=turn, queues=self._description.queues)
+        run = self._attached
+        run.apply(_classes(decision))
+        self._shift(decision, seen)
+        if decision.weights:
+            self._pace(decision, seen)
+
+    def _facts(self, seen: Sequence[JobSeen], now_ps: int) -> list[JobFacts]:
+        if self._oracle is not None:
+            return self._oracle.facts(seen, [self._sent(one) for one in seen], now_ps)
+        if self._watcher is not None:
+            return self._watcher.facts(now_ps)
+        return [JobFacts(job_name(number), frozenset(times)) for number, times in enumerate(self._chunk_times)]
+
+    @property
+    def _attached(self) -> Run:
+        assert self._run is not None  # noqa: S101
+        return self._run
+
+    def _over(self, seen: JobSeen) -> bool:
+        return seen.iteration == self._description.rounds and (seen.ended_ps or -1) >= (seen.started_ps or 0)
+
+    # --- what jobs have sent
+
+    def _sent(self, seen: JobSeen) -> float:
+        """Share of the running round that every worker has the result of; 0 while the job computes."""
+        if seen.started_ps is None or (seen.ended_ps is not None and seen.ended_ps >= seen.started_ps):
+            return 0.0
+        run = self._attached
+        records = run.network.endpoints.records
+        done = [
+            (int(records[index]["low"]) - int(records[index]["start"]))
+            / max(1, int(records[index]["end"]) - int(records[index]["start"]))
+            for index in run.jobs[seen.number].members.values()
+        ]
+        return min(1.0, max(0.0, min(done)))
+
+    def _read(self) -> dict[int, Reading]:
+        """A P4Runtime read of every job's counters."""
+        self.readings += 1
+        entities = [entry for entries in self._cells for entry in entries]
+        found: dict[int, Counter[str]] = {number: Counter() for number in range(len(self._cells))}
+        owner = {(entry.counter_id, entry.index): number for number, own in enumerate(self._cells) for entry in own}
+        for answers in self._controller.read(entities).values():
+            for answer in answers:
+                if isinstance(answer, fy.P4CounterEntry):
+                    own = found[owner[answer.counter_id, answer.index]]
+                    own["bytes"] += answer.byte_count
+                    own[answer.counter_id] += answer.packet_count
+        return {number: Reading(own["bytes"], own["job_received"], own["job_sent"]) for number, own in found.items()}
+
+    # --- carrying out
+
+    def _shift(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
+        """Once, when it is known of all jobs; from the next round on."""
+        if self._shifted or not decision.shifts or not (self._watcher is None or self._watcher.complete):
+            return
+        self._shifted = True
+        for one in seen:
+            wait = decision.shifts.get(job_name(one.number), 0)
+            begun = one.iteration > 0 or one.started_ps is not None
+            if wait:
+                self._waits[one.number, one.iteration + 1 if begun else 0] = wait
+
+    def _pace(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
+        """Those that send share every link by their weights; each goes at the least of its shares."""
+        run = self._attached
+        active = [one.number for one in seen if self._sending(one)]
+        for number in active:
+            own = decision.weights.get(job_name(number), 1.0)
+            pace = 0
+            for hop, time_ps in self._chunk_times[number].items():
+                others = sum(
+                    decision.weights.get(job_name(other), 1.0) for other in active if hop in self._chunk_times[other]
+                )
+                pace = max(pace, round(time_ps * others / own))
+            for index in run.jobs[number].members.values():
+                run.network.endpoints.change_pace(index, pace)
+
+    @staticmethod
+    def _sending(seen: JobSeen) -> bool:
+        return seen.started_ps is not None and (seen.ended_ps is None or seen.ended_ps < seen.started_ps)
+
+
+def _classes(decision: Decision) -> dict[int, tuple[int, int]]:
+    """Of each job's gradients and of its parameters: those of its newest batch."""
+    newest = {(flow.job, flow.kind): value for flow, value in decision.classes.items() if flow.lag == 0}
+    names = sorted({name for name, _ in newest})
+    return {number: (newest[name, Kind.PUSH], newest[name, Kind.PULL]) for number, name in enumerate(names)}
+
+
+def _cells(job: Job) -> list[fy.P4CounterEntry]:
+    """Counter cells of a job: contributions and results, as first sent."""
+    stats = job.plan.grant.stats
+    return [
+        fy.P4CounterEntry("job_received", index=stats_cell(stats, "PUSH", resend=False)),
+        fy.P4CounterEntry("job_sent", index=stats_cell(stats, "RESULT", resend=False)),
+    ]

@@ -1,0 +1,355 @@
+"""From a description to packets to times: the jobs of a run on one network, under one policy.
+
+Gradients are small whole numbers, the same in every round, and weights fall by their sum: what the global model has at
+the end is known to the last bit, whatever order frames came in.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.predict import Traffic, add
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.jobs.asynchronous import (
+    AsynchronousTraining,
+    BatchOrder,
+    Clockwork,
+    ControllerOrder,
+    SwitchOrder,
+    group_of,
+    install,
+)
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.play.priorities.description import POLICIES, Classes, ClassWriter, Description, JobSeen, Policy
+from p4reduce.play.priorities.models import Digits, FloatArray, Model, Score, WholeNumbers
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
+
+# What all jobs of a run share: the network, its time, the controller, and the classes that jobs have now.
+
+
+@dataclass
+class JobResult:
+    """What came of a job; times in virtual picoseconds."""
+
+    ends_ps: list[int] = field(default_factory=list)
+    """of its rounds: when the last worker had the result"""
+    started_ps: int = 0
+    frames: int = 0
+    """that its hosts sent, resends among them"""
+    resends: int = 0
+    by_worker_ps: list[list[int]] = field(default_factory=list)
+    """ends of the rounds of each worker"""
+    most_ahead: int = 0
+    """rounds by which a worker began to communicate before the slowest had ended them"""
+    scores: list[Score] = field(default_factory=list)
+    """of the digits, after each round's worth of gradients"""
+
+    @property
+    def completion_ps(self) -> int:
+        """From its start to the end of its last round."""
+        return self.ends_ps[-1] - self.started_ps
+
+    @property
+    def iteration_ps(self) -> float:
+        """Mean of a round."""
+        return self.completion_ps / len(self.ends_ps)
+
+
+class Training(Protocol):
+    """A job of a run."""
+
+    jobs: list[Job]
+    """what it is in the network: one, or one for each worker"""
+
+    @property
+    def writes(self) -> int:
+        """Entries that were written for the order of its batches."""
+
+    def begin(self) -> None:
+        """Its workers begin to compute."""
+
+    def check(self) -> None:
+        """The weights are what they must be, everywhere. Raises ``ClusterError``."""
+
+    def result(self) -> JobResult:
+        """What came of it."""
+
+
+class Stage:
+    """What jobs of a run are given to work with."""
+
+    def __init__(self, description: Description, policy: Policy, switches: EmbeddedSwitches) -> None:
+        self.description, self.policy, self.controller = description, policy, switches.controller
+        self.network = JobNetwork(switches, queue_frames=description.queue_frames, seed=description.seed)
+        self.clockwork = Clockwork(self.network)
+        self.classes = ClassWriter(self.clockwork, switches.controller, description.control_latency_ps)
+        self.seen = [JobSeen(number) for number in range(len(description.jobs))]
+        self.parts: list[list[Job]] = []
+        """of each job of the description"""
+
+    def model(self, number: int) -> Model:
+        """What the workers of a job compute."""
+        about = self.description.jobs[number]
+        if about.model == "digits":
+            return Digits(len(about.workers), self.description.seed)
+        return WholeNumbers(about.elements, len(about.workers), self.description.rounds)
+
+    def apply(self, classes: Classes | None) -> None:
+        """Jobs get other classes than they have: at hosts now, in switches one control latency later."""
+        for number, wanted in (classes or {}).items():
+            for job in self.parts[number]:
+                self.classes.change(job, *both(wanted))
+
+    def sent(self, jobs: list[Job], name: str) -> int:
+        """A counter of endpoints, summed over all hosts of some jobs."""
+        records = self.network.endpoints.records
+        return sum(int(records[index][name]) for job in jobs for index in job.endpoints)
+
+
+def both(wanted: int | tuple[int, int]) -> tuple[int, int]:
+    """Classes of a job's gradients and of its parameters."""
+    return (wanted, wanted) if isinstance(wanted, int) else wanted
+
+
+# A job whose workers do not wait for each other, or for a bounded time only.
+
+
+JOBS_APART = 64
+"""numbers that each such job has for its workers"""
+UNORDERED = ("none", "strangers")
+MOST = 3
+"""classes above the lowest of its own, that its batches are put into"""
+
+
+class Stale:
+    """Rounds of one asynchronous or stale-synchronous job."""
+
+    def __init__(self, stage: Stage, number: int, pushes: int, pulls: int) -> None:
+        del pulls
+        self._stage, self._number = stage, number
+        self._about = about = stage.description.jobs[number]
+        self._seen, self._model = stage.seen[number], stage.model(number)
+        base = pushes if about.order in UNORDERED else max(1, pushes - MOST)
+        self._weights = self._model.initial()
+        self._job = install(
+            stage.network,
+            stage.controller,
+            about.workers,
+            about.server,
+            self._weights,
+            first_job=JOBS_APART * (number + 1),
+            priority=base,
+            by_batch=about.order != "strangers",
+        )
+        self.jobs = self._job.jobs
+        self._ends: list[list[int]] = [[] for _ in about.workers]
+        self._order = self._ordered(base)
+        self._training = AsynchronousTraining(
+            stage.clockwork,
+            self._job,
+            self,
+            iterations=stage.description.rounds,
+            staleness=about.staleness,
+            learning_rate=self._model.learning_rate,
+            moved=None if self._order is None else self._order.moved,
+        )
+
+    @property
+    def writes(self) -> int:
+        """Entries that were written for the order of its batches."""
+        return 0 if self._order is None else self._order.writes
+
+    def _ordered(self, base: int) -> BatchOrder | None:
+        stage, about = self._stage, self._about
+        if about.order in UNORDERED:
+            return None
+        group = group_of(self._job, self._number, base, MOST)
+        if about.order == "switch":
+            return SwitchOrder(stage.clockwork, stage.controller, self._job, group)
+        return ControllerOrder(
+            stage.clockwork,
+            stage.controller,
+            self._job,
+            group,
+            staleness=about.staleness,
+            latency_ps=stage.description.control_latency_ps,
+            rebase=about.rebase,
+        )
+
+    def begin(self) -> None:
+        """Its workers begin to compute."""
+        self._training.begin(self._about.start_ps)
+
+    def compute_ps(self, rank: int, iteration: int) -> int:
+        """How long a worker computes in a round."""
+        return self._stage.description.compute_ps(self._about, rank, iteration)
+
+    def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
+        """The model's."""
+        return self._model.gradient(rank, iteration, weights)
+
+    def pulled(self, rank: int, iteration: int, done_ps: int, weights: FloatArray) -> None:
+        """Note when."""
+        del iteration, weights
+        self._model.applied(done_ps, self._weights)
+        self._ends[rank].append(done_ps)
+        self._seen.iteration = self._training.staleness.newest
+        self._seen.ended_ps = done_ps
+
+    def check(self) -> None:
+        """The weights are what they must be. Raises ``ClusterError``."""
+        self._model.check(f"job {self._number}, the server", self._weights)
+
+    def result(self) -> JobResult:
+        """What came of it."""
+        ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
+        frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
+        return JobResult(
+            ends, self._about.start_ps, frames, resends, self._ends, self._training.most_ahead, self._model.scores
+        )
+
+
+# A job whose workers wait for each other's gradients in every round.
+
+
+class Synchronous:
+    """Rounds of one job: every worker computes, pushes its gradient, and goes on with the weights that come back."""
+
+    def __init__(self, stage: Stage, number: int, pushes: int, pulls: int) -> None:
+        self._stage, self._number = stage, number
+        self._about = about = stage.description.jobs[number]
+        self._seen, self._model = stage.seen[number], stage.model(number)
+        request = PlanRequest(about.plan, job=number + 1, workers=about.workers, server=about.server, priority=pushes)
+        plan = stage.controller.start_job(request)
+        if pulls != pushes:
+            stage.controller.change_priority(plan, pushes, pulls)
+        self._job = stage.network.add(plan, self._model.numbers)
+        stage.network.set_class(self._job, pushes, pulls)
+        self.jobs: list[Job] = [self._job]
+        self.writes = 0
+        self._weights = self._model.initial()
+        self._pulled = [self._weights.copy() for _ in about.workers]
+        self._ends: list[list[int]] = [[] for _ in about.workers]
+
+    def begin(self) -> None:
+        """Its workers begin to compute."""
+        self._serve(0)
+        for rank in range(len(self._about.workers)):
+            self._compute(rank, self._about.start_ps)
+
+    def _compute(self, rank: int, now_ps: int) -> None:
+        """A worker computes its next round; afterwards it communicates."""
+        iteration = len(self._ends[rank])
+        if iteration < self._stage.description.rounds:
+            begin = now_ps + self._stage.policy.wait_ps(self._seen, now_ps)
+            lasts = self._stage.description.compute_ps(self._about, rank, iteration)
+            gradient = self._model.gradient(rank, iteration, self._pulled[rank])
+            self._stage.clockwork.at(begin + lasts, lambda: self._push(rank, iteration, gradient))
+
+    def _push(self, rank: int, iteration: int, gradient: FloatArray) -> None:
+        stage, now = self._stage, self._stage.network.now
+        if self._seen.iteration == iteration:  # the first of the round
+            self._seen.iteration, self._seen.started_ps = iteration + 1, now
+            self._job.note("push_pull", self._model.elements)
+            stage.apply(stage.policy.started(self._seen, stage.seen, now))
+        post = Post(Collective.PUSH_PULL, gradient, self._pulled[rank], iteration)
+        index = self._job.members[self._about.workers[rank]]
+        stage.clockwork.post(index, post, lambda done_ps: self._pulled_by(rank, done_ps))
+
+    def _pulled_by(self, rank: int, done_ps: int) -> None:
+        stage, ends = self._stage, self._ends
+        ends[rank].append(done_ps)
+        self._model.applied(done_ps, self._pulled[rank])
+        rounds = len(ends[rank])
+        if min(map(len, ends)) == rounds:  # the last of its round
+            self._seen.ended_ps = max(own[rounds - 1] for own in ends)
+            self._seen.bytes_sent = stage.sent(self.jobs, "bytes_sent")
+            stage.apply(stage.policy.ended(self._seen, stage.seen, stage.network.now))
+        self._compute(rank, done_ps)
+
+    def _serve(self, iteration: int) -> None:
+        """The global model takes part in round after round."""
+        if iteration < self._stage.description.rounds:
+            assert self._job.server is not None  # noqa: S101
+            rate = self._model.learning_rate
+            served = Post(Collective.PUSH_PULL, None, self._weights, iteration, learning_rate=rate)
+            self._stage.clockwork.post(self._job.server, served, lambda _done: self._serve(iteration + 1))
+
+    def check(self) -> None:
+        """The weights are what they must be, everywhere. Raises ``ClusterError``."""
+        for name, own in [("the server", self._weights), *zip(self._about.workers, self._pulled, strict=True)]:
+            self._model.check(f"job {self._number}, {name}", own)
+
+    def result(self) -> JobResult:
+        """What came of it."""
+        ends = [max(own[k] for own in self._ends) for k in range(self._stage.description.rounds)]
+        frames, resends = (self._stage.sent(self.jobs, name) for name in ("frames_sent", "resends"))
+        return JobResult(ends, self._about.start_ps, frames, resends, self._ends, scores=self._model.scores)
+
+
+@dataclass
+class RunResult:
+    """What came of a run."""
+
+    jobs: list[JobResult]
+    writes: int
+    """entries of switches that were written while the jobs ran"""
+    first_bytes: int
+    """of first transmissions, summed over all directed links; they are those that were predicted"""
+    resend_bytes: int
+
+    @property
+    def resend_share(self) -> float:
+        """Of all frames that hosts sent."""
+        return sum(job.resends for job in self.jobs) / max(1, sum(job.frames for job in self.jobs))
+
+
+def run(description: Description, policy: str = "fifo") -> RunResult:
+    """Carry all jobs of a description out. ``ClusterError`` when a sum or a count is wrong."""
+    with EmbeddedSwitches(description.build(), bundled(description.lanes)) as switches:
+        return Run(description, POLICIES[policy](), switches).result()
+
+
+class Run(Stage):
+    """One run: the jobs, installed with their first classes, on a network of their own."""
+
+    def __init__(self, description: Description, policy: Policy, switches: EmbeddedSwitches) -> None:
+        super().__init__(description, policy, switches)
+        first = policy.begin(description)
+        self._training: list[Training] = []
+        for number, one in enumerate(description.jobs):
+            kind = Stale if one.asynchronous else Synchronous
+            training: Training = kind(self, number, *both(first[number]))
+            self._training.append(training)
+            self.parts.append(training.jobs)
+        self.jobs = [parts[0] for parts in self.parts]
+        """the first part of each job of the description: its only one where workers wait for each other"""
+
+    def result(self) -> RunResult:
+        """Let everything happen, and check it."""
+        with self.network:
+            for one in self._training:
+                one.begin()
+            self.clockwork.run()
+            self.network.advance()  # what is still on its way
+            for one in self._training:
+                one.check()
+            first, resent = self._count()
+            writes = self.classes.writes + sum(one.writes for one in self._training)
+            return RunResult([one.result() for one in self._training], writes, first, resent)
+
+    def _count(self) -> tuple[int, int]:
+        """First transmissions and resends on all links. ``ClusterError`` where the former are not those predicted."""
+        predicted = add(*(job.predicted() for parts in self.parts for job in parts))
+        first = resent = 0
+        for hop, link in self.network.fabric.links.items():
+            expected = predicted.get(hop, Traffic(0, 0))
+            if (link.inc_first_frames, link.inc_first_bytes) != (expected.frames, expected.bytes):
+                raise ClusterError(
+                    f"link {hop[0]}:{hop[1]}: {link.inc_first_frames} first transmissions of {link.inc_first_bytes} "
+                    f"bytes, predicted {expected.frames} of {expected.bytes}"
+                )
+            first, resent = first + link.inc_first_bytes, resent + link.inc_resend_bytes
+        return first, resent

@@ -1,0 +1,73 @@
+"""The process that hosts network, switches and workers: ``python -m p4reduce.play.tasks``."""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from p4reduce.base.signals import handling, raise_exit
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.background import parse_background
+from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.virtual import Faults
+from p4reduce.network.virtual.faults import FabricError
+from p4reduce.play.tasks.client import READY, abandon
+from p4reduce.play.tasks.service import SILENCE_S, Pages, Service
+from p4reduce.play.tasks.world import World
+from p4reduce.topologies import TopologyError, load
+
+
+def main(pages: Pages | None = None) -> int:
+    """Serve until told to end; the exit code. ``pages``: who shows the world to those who want to look."""
+    parser = argparse.ArgumentParser(prog="python -m p4reduce.play.tasks", description=__doc__)
+    parser.add_argument("--socket", type=Path, required=True, help="where to listen; must not exist")
+    parser.add_argument("--topology", required=True, help="file, bundled name or builder with parameters")
+    parser.add_argument("--lanes", type=int, default=256, choices=(64, 256))
+    parser.add_argument("--queue-frames", type=int, default=1024)
+    parser.add_argument("--loss", type=float, default=0.0, help="probability that a link loses a frame")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--background", default="", help="traffic of others, as in 'gravity:load=0.3,seed=1'")
+    parser.add_argument("--checkpoints", type=Path, help="folder of tasks that may begin anew")
+    parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds without an orchestrator")
+    given = parser.parse_args()
+    try:
+        with (
+            handling(raise_exit, signal.SIGTERM, signal.SIGHUP),
+            World(
+                load(given.topology),
+                bundled(given.lanes),
+                queue_frames=given.queue_frames,
+                faults=Faults(loss=given.loss),
+                seed=given.seed,
+                background=parse_background(given.background) if given.background else None,
+                checkpoints=given.checkpoints,
+            ) as world,
+        ):
+            service = Service(world, given.socket, silence_s=given.silence, pages=pages)
+            if _tell_ready():
+                service.serve()
+            else:
+                service.close()
+                abandon(given.socket)
+    except KeyboardInterrupt:
+        return 130
+    except (ClusterError, FabricError, TopologyError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, TopologyError) else 1
+    return 0
+
+
+def _tell_ready() -> bool:
+    """Whether who started this process is still there to hear of it; otherwise no call knows of the network."""
+    try:
+        sys.stdout.write(READY)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

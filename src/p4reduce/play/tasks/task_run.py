@@ -1,0 +1,567 @@
+"""A task at its hosts: trains (lets time pass), uploads, aggregates, broadcasts, round after round."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+
+from p4reduce.control_plane.orchestrator.executor import LAST_JOB, Interruption, Order, Read, Role
+from p4reduce.control_plane.plans import PlanRequest, make_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.group.backend import FloatArray
+from p4reduce.group.checkpoint import Checkpoint
+from p4reduce.group.checkpoint import State as Saved
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+
+# Data that hosts read from other hosts before they train: flows on the links like any other.
+#
+# Each is a job of one worker, the reader, and one server, the home of the data, of the baseline without aggregation:
+# PULL after PULL of a piece, with windows, time-outs and resends. Switches forward its frames along their base
+# routes, and count them as frames of INC.
+
+
+Key = tuple[int, int]
+PIECE: Final = 1 << 18
+"""elements of one PULL: what a reader keeps in memory of its shard"""
+MOST_READS: Final = 4096
+"""of a task, at one time"""
+
+
+def check_reads(reads: Sized) -> None:
+    """`ClusterError` for more than `MOST_READS`."""
+    if len(reads) > MOST_READS:
+        raise ClusterError(f"{len(reads)} reads of data are more than {MOST_READS}; make shards larger")
+
+
+def read_keys() -> Iterator[Key]:
+    """(job, epoch) of reads: jobs that no orchestrator gives to a task, each again in its next epoch."""
+    numbers = range(LAST_JOB + 1, 1 << 16)
+    return ((job, epoch) for epoch in cycle(range(1 << 16)) for job in numbers)
+
+
+def piece_of(home: str, number: int, elements: int) -> FloatArray:
+    """What the home of a shard sends as its ``number``-th piece: normal numbers of these arguments; float32."""
+    key = np.random.Philox(key=[crc32(home.encode()), number])
+    return np.random.Generator(key).standard_normal(elements, np.float32)
+
+
+@dataclass
+class _Reading:
+    read: Read
+    job: Job
+    left: int
+    """elements that are not asked for yet"""
+    pieces: int = 0
+    given: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+    got: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+
+
+class Reading:
+    """What the hosts of a task read at one time, all of them at once; :meth:`step` whenever something may be done.
+
+    Parameters
+    ----------
+    network : JobNetwork
+        Where.
+    reads : iterable of (str, str, int)
+        Home, reader, bytes.
+    keys : iterator
+        Gives them numbers (:func:`read_keys`).
+    lanes : int
+        Of frames.
+    """
+
+    def __init__(self, network: JobNetwork, reads: Iterable[Read], *, keys: Iterator[Key], lanes: int) -> None:
+        self._network = network
+        self.error: str | None = None
+        self._left: list[_Reading] = []
+        topology = network.switches.topology
+        try:
+            for read, (job, epoch) in zip(reads, keys, strict=False):
+                home, reader, size = read
+                request = PlanRequest("ps", job=job, epoch=epoch, workers=(reader,), server=home, lanes=lanes)
+                made = network.add(make_plan(topology, request, Resources()))
+                self._left.append(_Reading(read, made, -(-size // 4)))
+        except BaseException:
+            self.close()
+            raise
+        for one in self._left:
+            self._post(one)
+
+    def active(self) -> list[int]:
+        """Endpoints that are at work."""
+        records = self._network.endpoints.records
+        indices = [index for one in self._left for index in one.job.endpoints]
+        return [index for index in indices if records["status"][index] == State.ACTIVE]
+
+    def step(self) -> bool:
+        """Go on where a piece has come; whether everything is there, or something never will be (``error``)."""
+        for one in list(self._left):
+            records = self._network.endpoints.records[one.job.endpoints]
+            home, reader, _ = one.read
+            if (records["failed_seq"] >= 0).any():
+                self.error = f"{reader} cannot read its data at {home}: no answer comes"
+                return True
+            if (records["status"] == State.ACTIVE).any():
+                continue
+            if not np.array_equal(one.given.view(np.uint32), one.got.view(np.uint32)):
+                self.error = f"{reader} has read other data than {home} has sent"
+                return True
+            if one.left:
+                self._post(one)
+            else:
+                self._network.retire(one.job)
+                self._left.remove(one)
+        return not self._left
+
+    def close(self) -> None:
+        """Give up what is left."""
+        for one in self._left:
+            self._network.give_up(one.job)
+            self._network.retire(one.job)
+        self._left = []
+
+    def _post(self, one: _Reading) -> None:
+        elements = min(PIECE, one.left)
+        one.given, one.got = piece_of(one.read[0], one.pieces, elements), np.zeros(elements, np.float32)
+        one.left -= elements
+        (worker,) = one.job.members.values()
+        if one.job.server is not None:
+            self._network.post(one.job.server, Post(Collective.PULL, one.given, None, one.pieces))
+        self._network.post(worker, Post(Collective.PULL, None, one.got, one.pieces))
+        one.pieces += 1
+
+
+LEARNING_RATE: Final = 0.1
+"""of the synthetic task: weights -= rate * sum of gradients / workers"""
+GRID: Final = np.float32(4096)
+"""gradients are multiples of its inverse: sums of thousands are exact in float32 and on lanes, in any order"""
+
+
+def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
+    """What a worker gives in a round: about normal numbers that depend on the arguments alone; float32 (elements,)."""
+    key = np.random.Philox(key=[crc32(task.encode()), rank << 32 | round_])
+    drawn = np.random.Generator(key).standard_normal(elements, np.float32)
+    return np.asarray(np.round(drawn * GRID) / GRID, np.float32)
+
+
+@dataclass
+class TaskRun:
+    """Where a task stands. ``step`` is called whenever something may have ended.
+
+    Both directions on one tree: PUSH_PULL, where the server answers chunk by chunk. On two trees, or with an
+    aggregation time: PUSH, then the server adds and updates, then PULL. Round a ring, which the server's host is a
+    member of with zeros: ALL_REDUCE, then every host updates. Either way weights become w - step * sum, with
+    step = float32(rate / n), as the server's core computes them.
+
+    With ``turns`` it trains when it is told to (`begin_round`), and communicates as soon as it is ``lit``; before that
+    it is 'idle'.
+    """
+
+    order: Order
+    jobs: Mapping[Role, Job]
+    network: JobNetwork
+    read_keys: Iterator[Key]
+    round: int = 0
+    phase: str = "training"
+    turns: bool = False
+    lit: bool = True
+    """whether it may communicate now"""
+    due: dict[int, int] = field(default_factory=dict)
+    """endpoint -> when its collective begins; what is not posted yet"""
+    wake_ps: int | None = None
+    """when an aggregation ends"""
+    times: dict[str, int] = field(default_factory=dict)
+    digest: bytes = b""
+    """of the rounds until now: SHA-256 of that before and the weights"""
+    ended: bool = False
+    error: str | None = None
+    died: list[str] = field(default_factory=list)
+    """hosts where its process has ended; nothing goes on while there are any"""
+    coming: Order | None = None
+    """what it goes on with after this round"""
+    restored: dict[str, int] | None = None
+    """since its hosts, or their data, changed, until they train: what that took"""
+
+    def __post_init__(self) -> None:
+        task = self.order.task
+        self.weights: FloatArray = np.zeros(task.elements, np.float32)
+        self.checkpoint: FloatArray = self.weights.copy()
+        self.sum: FloatArray = np.zeros(task.elements, np.float32)
+        self.arrays: list[FloatArray] = [np.zeros(task.elements, np.float32) for _ in task.workers]
+        self._reading: Reading | None = None
+        self._unread: set[tuple[str, str, int]] = set()
+        self._lacking = False  # workers without a model
+        self._began_ps = 0
+
+    @property
+    def ring(self) -> bool:
+        """Whether its hosts reduce among themselves."""
+        return bool(self.upload.plan.ring)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether one collective does both directions."""
+        return "both" in self.jobs and self.order.aggregation_ps == 0
+
+    @property
+    def upload(self) -> Job:
+        """The job that gradients travel in."""
+        return self.jobs["both"] if "both" in self.jobs else self.jobs["upload"]
+
+    @property
+    def broadcast(self) -> Job:
+        """The job that weights travel in."""
+        return self.jobs["both"] if "both" in self.jobs else self.jobs["broadcast"]
+
+    @property
+    def job(self) -> Job:
+        """The job of the present phase."""
+        return self.broadcast if self.phase in ("broadcasting", "restoring") else self.upload
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the present round has been done."""
+        return bool(self.times) or self.phase in ("reading", "restoring")
+
+    # --- how it begins, and goes on elsewhere
+
+    def begin(self, now_ps: int) -> None:
+        """Its hosts read their data, then train."""
+        self._unread = set(self.order.reads)
+        self._prepare(now_ps)
+
+    def resume(self, state: Saved | None) -> None:
+        """Begin where an earlier attempt was, if anything is left of it: its hosts lack the model."""
+        if state is None:
+            return
+        self.round, self.digest = state.iteration, state.arrays["digest"].tobytes()
+        self.weights[:] = state.arrays["weights"]
+        self.checkpoint[:] = self.weights
+        self._lacking = True
+
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What :meth:`resume` needs, beside the round."""
+        return {"weights": self.weights, "digest": np.frombuffer(self.digest, np.uint8)}
+
+    def turn(self, order: Order, jobs: Mapping[Role, Job], now_ps: int) -> None:
+        """Go on with the plans, and at the hosts, of another order; the present round begins again."""
+        before = {*self.order.reads} - self._unread
+        self._lacking |= any(worker not in self.order.task.workers for worker in order.task.workers) or bool(order.anew)
+        self._unread = {*order.reads} - {read for read in before if read[1] not in order.anew}
+        self.arrays = [np.zeros(order.task.elements, np.float32) for _ in order.task.workers]
+        self.died = []
+        self.order, self.jobs, self.coming = order, jobs, None
+        self.weights[:] = self.checkpoint
+        self.due, self.wake_ps = {}, None
+        self._prepare(now_ps)
+
+    def _prepare(self, now_ps: int) -> None:
+        self.close()
+        self.times = {}
+        self._began_ps = now_ps
+        if self._unread:
+            self.phase = "reading"
+            lanes = self.upload.plan.lanes
+            self._reading = Reading(self.network, sorted(self._unread), keys=self.read_keys, lanes=lanes)
+        elif self._lacking:
+            self._restore(now_ps)
+        else:
+            self.begin_round(now_ps)
+
+    def reader_at(self, home: str) -> str | None:
+        """Who reads data now that lie at a host; None: nobody."""
+        unread = sorted(self._unread) if self._reading is not None else []
+        return next((reader for at, reader, _ in unread if at == home), None)
+
+    def _restore(self, now_ps: int) -> None:
+        """The server sends the model to all workers: exactly what they have, or lack."""
+        self.phase = "restoring"
+        for array in self.arrays:
+            array[:] = 0
+        self.due = dict.fromkeys(self.job.endpoints, now_ps)
+
+    def _ready(self, now_ps: int) -> None:
+        """All hosts have data and model."""
+        read = sum(size for _, _, size in self._unread)
+        model = self.weights.nbytes * len(self.arrays) if self._lacking else 0
+        self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
+        self._lacking, self._unread = False, set()
+        self.begin_round(now_ps)
+
+    def close(self) -> None:
+        """Nobody reads anything any more."""
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+
+    def begin_round(self, now_ps: int) -> None:
+        """Every worker trains; its upload begins when it is done."""
+        task = self.order.task
+        self.phase = "training"
+        self.times = {"started_ps": now_ps}
+        self.checkpoint[:] = self.weights
+        for array, rank, worker in zip(self.arrays, self.order.all_ranks, task.workers, strict=True):
+            array[:] = gradient(task.name, rank, self.round, task.elements)
+            self.due[self.upload.members[worker]] = now_ps + self.order.training_ps[worker]
+        self.times["trained_ps"] = max(self.due.values())
+        if self.ring:
+            self.sum[:] = 0
+        self.due[self._serving(self.upload)] = min(self.due.values())
+
+    def rest(self) -> None:
+        """Do nothing until the next round is to begin."""
+        self.phase, self.lit, self.times = "idle", False, {}
+
+    def trained(self, now_ps: int) -> bool:
+        """Whether all workers have trained for the present round."""
+        return self.phase != "idle" and now_ps >= self.times["trained_ps"]
+
+    def next_ps(self) -> int | None:
+        """When it wants to be stepped, if no endpoint is done before; one that is dark waits for light."""
+        if self.died:
+            return None
+        times = list(self.due.values()) if self.lit else []
+        if self.wake_ps is not None:
+            times.append(self.wake_ps)
+        return min(times, default=None)
+
+    def active(self) -> list[int]:
+        """Endpoints whose collective is under way."""
+        indices = np.array([index for job in self.jobs.values() for index in job.endpoints])
+        found: list[int] = indices[self.network.endpoints.records["status"][indices] == State.ACTIVE].tolist()
+        return found if self._reading is None else found + self._reading.active()
+
+    def step(self, now_ps: int) -> None:
+        """Go as far as it can now."""
+        while not self.ended and self._once(now_ps):
+            pass
+
+    def _once(self, now_ps: int) -> bool:
+        """One step; False when it must wait."""
+        if self.phase == "idle" or not self.lit or self.died:
+            return False
+        if self._reading is not None:
+            return self._read_on(self._reading, now_ps)
+        ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
+        for index in ready:
+            del self.due[index]
+            self.network.post(index, self._operation(index))
+        if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
+            return False
+        if self.phase == "aggregating":
+            self._aggregated(now_ps)
+            return not self.ring
+        indices = self.job.endpoints
+        records = self.network.endpoints.records[indices]
+        if (records["failed_seq"] >= 0).any():
+            return self._give_up(self.network.status(indices[int(records["failed_seq"].argmax())]).error or "failed")
+        if (records["status"] == State.ACTIVE).any():
+            return False
+        done_ps = int(records["done_at"].max())
+        if self.phase == "restoring":
+            if fault := self._differs():
+                return self._give_up(f"round {self.round}: {fault}")
+            self._ready(now_ps)
+            return True
+        if self.phase == "training" and (self.ring or not self.at_once):
+            self.times["uploaded_ps"] = done_ps
+            self.wake_ps, self.phase = done_ps + self.order.aggregation_ps, "aggregating"
+            return True
+        self._done(done_ps)
+        return False
+
+    def _read_on(self, reading: Reading, now_ps: int) -> bool:
+        if not reading.step():
+            return False
+        self.close()
+        if reading.error is not None:
+            return self._give_up(reading.error)
+        if self._lacking:
+            self._restore(now_ps)
+        else:
+            self._ready(now_ps)
+        return True
+
+    def _give_up(self, reason: str) -> bool:
+        self.error, self.ended = reason, True
+        return False
+
+    def _done(self, done_ps: int) -> None:
+        self.times["done_ps"] = done_ps
+        self.times.setdefault("uploaded_ps", done_ps)
+        self.times.setdefault("aggregated_ps", done_ps)
+
+    @property
+    def round_is_done(self) -> bool:
+        """Whether all of a round is."""
+        return "done_ps" in self.times
+
+    def end_round(self) -> str | None:
+        """Check that all got the same; what is wrong, if anything. The next round is to be begun, or it has ended."""
+        if fault := self._differs():
+            self._give_up(f"round {self.round}: {fault}")
+            return self.error
+        self.digest = hashlib.sha256(self.digest + self.weights.tobytes()).digest()
+        self.round += 1
+        self.times = {}
+        self.checkpoint[:] = self.weights
+        self.ended = self.round == self.order.task.rounds
+        return None
+
+    def _differs(self) -> str:
+        """Which worker has other weights than the server; empty where all have the same."""
+        for rank, array in zip(self.order.all_ranks, self.arrays, strict=True):
+            if not np.array_equal(array.view(np.uint32), self.weights.view(np.uint32)):
+                return f"worker {rank} and the server have different weights"
+        return ""
+
+    def _aggregated(self, now_ps: int) -> None:
+        step = np.float32(LEARNING_RATE / len(self.arrays))
+        at_ps = self.wake_ps or now_ps
+        self.wake_ps = None
+        if self.ring:  # every host has the sum, and updates its own
+            before = self.weights.copy()
+            self.weights -= step * self.sum
+            for array in self.arrays:
+                array[:] = before - step * array
+            self.times["aggregated_ps"] = at_ps
+            self._done(at_ps)
+            return
+        self.weights -= step * self.sum
+        self.times["aggregated_ps"] = at_ps
+        self.phase = "broadcasting"
+        self.due = dict.fromkeys(self.broadcast.endpoints, now_ps)
+
+    def _serving(self, job: Job) -> int:
+        """Endpoint of the global model's host."""
+        if job.server is None:
+            return job.members[self.order.task.server]
+        return job.server
+
+    def _operation(self, index: int) -> Post:
+        """What an endpoint gives and gets in the present phase."""
+        serves = index == self._serving(self.job)
+        own = self.arrays[0 if serves else list(self.job.members.values()).index(index)]
+        if self.ring:
+            if not serves:
+                return Post(Collective.ALL_REDUCE, own, own, self.round)
+            given = self.weights.copy() if self.phase == "restoring" else self.sum
+            return Post(Collective.ALL_REDUCE, given, given, self.round)
+        if self.phase in ("broadcasting", "restoring"):
+            source, target = (self.weights, None) if serves else (None, own)
+            return Post(Collective.PULL, source, target, self.round)
+        if not self.at_once:
+            source, target = (None, self.sum) if serves else (own, None)
+            return Post(Collective.PUSH, source, target, self.round)
+        source, target = (None, self.weights) if serves else (own, own)
+        return Post(Collective.PUSH_PULL, source, target, self.round, LEARNING_RATE)
+
+
+# A swap of trees that is under way: from the change of epoch until every worker has again all that was in flight.
+
+
+class OpenSwap:
+    """What was counted when the swap began; made before any endpoint changes."""
+
+    def __init__(self, network: JobNetwork, run: TaskRun, role: Role) -> None:
+        self._endpoints = network.endpoints
+        self._job = run.jobs[role]
+        self._workers = list(self._job.members.values())
+        self.run = run
+        self.role = role
+        self._at_ps = network.now
+        restart = network.restart_seq(self._job)
+        sent = [int(self._endpoints.records[index]["next"]) for index in self._workers]
+        self._in_flight = sum(number - restart for number in sent)
+        self._frontier = max(sent)
+        self._resent = self._count_resent()
+        self._late = self._count_late()
+
+    def caught_up(self) -> bool:
+        """Whether every worker has what any of them had sent."""
+        return all(self._endpoints.oldest_missing(index) >= self._frontier for index in self._workers)
+
+    def interruption(self, now_ps: int) -> Interruption:
+        """What the swap has cost until now."""
+        frames, octets = self._count_resent()
+        return Interruption(
+            role=self.role,
+            job=self._job.plan.job,
+            epoch=self._job.plan.epoch,
+            in_flight=self._in_flight,
+            resent_frames=frames - self._resent[0],
+            resent_bytes=octets - self._resent[1],
+            late_frames=self._count_late() - self._late,
+            duration_ps=now_ps - self._at_ps,
+        )
+
+    def _count_resent(self) -> tuple[int, int]:
+        statuses = [self._endpoints.status(index) for index in self._workers]
+        return sum(status.resends for status in statuses), sum(status.resend_bytes for status in statuses)
+
+    def _count_late(self) -> int:
+        return sum(self._endpoints.status(index).refused["epoch"] for index in self._job.endpoints)
+
+
+# Checkpoints of tasks that may begin anew: what a later attempt goes on from, whatever ended the one before.
+
+
+class Attempts:
+    """A file for each task with ``max_restarts``, as `p4reduce.group.checkpoint` writes them.
+
+    It stands for a place that all hosts can reach. A task's first attempt never finds anything.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Where they are, made when it is needed; None: nothing is kept, and later attempts begin with the first round.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self.database = ""
+        """of the tasks: those of another one may have the same names"""
+
+    def begin(self, run: TaskRun) -> None:
+        """An attempt is about to begin; `CheckpointError` where what is left of the one before is damaged."""
+        kept = self._of(run.order)
+        if kept is None:
+            return
+        if run.order.attempt:
+            run.resume(kept.load())
+        else:
+            self._remove(kept)
+
+    def keep(self, run: TaskRun) -> None:
+        """A round is done. `CheckpointError` where it cannot be written."""
+        kept = self._of(run.order)
+        if kept is not None:
+            kept.path.parent.mkdir(parents=True, exist_ok=True)
+            kept.save(run.round, run.state())
+
+    def end(self, run: TaskRun, *, finished: bool) -> None:
+        """A run has ended; nobody needs its checkpoint where no attempt can follow."""
+        kept = self._of(run.order)
+        if kept is not None and (finished or run.order.attempt >= run.order.task.max_restarts):
+            self._remove(kept)
+
+    def _of(self, order: Order) -> Checkpoint | None:
+        if self._folder is None or not order.task.max_restarts:
+            return None
+        name = hashlib.sha256(f"{self.database}\0{order.task.name}".encode()).hexdigest()
+        return Checkpoint(self._folder / name)
+
+    def _remove(self, kept: Checkpoint) -> None:
+        for path in (kept.path, kept.previous):
+            path.unlink(missing_ok=True)
+        if self._folder is not None and self._folder.is_dir() and not any(self._folder.iterdir()):
+            self._folder.rmdir()

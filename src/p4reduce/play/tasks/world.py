@@ -1,0 +1,686 @@
+"""Where orchestrated tasks run: a virtual network, its switches behind P4Runtime, and the tasks' hosts."""
+
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from p4reduce.control_plane.orchestrator.computing import named
+from p4reduce.control_plane.orchestrator.executor import Order, Report, ReportKind, Role, Running, Timetable, Turn
+from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.program import P4Program
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.background import Background
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.switches import ServedSwitches
+from p4reduce.network.virtual import Faults, VirtualNetwork
+from p4reduce.play.tasks.rounds import Rounds
+from p4reduce.play.tasks.task_run import Attempts, OpenSwap, TaskRun, check_reads, read_keys
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4switch.base.safe_yaml import one_line
+
+# What an executor reports, numbered from 1 on, until whoever asks has kept it.
+
+
+_OFTEN: Final = ("round", "window")
+"""kinds that nobody waits for"""
+
+
+class ReportLog:
+    """Reports in their order."""
+
+    def __init__(self) -> None:
+        self._kept: list[Report] = []  # from `_forgotten` + 1 on
+        self._forgotten = 0
+        self.news = 0
+        """number of the last report that is not of a round or window"""
+
+    def add(self, at_ps: int, kind: ReportKind, task: str | None, data: Mapping[str, Any]) -> None:
+        """One more."""
+        number = self._forgotten + len(self._kept) + 1
+        self._kept.append(Report(number, at_ps, kind, task, dict(data)))
+        if kind not in _OFTEN:
+            self.news = number
+
+    def after(self, number: int) -> list[Report]:
+        """Those from ``number`` + 1 on; the others are forgotten."""
+        known = max(0, number - self._forgotten)
+        del self._kept[:known]
+        self._forgotten += known
+        return list(self._kept)
+
+
+# What tests and trials do to a network: links that are cut and mended, hosts that end, switches that begin anew.
+
+
+_CUT: Final = Faults(loss=1.0)
+Die = Callable[[str, str | None], None]
+"""Processes at a host end, of a task or of all."""
+Tell = Callable[[ReportKind, Mapping[str, Any]], None]
+"""Report something: its kind and data."""
+
+
+class Damage:
+    """Has its agenda, and what is down now. ``faults``: of links that are whole; ``die``: ends processes at hosts."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        network: VirtualNetwork,
+        switches: ServedSwitches,
+        faults: Faults,
+        tell: Tell,
+        die: Die,
+    ) -> None:
+        self._topology, self._network, self._switches = topology, network, switches
+        self._faults, self._tell, self._die = faults, tell, die
+        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self._entered = 0
+        self._cut: set[Hop] = set()
+        self._away: dict[str, int] = {}  # switches and hosts, and how many of their absences have not ended
+        self._down: set[Hop] = set()
+
+    def down(self) -> set[Hop]:
+        """Links without a carrier, both directions."""
+        return set(self._down)
+
+    def next_ps(self) -> int | None:
+        """When something is due."""
+        return min((one[0] for one in self._agenda), default=None)
+
+    def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
+        """Cut the link of two neighbours, or mend it, now or at a time; frames that are on it arrive."""
+        ends = ((a, self._topology.port(a, b)), (b, self._topology.port(b, a)))
+
+        def change() -> None:
+            (self._cut.difference_update if up else self._cut.update)(ends)
+            self._settle()
+
+        self._enter(f"link {a} - {b}", at_ps, change)
+
+    def end_process(self, host: str, *, task: str, at_ps: int | None = None) -> None:
+        """The process of a task at a host ends, now or at a time; its host stays."""
+        self._check_host(host)
+        self._enter(f"task {task} at {host}", at_ps, lambda: self._die(host, task))
+
+    def end_host(self, host: str, *, at_ps: int | None = None, away_ps: int | None = None) -> None:
+        """A host ends, now or at a time, with all processes at it; after ``away_ps``, if given, it is back without."""
+        self._check_host(host)
+        if away_ps is not None and away_ps < 0:
+            raise ClusterError(f"host {host}: away_ps: {away_ps} is below 0")
+
+        def end() -> None:
+            self._away[host] = self._away.get(host, 0) + 1
+            self._settle()
+            self._die(host, None)
+
+        def begin() -> None:
+            self._away[host] -= 1
+            self._settle()
+
+        at_ps = self._network.now if at_ps is None else at_ps
+        self._enter(f"host {host}", at_ps, end)
+        if away_ps is not None:
+            self._enter(f"host {host}", at_ps + away_ps, begin)
+
+    def _check_host(self, host: str) -> None:
+        if host not in {node.name for node in self._topology.hosts}:
+            raise ClusterError(f"{host!r} is no host of topology {self._topology.name!r}")
+
+    def restart_switch(self, switch: str, *, at_ps: int | None = None, away_ps: int = 0) -> None:
+        """A switch begins anew, now or at a time, without entries and registers, after it was away for so long."""
+        if switch not in {node.name for node in self._topology.switches}:
+            raise ClusterError(f"{switch!r} is no switch of topology {self._topology.name!r}")
+        if away_ps < 0:
+            raise ClusterError(f"switch {switch}: away_ps: {away_ps} is below 0")
+
+        def leave() -> None:
+            self._away[switch] = self._away.get(switch, 0) + 1
+            self._settle()
+
+        def begin() -> None:
+            self._switches.restart(switch)
+            if away_ps:
+                self._away[switch] -= 1
+                self._settle()
+
+        at_ps = self._network.now if at_ps is None else at_ps
+        if away_ps:
+            self._enter(f"switch {switch}", at_ps, leave)
+        self._enter(f"switch {switch}", at_ps + away_ps, begin)
+
+    def happen(self) -> None:
+        """Do what is due now."""
+        while self._agenda and self._agenda[0][0] <= self._network.now:
+            self._agenda.pop(0)[2]()
+
+    def _enter(self, what: str, at_ps: int | None, change: Callable[[], None]) -> None:
+        now = self._network.now
+        at_ps = now if at_ps is None else at_ps
+        if at_ps < now:
+            raise ClusterError(f"{what}: {at_ps} ps is past: it is {now} ps")
+        self._entered += 1
+        self._agenda.append((at_ps, self._entered, change))
+        self._agenda.sort(key=lambda one: one[:2])
+
+    def _settle(self) -> None:
+        """Make links what they are to be by now, and tell of those that changed."""
+        for link in self._topology.links:
+            ends = ((link.a, link.port_a), (link.b, link.port_b))
+            up = self._cut.isdisjoint(ends) and not (self._away.get(link.a) or self._away.get(link.b))
+            if up != self._down.isdisjoint(ends):
+                for end in ends:
+                    self._network.set_faults(end, self._faults if up else _CUT)
+                (self._down.difference_update if up else self._down.update)(ends)
+                self._tell("link", {"node": link.a, "port": link.port_a, "up": up})
+
+
+# Memory for the models of tasks: a task that has none is refused, and the others go on.
+
+
+def half_of_memory() -> int:
+    """Of this machine, bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def check_memory(order: Order, others: Iterable[Order], most_bytes: int) -> None:
+    """`ClusterError` when a task's models and their copies would not fit beside those of the others."""
+    needed, used = _model_bytes(order), sum(map(_model_bytes, others))
+    if used + needed > most_bytes:
+        raise ClusterError(
+            f"{needed >> 20} MB for its models are too much: {used >> 20} of {most_bytes >> 20} MB are used"
+        )
+
+
+def _model_bytes(order: Order) -> int:
+    """Memory of a task's models: one for each worker, the server's three, and what drawing and checking one takes."""
+    return 4 * order.task.elements * (len(order.task.workers) + 7)
+
+
+# Leaving a network whose time stands still because somebody looks at it, as soon as something else is to be done.
+
+
+class _WantedError(Exception):
+    """Somebody waits; never leaves :func:`wanted`."""
+
+
+@contextmanager
+def wanted(unless: Callable[[], bool] | None) -> Iterator[Callable[[], None] | None]:
+    """What a network that is held calls now and then: it ends the block between two events if ``unless`` says so."""
+
+    def check() -> None:
+        if unless is not None and unless():
+            raise _WantedError
+
+    try:
+        yield None if unless is None else check
+    except _WantedError:
+        return
+
+
+# Tasks that change while they run: other epochs of their jobs, other plans and hosts, and processes that die.
+
+
+Reporter = Callable[[TaskRun, ReportKind, Mapping[str, Any]], None]
+"""Tell of a task."""
+
+
+class Changes:
+    """Gives runs their endpoints, and takes them away.
+
+    Parameters
+    ----------
+    network : JobNetwork
+        Where.
+    report : callable
+        Tells of a task.
+    fail : callable
+        Ends a run, with a reason.
+    """
+
+    def __init__(self, network: JobNetwork, report: Reporter, fail: Callable[[TaskRun, str], None]) -> None:
+        self._network, self._report, self._fail = network, report, fail
+        self.open: list[OpenSwap] = []
+        """swaps whose workers have not caught up"""
+
+    def add(self, order: Order) -> dict[Role, Job]:
+        """The endpoints of an order's plans; after an error there are none."""
+        jobs: dict[Role, Job] = {}
+        try:
+            for role, plan in order.plans.items():
+                jobs[role] = self._network.add(plan)
+        except BaseException:
+            for job in jobs.values():
+                self._network.retire(job)
+            raise
+        return jobs
+
+    def check(self, run: TaskRun, order: Order) -> None:
+        """`RefusedError` for an order that a run cannot go on with."""
+        name = order.task.name
+        if order.task.elements != run.order.task.elements:
+            raise RefusedError(f"task {name}: a running task keeps its model")
+        if len(order.all_ranks) != len(order.task.workers) or len({*order.all_ranks}) != len(order.all_ranks):
+            raise RefusedError(f"task {name}: every worker has a rank of its own")
+        if not {*order.all_ranks} <= {*run.order.all_ranks} or (
+            not order.ranks and len(order.task.workers) != len(run.order.task.workers)
+        ):
+            raise RefusedError(
+                f"task {name}: a running task keeps its model and the number of its workers, "
+                "or says whose ranks are left"
+            )
+        hosts = {order.task.server, *order.task.workers}
+        if died := [host for host in run.died if host in hosts and host not in order.anew]:
+            raise RefusedError(f"task {name}: its process of {died[0]} has died")
+
+    def turn(self, run: TaskRun) -> bool:
+        """A run goes on with the order that waits: endpoints of its own, the old ones leave; whether it did."""
+        order, run.coming = run.coming, None
+        if order is None:
+            return False
+        try:
+            jobs = self.add(order)
+        except Exception as error:  # it stays as it is
+            self._report(run, "replanned", {"error": f"{type(error).__name__}: {one_line(error)}"})
+            return False
+        old = list(run.jobs.values())
+        run.close()
+        for job in old:
+            self._network.give_up(job)
+            self._network.retire(job)
+        self.open = [one for one in self.open if one.run is not run]
+        keys = {role: [*key] for role, key in order.keys.items()}
+        self._report(run, "replanned", {"keys": keys, "round": run.round, "again": run.begun})
+        run.turn(order, jobs, self._network.now)
+        return True
+
+    def change_over(self, run: TaskRun, role: Role, plan: Plan) -> None:
+        """All endpoints of a job go on in the next epoch, on another tree, now."""
+        job = run.jobs[role]
+        if run.died:
+            raise RefusedError(f"task {run.order.task.name}: its process of {run.died[0]} has died")
+        if plan.in_network != job.plan.in_network or plan.slots != job.plan.slots or plan.job != job.plan.job:
+            raise RefusedError(
+                f"task {run.order.task.name}: job {job.plan.job} cannot change to another kind of plan, job or window"
+            )
+        try:
+            one = OpenSwap(self._network, run, role)
+            self._network.change_over(job, plan)
+            self.open.append(one)
+        except Exception as error:  # half of its hosts may have changed: it cannot go on
+            self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
+
+    def follow(self) -> None:
+        """Tell of swaps whose workers have caught up by now."""
+        for one in list(self.open):
+            if one.run.ended or one.caught_up():
+                self.open.remove(one)
+                self._report(one.run, "resumed", one.interruption(self._network.now).as_data())
+
+    def next_ps(self) -> list[int]:
+        """When to look again: while a job catches up, as often as its busiest link carries a chunk."""
+        return [self._network.now + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self.open]
+
+    def die(self, run: TaskRun, host: str, *, whole: bool) -> None:
+        """The process of a run at a host has ended: whoever is left stops, until somebody says how to go on.
+
+        ``whole``: the host itself has; then nobody reads data there any more, and a task of which somebody would fails.
+        Where tasks take turns nobody could, before the end of the round, for which the others would wait: it fails.
+        """
+        if run.ended or host in run.died:
+            return
+        if host not in (run.order.task.server, *run.order.task.workers):
+            if whole and (reader := run.reader_at(host)) is not None:
+                self._fail(run, f"{reader} cannot read its data at {host}: that host has ended")
+            return
+        run.died.append(host)
+        run.close()
+        for job in run.jobs.values():
+            self._network.give_up(job)
+        self.open = [one for one in self.open if one.run is not run]
+        self._report(run, "died", {"host": host, "round": run.round})
+        if run.turns:
+            task = run.order.task
+            where = f"in round {run.round} of {task.rounds} (on_failure: {task.on_failure})"
+            who = named(task, run.order.all_ranks, [host])
+            self._fail(run, f"{who} {where}: the process of {host} has died, and others wait for its turn to end")
+
+
+_WHOLE: Final = Faults()
+_EVENTS: Final = 1_000_000
+"""of the network, after which it is asked whether somebody waits: about a second"""
+
+
+class World(AbstractContextManager["World"]):
+    """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor`.
+
+    Not thread-safe, but P4Runtime calls may come at any time.
+    The same requests at the same virtual times give the same packets, reports and bytes.
+
+    Parameters
+    ----------
+    topology : Topology
+        The network.
+    program : P4Program
+        What the switches run from the start.
+    queue_frames : int
+        Frames of a port's queue, for each priority.
+    faults, seed
+        Of all links.
+    background : Background or None
+        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
+    most_bytes : int or None
+        Of memory for the models of all tasks together; None: half of the machine's.
+    slowdowns : mapping or None
+        Hosts that train so many times longer than they are told to: what only rounds show.
+    checkpoints : Path or None
+        A folder for those of tasks that may begin anew; None: they begin with their first round.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        program: P4Program,
+        *,
+        queue_frames: int = 1024,
+        faults: Faults = _WHOLE,
+        seed: int = 0,
+        background: Background | None = None,
+        most_bytes: int | None = None,
+        slowdowns: Mapping[str, float] | None = None,
+        checkpoints: Path | None = None,
+    ) -> None:
+        self._slowdowns = dict(slowdowns or {})
+        self._attempts = Attempts(checkpoints)
+        self.topology = topology
+        self.program = program
+        self.instance: str = secrets.token_hex(8)
+        self.background = background
+        self._most_bytes = half_of_memory() if most_bytes is None else most_bytes
+        self.term = 0
+        """of the orchestrator in charge"""
+        self._database: str | None = None
+        self._runs: dict[str, TaskRun] = {}
+        self._ended: dict[str, Running] = {}
+        self._leaving: list[list[Job]] = []  # of tasks that have ended or changed; their endpoints are still there
+        self._read_keys = read_keys()
+        self._log = ReportLog()
+        self.switches = ServedSwitches(topology)
+        try:
+            self.switches.load(program)
+            self.network = JobNetwork(
+                self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
+            )
+            tell = partial(self._report, None)
+            self._changes = Changes(self.network, self._report, self._fail)
+            self.damage = Damage(topology, self.network.fabric, self.switches, faults, tell, self._die)
+            self._rounds = Rounds(self.network, self._change_turn, tell)
+        except BaseException:
+            self.switches.close()
+            raise
+
+    def close(self) -> None:
+        """Stop the switches."""
+        self.network.close()
+        self.switches.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the executor
+
+    def now(self) -> int:
+        """Virtual time, picoseconds."""
+        return self.network.now
+
+    def take_charge(self, term: int, database: str) -> None:
+        """One orchestrator after the other, all of one database."""
+        if self._database not in (None, database):
+            raise ClusterError(
+                "the network belongs to another database; end it, or give the database that it began with"
+            )
+        if term < self.term:
+            raise ClusterError(f"an orchestrator of term {self.term} has taken over from that of term {term}")
+        self.term, self._database, self._attempts.database = term, database, database
+
+    def start(self, order: Order) -> None:
+        """Run a task; nothing when it was started before."""
+        name = order.task.name
+        known = self.running([name]).get(name)
+        if known is not None and order.attempt <= known.attempt:
+            if known.keys != order.keys:
+                raise RefusedError(f"task {name}: another task of that name ran here")
+            return
+        self.stop(name)
+        order = self._as_it_is(order)
+        jobs: dict[Role, Job] = {}
+        try:
+            check_reads(order.reads)
+            check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
+            jobs = self._changes.add(order)
+            run = TaskRun(order, jobs, self.network, self._read_keys)
+            self._attempts.begin(run)
+            run.turns = order.schedule is not None
+            if run.turns:
+                run.rest()
+            else:
+                run.begin(self.now())
+        except Exception as error:  # whatever is wrong with one task, the others go on
+            for job in jobs.values():
+                self.network.retire(job)
+            raise RefusedError(f"task {name}: {type(error).__name__}: {one_line(error)}") from None
+        self._ended.pop(name, None)
+        self._runs[name] = run
+        self._step(run)
+
+    def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
+        """Change jobs of a running task to other epochs; nothing for those that have, or when it has ended."""
+        if task in self._ended:
+            return
+        run = self._run(task)
+        for role, plan in plans.items():
+            if not run.ended and run.jobs[role].plan.epoch != plan.epoch:
+                self._changes.change_over(run, role, plan)
+
+    def replan(self, order: Order, *, at_once: bool = False) -> None:
+        """Give a running task other plans between two rounds; see the protocol."""
+        name = order.task.name
+        if name in self._ended:
+            return
+        run = self._run(name)
+        if self.running([name])[name].keys == order.keys:
+            return
+        self._changes.check(run, order)
+        run.coming = self._as_it_is(order)
+        if at_once and not run.ended:
+            self._changes.turn(run)
+            self._step(run)
+
+    def keep_plans(self, task: str) -> None:
+        """Forget an order to replan that waits."""
+        if task in self._runs:
+            self._runs[task].coming = None
+
+    def set_schedule(self, timetable: Timetable) -> None:
+        """Tasks take turns from the end of this round on."""
+        self._rounds.set(timetable)
+
+    def turn(self) -> Turn:
+        """Which schedule holds, and the present configuration."""
+        return self._rounds.turn()
+
+    def stop(self, task: str) -> None:
+        """Give a task up: its endpoints are never asked again. Nothing when it is not known or has ended."""
+        run = self._runs.get(task)
+        if run is not None:
+            self._end(run)
+
+    def advance(self, until_ps: int, *, after: int | None = None, unless: Callable[[], bool] | None = None) -> int:
+        """Let time pass; see the protocol. Earlier than that when ``unless``, which is asked now and then, says so."""
+        while True:
+            self._follow()
+            if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
+                return self.now()
+            watched = [index for run in self._runs.values() for index in run.active()]
+            with wanted(unless if self.network.fabric.pacer else None) as check:
+                self.network.advance(
+                    min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS, check=check
+                )
+
+    def reports(self, after: int) -> list[Report]:
+        """Reports from ``after`` + 1 on."""
+        return self._log.after(after)
+
+    @property
+    def news(self) -> int:
+        """Number of the last report that is not of a round or window."""
+        return self._log.news
+
+    def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
+        """Tasks that were started, by name."""
+        found = {
+            name: Running(
+                {role: (job.plan.job, job.plan.epoch) for role, job in run.jobs.items()},
+                run.round,
+                run.ended,
+                tuple(run.died),
+                run.order.attempt,
+            )
+            for name, run in self._runs.items()
+            if names is None or name in names
+        }
+        ended = self._ended if names is None else {name: self._ended[name] for name in names if name in self._ended}
+        return {**ended, **found}
+
+    def interface_bytes(self) -> dict[Hop, int]:
+        """Bytes that every interface has sent."""
+        return {port: self.network.fabric.links[port].bytes for port in self._ports()}
+
+    def host_bytes(self) -> dict[Hop, int]:
+        """Of these, what hosts sent for tasks."""
+        links = {port: self.network.fabric.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
+        return {port: counted.inc_first_bytes + counted.inc_resend_bytes for port, counted in links.items()}
+
+    def links_down(self) -> set[Hop]:
+        """Links that were cut, both directions."""
+        return self.damage.down()
+
+    # --- what tests and trials do to it
+
+    def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
+        """As of :meth:`Damage.change_link`."""
+        self.damage.change_link(a, b, up=up, at_ps=at_ps)
+
+    # --- inside
+
+    def _ports(self) -> list[Hop]:
+        passive = {node.name for node in self.topology.crossconnects}
+        ends = (end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b)))
+        return [end for end in ends if end[0] not in passive]
+
+    def _run(self, task: str) -> TaskRun:
+        if task not in self._runs:
+            raise ClusterError(f"no task {task!r} was started here")
+        return self._runs[task]
+
+    def _as_it_is(self, order: Order) -> Order:
+        """An order with the times that hosts really take."""
+        times = {host: round(told * self._slowdowns.get(host, 1.0)) for host, told in order.training_ps.items()}
+        return replace(order, training_ps=times)
+
+    def _next_ps(self, until_ps: int) -> int:
+        """When Python is needed at the latest."""
+        times = [until_ps if (at_ps := self.damage.next_ps()) is None else min(at_ps, until_ps)]
+        times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
+        if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
+            times.append(at_ps)
+        return min(times + self._changes.next_ps())
+
+    def _follow(self) -> None:
+        """Do what is due now."""
+        self.damage.happen()
+        while True:
+            for run in list(self._runs.values()):
+                self._step(run)
+            if not self._rounds.step(self._runs, self.now()):
+                break
+        self._changes.follow()
+        for jobs in list(self._leaving):
+            if not any(map(self.network.lingers, jobs)):
+                self._leaving.remove(jobs)
+                for job in jobs:
+                    self.network.retire(job)
+
+    def _die(self, host: str, task: str | None) -> None:
+        """Processes of a task, or of all, at a host end."""
+        for run in [run for name, run in self._runs.items() if task in (None, name)]:
+            self._changes.die(run, host, whole=task is None)
+
+    def _step(self, run: TaskRun) -> None:
+        try:
+            self._go_on(run)
+        except Exception as error:  # a task's own fault, whatever it is
+            self._fail(run, f"{type(error).__name__}: {one_line(error)}")
+
+    def _go_on(self, run: TaskRun) -> None:
+        while not run.ended:
+            run.step(self.now())
+            if run.restored is not None:
+                self._report(run, "restored", {"round": run.round, **run.restored})
+                run.restored = None
+            if run.error is None and not run.round_is_done:
+                return
+            number, times = run.round, dict(run.times)
+            reason = run.error or run.end_round()
+            if reason:
+                self._fail(run, reason)
+                return
+            told = {"ranks": list(run.order.all_ranks), "training_ps": dict(run.order.training_ps)}
+            self._report(run, "round", {"round": number, **times, **told})
+            if run.round == run.order.task.rounds:
+                self._report(run, "finished", {"digest": run.digest.hex()})
+                self._attempts.end(run, finished=True)
+                self._leave(run)
+                return
+            self._attempts.keep(run)
+            if run.turns:
+                run.rest()
+            elif run.coming is None or not self._changes.turn(run):
+                run.begin_round(self.now())
+
+    def _fail(self, run: TaskRun, reason: str) -> None:
+        self._report(run, "failed", {"reason": reason})
+        self._end(run)
+
+    def _end(self, run: TaskRun) -> None:
+        """Nothing of a run is done any more."""
+        run.ended = True
+        self._attempts.end(run, finished=False)
+        run.close()
+        for job in run.jobs.values():
+            self.network.give_up(job)
+        self._leave(run)
+
+    def _leave(self, run: TaskRun) -> None:
+        """A run has ended: what is known of it stays, its memory goes as soon as none of its frames is awaited."""
+        name = run.order.task.name
+        if name in self._runs:
+            self._ended[name] = self.running([name])[name]
+            del self._runs[name]
+            self._leaving.append(list(run.jobs.values()))
+
+    def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
+        """As :meth:`Changes.change_over` where nobody can be told: the task fails."""
+        try:
+            self._changes.change_over(run, role, plan)
+        except RefusedError as error:
+            self._fail(run, str(error))
+
+    def _report(self, run: TaskRun | None, kind: ReportKind, data: Mapping[str, Any]) -> None:
+        self._log.add(self.now(), kind, None if run is None else run.order.task.name, data)

@@ -1,0 +1,380 @@
+"""What jobs of a schedule do in turns: a generator for each cycle. Who carries bytes, and when, others say.
+
+Played on packets (`player`) and at flow level (`flow_player`): the same turns, so that both differ in what
+communication takes, and in nothing else.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from p4reduce.control_plane.tdm.jobs import TdmJob
+from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Schedule, turns_of
+from p4switch.base.units import PS_PER_S
+
+# GPUs of hosts that several jobs train on: rates divide, or the first has them all. Fluid, in picoseconds.
+
+
+@dataclass
+class _Training:
+    units: Mapping[str, int]
+    left: float
+    """picoseconds on GPUs of its own"""
+    priority: int | None
+    rate: float = 1.0
+
+
+class Gpus:
+    """Who trains where. A job is as fast as the slowest of its hosts; times are those of a fluid, rounded up."""
+
+    def __init__(self, each: int) -> None:
+        """``each``: GPUs of a host."""
+        self._each = each
+        self._jobs: dict[str, _Training] = {}
+        self._now = 0
+
+    def begin(self, job: str, units: Mapping[str, int], train_ps: int, now: int, priority: int | None = None) -> None:
+        """A job trains from now on; with priorities, the lower number has GPUs first."""
+        self._pass(now)
+        self._jobs[job] = _Training(units, float(train_ps), priority)
+        self._share()
+
+    def next_end(self) -> int | None:
+        """When the next job has trained, if nothing changes; None: nobody trains."""
+        ends = [self._now + one.left / one.rate for one in self._jobs.values() if one.rate > 0]
+        return max(self._now, _up(min(ends))) if ends else None
+
+    def done(self, now: int) -> list[str]:
+        """Jobs that have trained by now; they leave their GPUs."""
+        self._pass(now)
+        ended = [name for name, one in self._jobs.items() if one.left <= 0.5]
+        for name in ended:
+            del self._jobs[name]
+        if ended:
+            self._share()
+        return ended
+
+    def _pass(self, now: int) -> None:
+        for one in self._jobs.values():
+            one.left -= one.rate * (now - self._now)
+        self._now = now
+
+    def _share(self) -> None:
+        wanted: dict[str, int] = {}
+        order = sorted(self._jobs.values(), key=lambda one: (one.priority is None, one.priority or 0))
+        for one in order:
+            for host, units in one.units.items():
+                wanted[host] = wanted.get(host, 0) + units
+        taken: dict[str, int] = {}
+        for one in order:
+            rates = []
+            for host, units in one.units.items():
+                if one.priority is None:
+                    rates.append(min(1.0, self._each / wanted[host]))
+                else:
+                    rates.append(max(0.0, min(1.0, (self._each - taken.get(host, 0)) / units)))
+                    taken[host] = taken.get(host, 0) + units
+            one.rate = min(rates)
+
+
+def _up(value: float) -> int:
+    return -int(-value // 1)
+
+
+# What came of a schedule on packets.
+
+
+What = Literal["train", "communicate", "dark"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a job did from when to when, or (job '') the cross-connect; picoseconds."""
+
+    job: str
+    what: What
+    start_ps: int
+    end_ps: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """One process of one round: from its beginning to the next one's, and how long it communicated; picoseconds."""
+
+    process: int
+    start_ps: int
+    end_ps: int
+    communicated_ps: int
+    """from the first light of its circuits until the last result"""
+    frames: int
+    """first transmissions on all links"""
+    differing: tuple[str, ...]
+    """links whose first transmissions are not those predicted"""
+
+
+@dataclass
+class Played:
+    """A schedule that was played.
+
+    rounds_ps: how long each round took, whole rounds only. iterations_ps: of each job, from one end of communication to
+    the next. dark_lost, misrouted, resends: frames. exact: every sum and block was right, everywhere. guard_s: of
+    slots; least_guard_s: what the longest path and the queues may need.
+    """
+
+    policy: str
+    predicted_round_s: float
+    rounds_ps: list[int] = field(default_factory=list)
+    iterations_ps: dict[str, list[int]] = field(default_factory=dict)
+    windows: list[Window] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    dark_lost: int = 0
+    misrouted: int = 0
+    lost: int = 0
+    resends: int = 0
+    reconfigurations: int = 0
+    exact: bool = True
+    differing: list[str] = field(default_factory=list)
+    lasted_ps: int = 0
+    guard_s: float = 0.0
+    least_guard_s: float = 0.0
+
+    @property
+    def round_s(self) -> float:
+        """The mean round, seconds; of what has no rounds the mean iteration of all jobs."""
+        every = self.rounds_ps or [one for own in self.iterations_ps.values() for one in own]
+        return sum(every) / max(1, len(every)) / PS_PER_S
+
+    @property
+    def ratio(self) -> float:
+        """Measured round over the predicted one."""
+        return self.round_s / self.predicted_round_s if self.predicted_round_s else float("nan")
+
+    def iteration_s(self, job: str) -> float:
+        """The mean iteration of a job, seconds."""
+        own = self.iterations_ps[job]
+        return sum(own) / max(1, len(own)) / PS_PER_S
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        found = asdict(self)
+        return {"round_s": self.round_s, "ratio": self.ratio, **found}
+
+
+class Sending(Protocol):
+    """Something that is under way."""
+
+    def through(self) -> bool:
+        """Whether nothing of it is under way any more."""
+
+
+class Actor(Protocol):
+    """A job, as turns see it."""
+
+    @property
+    def job(self) -> TdmJob:
+        """What it is."""
+
+    @property
+    def plan(self) -> JobPlan:
+        """Where it is, and when."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it crosses no circuit."""
+
+
+Who = TypeVar("Who", bound=Actor)
+Under = TypeVar("Under", bound=Sending)
+Wait = tuple[int | None, Sequence[Under]]
+"""what an act waits for: a time, or (None) that something is through"""
+Act = Generator[Wait[Under], None, None]
+
+
+class Acts(ABC, Generic[Who, Under]):
+    """Moves jobs through their rounds. Whoever inherits drives the generators of :meth:`acts`."""
+
+    def __init__(self, schedule: Schedule, jobs: Mapping[str, Who], rounds: int) -> None:
+        self.schedule, self.jobs, self.rounds = schedule, jobs, rounds
+        self.delta_ps = round(schedule.network.delta_s * PS_PER_S)
+        self.gpus = Gpus(schedule.network.gpus)
+        self.played = Played(schedule.policy, schedule.round_s)
+        self.played.iterations_ps = {name: [] for name in jobs}
+        self.stopping = False
+        self._trained: set[str] = set()
+        self._began: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        self._lit: Matrix | None = None
+
+    # --- what others say
+
+    @property
+    @abstractmethod
+    def now(self) -> int:
+        """Picoseconds."""
+
+    @abstractmethod
+    def send(self, jobs: Sequence[Who], configuration: int) -> Sequence[Under]:
+        """Begin to communicate: all of some jobs (-1), or what of it belongs to a configuration of their process."""
+
+    @abstractmethod
+    def light(self, matrix: Matrix, dark_ps: int) -> None:
+        """Circuits change."""
+
+    def sent(self, jobs: Sequence[Who], under: Sequence[Under], start: int) -> None:
+        """All of it is through."""
+
+    def ended_ps(self, job: Who, start: int) -> int:
+        """When a job had its last result, which it began at ``start``."""
+        del job, start
+        return self.now
+
+    def boundary(self) -> tuple[int, tuple[str, ...]]:
+        """Frames since the last one, and links that differ from what was predicted."""
+        return 0, ()
+
+    # --- turns
+
+    def acts(self) -> list[Act[Under]]:
+        """What everybody does."""
+        found: list[Act[Under]] = []
+        alone = len(self.schedule.cycles) == 1  # else others send across its boundaries
+        for cycle in self.schedule.cycles:
+            if cycle.mode == "gated":
+                found.append(self._gated(cycle, report=alone))
+            elif cycle.mode == "exclusive":
+                found.append(self._exclusive(cycle))
+            else:
+                found += [self._alone(self.jobs[name], cycle) for name in cycle.jobs]
+        return found
+
+    def look(self) -> None:
+        """Take who has trained by now from its GPUs."""
+        for name in self.gpus.done(self.now):
+            self._trained.add(name)
+            self.span(name, "train", self._began[name], self.now)
+
+    def train(self, jobs: Sequence[Who], cycle: Cycle) -> None:
+        """Begin to train."""
+        for one in jobs:
+            name, units = one.plan.job, dict(one.plan.placement)
+            self._trained.discard(name)
+            self._began[name] = self.now
+            priority = one.plan.priority if cycle.mode == "priority" else None
+            takes = round(one.job.compute_on(sum(units.values())) * PS_PER_S)
+            self.gpus.begin(name, units, takes, self.now, priority)
+
+    def until_trained(self, jobs: Sequence[Who]) -> Act[Under]:
+        """Wait for it."""
+        while not all(one.plan.job in self._trained for one in jobs):
+            end = self.gpus.next_end()
+            assert end is not None  # noqa: S101
+            yield (end, ())
+
+    def communicate(self, jobs: Sequence[Who], configuration: int = -1) -> Act[Under]:
+        """Send and wait until it is through."""
+        start = self.now
+        under = self.send(jobs, configuration)
+        yield (None, under)
+        self.sent(jobs, under, start)
+        for one in jobs:
+            self.span(one.plan.job, "communicate", start, self.ended_ps(one, start))
+
+    def finished(self, jobs: Sequence[Who]) -> None:
+        """An iteration of each has ended."""
+        for one in jobs:
+            name = one.plan.job
+            if name in self._last:
+                self.played.iterations_ps[name].append(self.now - self._last[name])
+            self._last[name] = self.now
+
+    def reconfigure(self, matrix: Matrix, dark_ps: int) -> int:
+        """Light a configuration; how long ports are dark for it: nothing where it is lit already."""
+        if matrix == self._lit:
+            return 0
+        if self._lit is not None:
+            self.played.reconfigurations += 1
+        self._lit = matrix
+        self.light(matrix, dark_ps)
+        if dark_ps:
+            self.span("", "dark", self.now, self.now + dark_ps)
+        return dark_ps
+
+    def span(self, job: str, what: What, start: int, end: int) -> None:
+        """Note what happened."""
+        self.played.spans.append(Span(job, what, start, end))
+
+    def begin(self) -> None:
+        """The first circuits are lit."""
+        self.reconfigure(self.schedule.processes[0].configurations[0].circuits, 0)
+
+    def _gated(self, cycle: Cycle, *, report: bool) -> Act[Under]:
+        """Groups take turns: one communicates while the others train; a single one does both in turns."""
+        turns = turns_of(self.schedule, cycle)
+        groups = {key: [self.jobs[name] for name in own] for key, own in turns.items()}
+        order = sorted(groups)
+        first = groups[order[0]]
+        self.train(first, cycle)
+        yield from self.until_trained(first)
+        began = self.now
+        for number in range(self.rounds + 1):
+            for place, key in enumerate(order):
+                start = self.now
+                own = groups[key]
+                others = groups[order[(place + 1) % len(order)]] if len(order) > 1 else []
+                self.train(others, cycle)
+                lit, done = yield from self._process(own, switching=len(self.schedule.processes) > 1, key=key)
+                self.finished(own)
+                if len(order) == 1:
+                    others = own
+                    self.train(own, cycle)
+                yield from self.until_trained(others)
+                if report:
+                    frames, differing = self.boundary()
+                    self.played.windows.append(Window(key, start, self.now, done - lit, frames, differing))
+                    self.played.differing += differing
+            if number > 0 and report:  # in the first one circuits are lit already
+                self.played.rounds_ps.append(self.now - began)
+            began = self.now
+
+    def _process(
+        self, own: Sequence[Who], *, switching: bool, key: int
+    ) -> Generator[Wait[Under], None, tuple[int, int]]:
+        """Circuits, darkness, communication; when light was there, and when all was done."""
+        configurations = self.schedule.processes[key if switching else 0].configurations
+        lit = done = self.now
+        for place, one in enumerate(configurations):
+            dark = self.reconfigure(one.circuits, self.delta_ps)
+            if dark and not all(job.local for job in own):
+                yield (self.now + dark, ())
+            if place == 0:
+                lit = self.now
+            several = len(configurations) > 1
+            yield from self.communicate(own, place if several else -1)
+            done = max([done, *(self.ended_ps(job, lit) for job in own)])
+        return lit, done
+
+    def _exclusive(self, cycle: Cycle) -> Act[Under]:
+        """Whole iterations of one job after the other, next whoever has had least of the time so far."""
+        had = dict.fromkeys(cycle.jobs, 0)
+        times = dict.fromkeys(cycle.jobs, 0)
+        while min(times.values()) <= self.rounds:
+            name = min(cycle.jobs, key=lambda one: had[one])
+            start = self.now
+            yield from self._once(self.jobs[name], cycle)
+            had[name] += self.now - start
+            times[name] += 1
+
+    def _alone(self, one: Who, cycle: Cycle) -> Act[Under]:
+        own = self.played.iterations_ps
+        if one.plan.train_start_s > 0:
+            yield (self.now + round(one.plan.train_start_s * PS_PER_S), ())
+        while not self.stopping:
+            yield from self._once(one, cycle)
+            self.stopping = min(map(len, own.values())) >= self.rounds
+
+    def _once(self, one: Who, cycle: Cycle) -> Act[Under]:
+        self.train([one], cycle)
+        yield from self.until_trained([one])
+        yield from self.communicate([one])
+        self.finished([one])

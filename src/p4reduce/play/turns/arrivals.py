@@ -1,0 +1,322 @@
+"""Jobs that come and go, at flow level: who waits, who runs, who shares GPUs with whom (online).
+
+An iteration is far shorter than a job, so a job advances at the throughput it has relative to alone: 1, or what its
+way of sharing gives (`p4reduce.control_plane.tdm.pairs`). Schedules change at the end of a round, which is nothing
+beside hours. GPUs are a pool: where jobs lie in it is not looked at here.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from p4reduce.base.progress import Progress
+from p4reduce.control_plane.tdm.jobs import TdmError
+from p4reduce.control_plane.tdm.pairs import LEAST, Alone, best_sharing, gated_period_s, play
+from p4reduce.control_plane.tdm.schedule import Mode
+
+# Arrivals of jobs: durations of Philly's and Helios' traces, Muri's mix of GPUs, Poisson arrivals.
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Log-normal seconds of a job that runs alone."""
+
+    mu: float
+    sigma: float
+    source: str
+
+
+TRACES: Final = {
+    "philly": Durations(6.85, 2.18, "Microsoft Philly (ATC 2019): median 1,186 s, mean 14,613 s, P90 12,860 s"),
+    "helios": Durations(5.33, 2.64, "SenseTime Helios (SC 2021), GPU jobs: median 206 s, mean 6,652 s"),
+}
+GPUS: Final = (1, 4, 8, 16, 32)
+SHARES: Final = (0.36, 0.28, 0.31, 0.03, 0.02)
+"""of jobs with so many GPUs: trace 1 of Muri (SIGCOMM 2022)"""
+SIGMA: Final = 0.4
+"""of the logarithm of training times of an iteration"""
+TRAIN_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One job of a trace."""
+
+    arrival_s: float
+    gpus: int
+    duration_s: float
+    """of the whole job, alone on its GPUs"""
+    step: Alone
+    """an iteration; one GPU communicates with nobody"""
+
+
+def draw_trace(trace: str, seed: int, *, jobs: int, gpus: int, load: float, c_over_w: float = 1.0) -> list[Arrival]:
+    """A trace: Poisson arrivals, at the rate at which its GPU seconds are ``load`` times what the cluster has.
+
+    Parameters
+    ----------
+    trace : str
+        Of :data:`TRACES`.
+    seed : int
+        Of the random numbers; the same seed gives the same jobs at every load.
+    jobs, gpus : int
+        How many; of the cluster. Jobs of more GPUs than there are are drawn again, smaller.
+    load : float
+        Above 1 the queue grows as long as jobs arrive.
+    c_over_w : float
+        Communication over training of an iteration.
+
+    Raises
+    ------
+    TdmError
+        For an unknown trace or numbers that are not positive.
+    """
+    if trace not in TRACES:
+        raise TdmError(f"trace: {trace[:40]!r} is none of {', '.join(TRACES)}")
+    if not (jobs >= 1 and gpus >= 1 and 0 < load < 100 and 0 <= c_over_w < 1000):
+        raise TdmError("trace: jobs, gpus and load must be positive, load below 100, c/w between 0 and 1000")
+    random = np.random.default_rng(seed)
+    known = TRACES[trace]
+    seconds = random.lognormal(known.mu, known.sigma, jobs)
+    sizes = random.choice(GPUS, jobs, p=SHARES)
+    sizes = np.minimum(sizes, gpus)
+    train = TRAIN_S * np.exp(random.normal(0.0, SIGMA, jobs))
+    gaps = random.exponential(1.0, jobs)
+    at = np.cumsum(gaps) - gaps[0]
+    span = float((seconds * sizes).sum()) / (gpus * load)
+    at *= span / max(float(at[-1]), 1e-9) if jobs > 1 else 0.0
+    return [
+        Arrival(float(t), int(g), float(d), Alone(float(w), float(w) * c_over_w if g > 1 else 0.0))
+        for t, g, d, w in zip(at, sizes, seconds, train, strict=True)
+    ]
+
+
+MODES: Final[dict[str, tuple[Mode, ...]]] = {
+    "exclusive": (),
+    "gated": ("gated",),
+    "free": ("free",),
+    "pairs": ("gated", "priority", "free"),
+}
+"""ways of sharing of each policy; none: every job has its GPUs for itself"""
+GRID: Final = 8
+"""steps of an octave to which training times are rounded where pairs are rated"""
+WORTH: Final = 0.05
+"""more jobs' worth of work that must be done with a guest than without: less is not worth the disturbance"""
+
+
+@dataclass(eq=False)
+class _Running:
+    """A job that runs."""
+
+    number: int
+    gpus: int
+    step: Alone
+    left_s: float
+    rate: float = 1.0
+    since: float = 0.0
+    host: "_Running | None" = None
+    """on whose GPUs it is; None: on its own"""
+    guests: "list[_Running]" = field(default_factory=list)
+    """on its GPUs, each on others"""
+    version: int = 0
+
+    @property
+    def room(self) -> int:
+        """GPUs that no guest is on."""
+        return self.gpus - sum(guest.gpus for guest in self.guests)
+
+
+@dataclass
+class Outcome:
+    """What became of a trace."""
+
+    jct_s: list[float]
+    """of each job: end - arrival"""
+    makespan_s: float
+    paired: int
+    """jobs that ever shared GPUs"""
+    mean_jct_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mean_jct_s = sum(self.jct_s) / max(1, len(self.jct_s))
+
+
+def run_trace(arrivals: Sequence[Arrival], gpus: int, policy: str, progress: Progress | None = None) -> Outcome:
+    """Play a trace. First in, first out with backfilling: whoever fits starts, in the order of arrival.
+
+    With sharing, a job for which no GPUs are free joins a running one (`cheapest pair`): that with which most is done
+    together, on GPUs that no other guest is on. When a host ends its guests keep the GPUs they are on; a guest moves
+    out when GPUs are free for which nobody waits.
+
+    Raises
+    ------
+    TdmError
+        For an unknown policy, or a job that needs more GPUs than there are.
+    """
+    if policy not in MODES:
+        raise TdmError(f"policy: {policy[:40]!r} is none of {', '.join(MODES)}")
+    if any(one.gpus > gpus for one in arrivals):
+        raise TdmError(f"a job of {max(one.gpus for one in arrivals)} units for {gpus} GPUs; use more hosts")
+    return _Cluster(arrivals, gpus, MODES[policy]).run(progress)
+
+
+class _Cluster:
+    def __init__(self, arrivals: Sequence[Arrival], gpus: int, modes: tuple[Mode, ...]) -> None:
+        self.arrivals, self.modes = arrivals, modes
+        self.free, self.now = gpus, 0.0
+        self.queue: list[int] = []
+        self.hosts: dict[int, _Running] = {}
+        self.ends: list[tuple[float, int, int, _Running]] = []
+        self.finished = [0.0] * len(arrivals)
+        self.paired: set[int] = set()
+
+    def run(self, progress: Progress | None) -> Outcome:
+        """All of it."""
+        coming, done = 0, 0
+        total = len(self.arrivals)
+        while done < total:
+            end = self._next_end()
+            if coming < total and self.arrivals[coming].arrival_s <= end:
+                self.now = self.arrivals[coming].arrival_s
+                self.queue.append(coming)
+                coming += 1
+                self._start(self.queue[-1:])
+                continue
+            _, _, _, job = heapq.heappop(self.ends)
+            self.now = end
+            done += 1
+            self._finish(job)
+            self._start(self.queue)
+            self._move_out()
+            if progress is not None and (done % 256 == 0 or done == total):
+                progress("jobs", done, total)
+        jct = [end - one.arrival_s for end, one in zip(self.finished, self.arrivals, strict=True)]
+        return Outcome(jct, max(self.finished, default=0.0), len(self.paired))
+
+    def _next_end(self) -> float:
+        while self.ends:
+            at, _, version, job = self.ends[0]
+            if job.version == version:
+                return at
+            heapq.heappop(self.ends)
+        return math.inf
+
+    def _start(self, waiting: Sequence[int]) -> None:
+        started = set()
+        refused: set[tuple[int, Alone]] = set()
+        for number in waiting:
+            one = self.arrivals[number]
+            job = _Running(number, one.gpus, one.step, one.duration_s, since=self.now)
+            if one.gpus <= self.free:
+                self.free -= one.gpus
+                self.hosts[number] = job
+                self._set_rate(job, 1.0)
+                started.add(number)
+            elif self.modes and (one.gpus, _rounded(one.step)) not in refused:
+                host = self._host(one)
+                if host is None:
+                    refused.add((one.gpus, _rounded(one.step)))
+                    continue
+                job.host = host
+                host.guests.append(job)
+                self._rate(host)
+                self.paired |= {number, host.number}
+                started.add(number)
+        if started:
+            self.queue = [number for number in self.queue if number not in started]
+
+    def _host(self, one: Arrival) -> _Running | None:
+        """The running job that it had best join: what all on its GPUs then do together, less what they did before."""
+        best: tuple[float, int, int] | None = None
+        found: _Running | None = None
+        for job in self.hosts.values():
+            if job.room < one.gpus:
+                continue
+            now = [_rounded(guest.step) for guest in job.guests]
+            rates = rated(_rounded(job.step), (*now, _rounded(one.step)), self.modes)
+            if rates is None:
+                continue
+            before = rated(_rounded(job.step), tuple(now), self.modes) or (1.0,)
+            key = (sum(rates) - sum(before), -job.room, -job.number)
+            if key[0] >= self._worth() and (best is None or key > best):
+                best, found = key, job
+        return found
+
+    def _worth(self) -> float:
+        return WORTH if self.modes != ("free",) else -math.inf
+
+    def _rate(self, host: _Running) -> None:
+        """Give a host and its guests their throughput."""
+        rates = rated(_rounded(host.step), tuple(_rounded(guest.step) for guest in host.guests), self.modes)
+        members = [host, *host.guests]
+        for job, rate in zip(members, rates or [1.0 / len(members)] * len(members), strict=True):
+            self._set_rate(job, rate)
+
+    def _set_rate(self, job: _Running, rate: float) -> None:
+        job.left_s -= (self.now - job.since) * job.rate
+        job.since, job.rate = self.now, rate
+        job.version += 1
+        heapq.heappush(self.ends, (self.now + max(0.0, job.left_s) / rate, job.number, job.version, job))
+
+    def _finish(self, job: _Running) -> None:
+        self.finished[job.number] = self.now
+        if job.host is not None:
+            job.host.guests.remove(job)
+            self._rate(job.host)
+            return
+        del self.hosts[job.number]
+        self.free += job.room
+        for guest in job.guests:
+            self._alone(guest)
+
+    def _alone(self, job: _Running) -> None:
+        job.host = None
+        self.hosts[job.number] = job
+        self._set_rate(job, 1.0)
+
+    def _move_out(self) -> None:
+        """Whoever is slowest as a guest gets GPUs of its own, while there are any."""
+        while self.free:
+            guests = [guest for host in self.hosts.values() for guest in host.guests if guest.gpus <= self.free]
+            if not guests:
+                return
+            guest = min(guests, key=lambda one: (one.rate, one.number))
+            host = guest.host
+            assert host is not None  # noqa: S101
+            host.guests.remove(guest)
+            self.free -= guest.gpus
+            self._alone(guest)
+            self._rate(host)
+
+
+@cache
+def rated(host: Alone, guests: tuple[Alone, ...], modes: tuple[Mode, ...]) -> tuple[float, ...] | None:
+    """Throughput of a job and of those on its GPUs, relative to alone; None where somebody would be below `LEAST`.
+
+    Two share in the best of the modes. More are gated with one period, the longest that the host would have with one of
+    its guests; or (free) the host is as slow as with the worst of its guests.
+    """
+    if not guests:
+        return (1.0,)
+    if modes == ("free",):
+        pairs = [play(host, guest, None) for guest in guests]
+        return (min(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
+    if len(guests) == 1:
+        way = best_sharing(host, guests[0], modes)
+        return None if way.mode == "exclusive" else way.relative
+    period = max(gated_period_s(host, guest) for guest in guests)
+    found = tuple(one.period_s / period for one in (host, *guests))
+    return found if min(found) >= LEAST else None
+
+
+def _rounded(step: Alone) -> Alone:
+    """Training time on a grid, so that few different pairs need to be rated."""
+    if step.train_s <= 0:
+        return step
+    scale = 2.0 ** (round(math.log2(step.train_s) * GRID) / GRID) / step.train_s
+    return Alone(step.train_s * scale, step.communicate_s * scale)

@@ -1,0 +1,430 @@
+"""A schedule played at flow level: max-min shares of NICs and circuits, GPUs that are shared, dark times.
+
+The same turns as on packets (`acts`). Each phase of a job is one flow that uses, at the same rate, every NIC and
+every circuit that its trees or routes cross, each way by itself. Rates are max-min fair (progressive filling), classes
+one after the other. Bytes and the time after the last of them are multiplied by, and added to, what calibration on
+packets gives (`calibration.measure`).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_matrix
+
+from p4reduce.control_plane.predict import Operation
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
+from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule
+from p4reduce.play.turns.acts import Act, Acts, Played, Wait
+from p4reduce.play.turns.installing import pieces_of
+from p4switch.base.units import PS_PER_S
+
+# What packets take beyond bytes over rates, by the way that bytes are carried.
+
+
+Way = Literal["tree", "push-pull", "all-to-all"]
+"""chunks up and down a tree at once; a push, then a pull; dispatch, then combine"""
+WAYS: Final[tuple[Way, ...]] = ("tree", "push-pull", "all-to-all")
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Seconds on packets of an iteration = ``frames`` * seconds of bytes over rates + ``lead_s``."""
+
+    frames: float
+    lead_s: float
+    """of all its phases together"""
+    chunk: int = 1
+    """bytes; a vector, a shard and a block are whole chunks"""
+
+    def padded(self, size: float) -> float:
+        """Bytes with those that fill up the last chunk."""
+        return -(-size // self.chunk) * self.chunk if self.chunk > 1 else size
+
+    def of(self, seconds: float) -> float:
+        """Seconds on packets."""
+        return self.frames * seconds + self.lead_s if seconds > 0 else 0.0
+
+
+FactorsOf = Mapping[Way, Factors]
+BYTES: Final[FactorsOf] = {way: Factors(1.0, 0.0) for way in WAYS}
+"""bytes over rates, and nothing else"""
+
+
+def way_of(job: TdmJob, plan: JobPlan) -> Way:
+    """How an iteration's bytes are carried."""
+    if job.kind == "a2a":
+        return "all-to-all"
+    return "push-pull" if plan.ring is not None or any(not tree.pipelined for tree in plan.trees) else "tree"
+
+
+# What every job sends at flow level: over which NICs and circuits, in which direction, phase and configuration.
+
+
+Resource = tuple[object, ...]
+"""(host, 'up' or 'down'), or (process, configuration, from pod, to pod)"""
+ANSWER = 86 / 1110
+"""of the bytes of a full frame of 256 lanes on a link: what an empty one takes, which answers it or asks for it"""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One phase of a job in one configuration: one rate on everything that it uses."""
+
+    job: str
+    phase: int
+    configuration: int
+    """within the job's process; -1: it crosses no circuit"""
+    uses: Mapping[Resource, float]
+    """bytes"""
+    lead_s: float
+    """after the last byte"""
+
+
+def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf) -> list[Flow]:
+    """Of one job: a flow for each phase and configuration.
+
+    Raises
+    ------
+    TdmError
+        When it has a circuit that is not lit.
+    """
+    factor = factors[way_of(job, plan)]
+    uses = _blocks(schedule.network, plan, job, factor) if job.kind == "a2a" else _sums(schedule, plan, job, factor)
+    phases = len({phase for phase, _ in uses})
+    return [
+        Flow(
+            job.name,
+            phase,
+            configuration,
+            {_named(schedule, plan, configuration, name): factor.frames * size for name, size in own.items() if size},
+            factor.lead_s / phases,
+        )
+        for (phase, configuration), own in sorted(uses.items())
+        if sum(own.values()) > 0
+    ]
+
+
+def capacity_of(schedule: Schedule, resource: Resource) -> float:
+    """Bytes a second."""
+    network = schedule.network
+    if isinstance(resource[0], str):
+        return network.nic
+    process, configuration, a, b = resource
+    assert isinstance(process, int) and isinstance(configuration, int) and isinstance(a, int)  # noqa: S101, PT018
+    assert isinstance(b, int)  # noqa: S101
+    return _lit(schedule, process, configuration)[a][b] * network.circuit
+
+
+Uses = dict[tuple[int, int], defaultdict[Resource, float]]
+"""by (phase, configuration)"""
+
+
+def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Uses:
+    found: Uses = {}
+    network = schedule.network
+    hosts = [host for host, _ in plan.placement]
+    for piece in pieces_of(plan, network.pod_of(hosts[0])):
+        size = factor.padded(job.bytes * (piece.span[1] - piece.span[0]))
+        up = size * (ANSWER if piece.operation is Operation.PULL else 1.0)
+        down = size * (ANSWER if piece.operation is Operation.PUSH else 1.0)
+        configuration = piece.tree.configuration if piece.tree.edges else -1
+        own = found.setdefault((int(piece.operation is Operation.PULL), configuration), defaultdict(float))
+        for host in hosts:
+            own[host, "up"] += up
+            own[host, "down"] += down
+        for child, parent in piece.tree.edges:
+            own[child, parent] += up
+            own[parent, child] += down
+    return found
+
+
+def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors) -> Uses:
+    """Pairs within a pod go with those of the first configuration."""
+    pods: Counter[int] = Counter()
+    for host, units in plan.placement:
+        pods[network.pod_of(host)] += units
+    block = factor.padded(job.bytes)
+    first = min((route.configuration for route in plan.routes), default=-1)
+    found: Uses = {}
+    for phase in (0, 1):
+        for route in plan.routes:
+            own = found.setdefault((phase, route.configuration), defaultdict(float))
+            a, b = route.path[0], route.path[-1]
+            for host, units in plan.placement:
+                if network.pod_of(host) == a:
+                    own[host, "up"] += units * pods[b] * block * route.share
+                if network.pod_of(host) == b:
+                    own[host, "down"] += units * pods[a] * block * route.share
+            for edge in pairwise(route.path):
+                own[edge] += pods[a] * pods[b] * block * route.share
+        own = found.setdefault((phase, first), defaultdict(float))
+        for host, units in plan.placement:
+            for way in ("up", "down"):
+                own[host, way] += units * (pods[network.pod_of(host)] - units) * block
+    return found
+
+
+def _named(schedule: Schedule, plan: JobPlan, configuration: int, name: Resource) -> Resource:
+    """The same for all who use it: jobs of one process and configuration share circuits."""
+    if isinstance(name[0], str):
+        return name
+    a, b = name
+    assert isinstance(a, int) and isinstance(b, int)  # noqa: S101, PT018
+    lit = _lit(schedule, plan.process, configuration)
+    if not lit[a][b] and any(map(any, lit)):
+        raise TdmError(f"job {plan.job[:40]!r}: no circuit joins pods {a + 1} and {b + 1} in its process")
+    return (plan.process, configuration, a, b)
+
+
+def _lit(schedule: Schedule, process: int, configuration: int) -> Matrix:
+    return schedule.processes[process].configurations[configuration].circuits
+
+
+def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf) -> Sequence[Flow]:
+    """Of all jobs of a schedule."""
+    return [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
+
+
+_CLOSE: Final = 1e-9
+Floats = npt.NDArray[np.float64]
+
+
+def play_flows(
+    schedule: Schedule, jobs: Mapping[str, TdmJob], *, rounds: int = 2, factors: FactorsOf = BYTES
+) -> Played:
+    """Play some rounds of a schedule, as `packets.play` does.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Circuits that are all dark stand for an electrical network in which only NICs count.
+    jobs : mapping of TdmJob
+        By name.
+    rounds : int
+        Whole rounds after the first one; where nobody is gated, iterations of everybody.
+    factors : mapping of Factors
+        Of each way to carry bytes; none: bytes over rates.
+
+    Returns
+    -------
+    Played
+        Without frames: nothing is counted, lost or checked.
+
+    Raises
+    ------
+    TdmError
+        When a job has a circuit that is not lit.
+    """
+    if rounds < 1:
+        raise TdmError(f"rounds: {rounds}; at least 1")
+    return _FlowPlayer(schedule, jobs, rounds, factors).run()
+
+
+@dataclass
+class _Job:
+    """A job, as turns see it."""
+
+    job: TdmJob
+    plan: JobPlan
+    flows: list[int]
+    local: bool
+    together: bool
+
+
+class _Fluid:
+    """Flows that share resources."""
+
+    def __init__(self, schedule: Schedule, flows: Sequence[Flow], classes: Mapping[str, int]) -> None:
+        resources: dict[tuple[object, ...], int] = {}
+        rows: list[int] = []
+        columns: list[int] = []
+        shares: list[float] = []
+        capacity: list[float] = []
+        self.size = np.array([max(flow.uses.values()) for flow in flows])
+        self.lead_ps = np.array([round(flow.lead_s * PS_PER_S) for flow in flows], np.int64)
+        for number, flow in enumerate(flows):
+            for name, size in flow.uses.items():
+                if name not in resources:
+                    rate = capacity_of(schedule, name)
+                    if not rate:  # electrical: the network is not looked at
+                        continue
+                    resources[name] = len(capacity)
+                    capacity.append(rate / PS_PER_S)
+                rows.append(number)
+                columns.append(resources[name])
+                shares.append(size / self.size[number])
+        self.use = csr_matrix((shares, (rows, columns)), shape=(len(flows), len(capacity)))
+        self.capacity = np.array(capacity)
+        self.classes = np.array([classes[flow.job] for flow in flows], np.int64)
+        self.left = np.zeros(len(flows))
+        self.active = np.zeros(len(flows), np.bool_)
+        self.done_ps = np.full(len(flows), -1, np.int64)
+        self.now = 0
+        self._rate: Floats | None = None
+
+    def begin(self, numbers: Sequence[int]) -> None:
+        """These send from now on."""
+        for number in numbers:
+            self.left[number] = self.size[number]
+            self.active[number] = True
+            self.done_ps[number] = -1
+        self._rate = None
+
+    def next_end(self) -> int | None:
+        """When the next flow has sent, or what it sent is all there; None: nobody sends."""
+        ends = [int(one) for one in self.done_ps[self.done_ps > self.now]]
+        if self.active.any():
+            rate = self.rates()
+            own = np.flatnonzero(self.active & (rate > 0))  # the rest waits for higher classes
+            ends.append(max(self.now + 1, ceil(self.now + float((self.left[own] / rate[own]).min()))))
+        return min(ends) if ends else None
+
+    def advance(self, now: int) -> None:
+        """Time passes."""
+        if self.active.any() and now > self.now:
+            rate = self.rates()
+            self.left = np.where(self.active, self.left - rate * (now - self.now), self.left)
+            ended = np.flatnonzero(self.active & (self.left <= np.maximum(rate, _CLOSE * self.size)))
+            if len(ended):
+                self.active[ended] = False
+                self.done_ps[ended] = now + self.lead_ps[ended]
+                self._rate = None
+        self.now = now
+
+    def rates(self) -> Floats:
+        """Bytes a picosecond of each flow, max-min fair within a class: the most loaded is filled first, and so on."""
+        if self._rate is not None:
+            return self._rate
+        rate = np.zeros(len(self.size))
+        left = self.capacity.copy()
+        for number in sorted(set(self.classes[self.active].tolist()), reverse=True):
+            own = np.flatnonzero(self.active & (self.classes == number))
+            use = self.use[own]
+            rising = np.ones(len(own), np.bool_)
+            while rising.any():
+                load = np.asarray(use.T @ rising.astype(np.float64)).ravel()
+                room = np.divide(left, load, out=np.full(len(left), np.inf), where=load > 1e-12)
+                step = max(0.0, float(room.min(initial=np.inf)))
+                rate[own[rising]] += step
+                left = np.maximum(0.0, left - step * load)
+                full = room <= step * (1 + _CLOSE)
+                rising &= np.asarray(use @ full.astype(np.float64)).ravel() <= 0
+        self._rate = rate
+        return rate
+
+
+class _Sent:
+    """Flows of one job, or of a group, phase by phase."""
+
+    def __init__(self, fluid: _Fluid, phases: Sequence[Sequence[int]]) -> None:
+        self._fluid, self._phases = fluid, iter(phases)
+        self.now: Sequence[int] = ()
+
+    def go_on(self) -> None:
+        """The next phase."""
+        self.now = next(self._phases, ())
+        self._fluid.begin(self.now)
+
+    def through(self) -> bool:
+        """Whether this one is."""
+        return all(0 <= self._fluid.done_ps[number] <= self._fluid.now for number in self.now)
+
+
+class _FlowPlayer(Acts[_Job, _Sent]):
+    def __init__(self, schedule: Schedule, jobs: Mapping[str, TdmJob], rounds: int, factors: FactorsOf) -> None:
+        self._flows = all_flows(schedule, jobs, factors)
+        own: dict[str, list[int]] = {plan.job: [] for plan in schedule.jobs}
+        for number, flow in enumerate(self._flows):
+            own[flow.job].append(number)
+        known = {
+            plan.job: _Job(
+                jobs[plan.job],
+                plan,
+                own[plan.job],
+                all(self._flows[number].configuration < 0 for number in own[plan.job]),
+                way_of(jobs[plan.job], plan) == "push-pull",
+            )
+            for plan in schedule.jobs
+        }
+        super().__init__(schedule, known, rounds)
+        self._fluid = _Fluid(schedule, self._flows, {plan.job: _class(schedule, plan) for plan in schedule.jobs})
+
+    @property
+    def now(self) -> int:
+        """Picoseconds."""
+        return self._fluid.now
+
+    def run(self) -> Played:
+        """All rounds."""
+        self.begin()
+        acts = self.acts()
+        waits: dict[int, Wait[_Sent]] = {}
+        for number, act in enumerate(acts):
+            self._go_on(number, act, waits)
+        while waits:
+            self.look()
+            ready = [number for number, wait in waits.items() if self._over(wait)]
+            for number in ready:
+                self._go_on(number, acts[number], waits)
+            if ready or not waits:
+                continue
+            times = [at for at, _ in waits.values() if at is not None]
+            times += [end for end in (self.gpus.next_end(), self._fluid.next_end()) if end is not None]
+            if not times:
+                raise TdmError("nobody trains and nobody communicates: the schedule waits for itself")
+            self._fluid.advance(min(times))
+        self.played.lasted_ps = self.now
+        return self.played
+
+    def send(self, jobs: Sequence[_Job], configuration: int) -> Sequence[_Sent]:
+        """Each job's phases follow each other, or those of all together where sub-phases are the group's."""
+        found = []
+        for own in [jobs] if any(one.together for one in jobs) else [[one] for one in jobs]:
+            numbers = [number for one in own for number in one.flows if self._in(number, configuration)]
+            phases = sorted({self._flows[number].phase for number in numbers})
+            found.append(
+                _Sent(self._fluid, [[one for one in numbers if self._flows[one].phase == phase] for phase in phases])
+            )
+        for sent in found:
+            sent.go_on()
+        return found
+
+    def ended_ps(self, job: _Job, start: int) -> int:
+        """When its last byte was there."""
+        return max((int(self._fluid.done_ps[number]) for number in job.flows), default=start)
+
+    def light(self, matrix: Matrix, dark_ps: int) -> None:
+        """Nothing to do: a flow has the capacity of its own configuration."""
+
+    def _in(self, number: int, configuration: int) -> bool:
+        return configuration < 0 or max(0, self._flows[number].configuration) == configuration
+
+    def _go_on(self, number: int, act: Act[_Sent], waits: dict[int, Wait[_Sent]]) -> None:
+        try:
+            waits[number] = next(act)
+        except StopIteration:
+            waits.pop(number, None)
+
+    def _over(self, wait: Wait[_Sent]) -> bool:
+        at, under = wait
+        if at is not None:
+            return self.now >= at
+        over = True
+        for one in under:
+            while one.now and one.through():
+                one.go_on()
+            over &= not one.now
+        return over
+
+
+def _class(schedule: Schedule, plan: JobPlan) -> int:
+    """Higher first: jobs with a priority before those without."""
+    gated = schedule.cycles[plan.cycle].mode != "priority" or plan.priority is None
+    return 0 if gated else 1_000 - (plan.priority or 0)

@@ -1,0 +1,442 @@
+"""``p4reduce launch``: one coordinator that owns the network, one process for each rank of a user's script."""
+
+import contextlib
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from p4reduce.base.ports import free_ports
+from p4reduce.base.signals import SEEN_S, handling, raise_exit
+from p4reduce.group import remote
+from p4reduce.group.backend import Served
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.group import Group, Joined
+from p4reduce.group.remote import Membership, Seats
+from p4reduce.network.real.errors import RealError
+from p4reduce.network.real.net.state import RunFolder, remove_stale
+
+# The coordinator's socket: where processes of a group come in, each served by a thread.
+
+
+_MAX_SOCKET_PATH: Final = 107
+"""bytes that ``sockaddr_un`` has for a path (unix(7)), without the closing zero"""
+
+
+class Listener:
+    """Serves whoever connects to ``address``; ``close`` it.
+
+    ``failed`` hears of a process that does not speak the protocol, ``lost`` of one whose connection ended before it
+    left, that one's too, ``left`` of one that has left and has been told so: nobody waits for this connection any more.
+    All are called by threads of this one. Who does not say the word ``start`` first is refused.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        seats: Seats,
+        *,
+        failed: Callable[[ClusterError], None],
+        lost: Callable[[Served], None],
+        left: Callable[[Served], None] = lambda _: None,
+        start: str = "",
+    ) -> None:
+        """Listen in ``folder``, which nobody else may enter. ``ClusterError`` where its path is too long."""
+        self.address: Final = str(folder / "socket")
+        self._seats = seats
+        self._failed = failed
+        self._lost = lost
+        self._left = left
+        self._start_word = start
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        if len(os.fsencode(self.address)) > _MAX_SOCKET_PATH:
+            raise ClusterError(f"{folder}: too long a path for a socket; set TMPDIR to a shorter one, e.g. /tmp")
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._wake, self._wake_acceptor = socket.socketpair()
+        try:
+            self._listener.bind(self.address)
+            self._listener.listen(socket.SOMAXCONN)
+            self._start(self._accept)
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    def close(self, patience_s: float) -> None:
+        """End all connections; ``patience_s`` is for each thread to end."""
+        self._wake_acceptor.close()
+        with self._lock:
+            connections, threads = list(self._connections), list(self._threads)
+        for connection in connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # closed already
+        for thread in threads:
+            thread.join(patience_s)
+        for end in (self._listener, self._wake):
+            end.close()
+
+    def _accept(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._listener, self._wake], [], [])
+            if self._wake in ready:
+                return
+            connection, _ = self._listener.accept()
+            with self._lock:
+                self._connections.append(connection)
+            self._start(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        taken: list[Served] = []
+
+        def seats(rank: int, group: remote.Membership | None) -> Served:
+            taken.append(self._seats(rank, group))
+            return taken[-1]
+
+        try:
+            gone = remote.serve(connection, seats, self._start_word)
+        except ClusterError as error:
+            self._failed(error)
+            gone = taken[0] if taken else None
+        if gone is not None:
+            self._lost(gone)
+        elif taken:
+            self._left(taken[0])
+
+    def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        with self._lock:
+            self._threads.append(thread)
+        thread.start()
+
+
+# A rank's process: started in a session of its own, read line by line, ended with all that it started.
+
+
+MAX_LINE: Final = 64 * 1024
+"""bytes; a longer line is shown in pieces"""
+KEPT_LINES: Final = 20
+"""of standard error, for the report of a failure"""
+OUTPUT_TIMEOUT_S: Final = 2.0
+"""for reading what a process wrote before it ended; longer only if one that left its session holds the pipe"""
+
+Emit = Callable[[int, str, str], None]
+"""``emit(rank, stream, line)`` with stream 'stdout' or 'stderr'; called from several threads."""
+
+
+class RankProcess:
+    """One rank. ``ended(rank, exit code)`` is called once, from a thread of its own."""
+
+    def __init__(
+        self,
+        rank: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        emit: Emit,
+        ended: Callable[[int, int], None],
+    ) -> None:
+        self.rank = rank
+        self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._emit = emit
+        self._ended = ended
+        self._reaping = threading.Lock()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # so that a rank's own children are ended with it, and Ctrl-C reaches us alone
+            )
+        except OSError as error:
+            raise ClusterError(f"cannot start {command[0]!r}: {error.strerror}") from error
+        assert self._process.stdout is not None  # noqa: S101  (for the type checker: both are pipes)
+        assert self._process.stderr is not None  # noqa: S101
+        self._threads = [
+            threading.Thread(target=self._read, args=(self._process.stdout, "stdout"), daemon=True),
+            threading.Thread(target=self._read, args=(self._process.stderr, "stderr"), daemon=True),
+        ]
+        self._waiter = threading.Thread(target=self._wait, daemon=True)
+        for thread in (*self._threads, self._waiter):
+            thread.start()
+
+    def terminate(self) -> None:
+        """Ask the process, and what it started, to end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process and what it started."""
+        self._signal(signal.SIGKILL)
+
+    def join(self, timeout: float) -> bool:
+        """Wait until it has ended and its output is read; False when ``timeout`` seconds were not enough."""
+        self._waiter.join(timeout)
+        return not self._waiter.is_alive()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._reaping, contextlib.suppress(ProcessLookupError):
+            if self._process.returncode is None:
+                os.killpg(self._process.pid, number)
+
+    def _wait(self) -> None:
+        # Not reaped yet, its process group cannot be anyone else's: what it left behind is ended safely.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self.kill()
+        with self._reaping:
+            code = self._process.wait()
+        for thread in self._threads:
+            thread.join(OUTPUT_TIMEOUT_S)
+        self._ended(self.rank, code)
+
+    def _read(self, pipe: IO[bytes], stream: str) -> None:
+        with pipe:
+            while line := pipe.readline(MAX_LINE):
+                text = line.decode(errors="replace").rstrip("\r\n")
+                if stream == "stderr":
+                    self.last_lines.append(text)
+                self._emit(self.rank, stream, text)
+
+
+def how_ended(code: int) -> str:
+    """An exit code, -n for signal n, for people."""
+    if code > 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+GRACE_S: Final = 3.0
+"""between asking a process to end and ending it"""
+DEFAULT_TIMEOUT_S: Final = 24 * 3600.0
+NOTHING: Final[Mapping[str, str]] = {}
+
+
+Names = dict[str, str]
+"""Of environment variables, with their values."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """How the ranks ended."""
+
+    exit_code: int
+    """0, or that of the first rank that failed (128 + n for signal n)."""
+    failure: str | None
+    """Which rank failed, and how."""
+    last_lines: tuple[str, ...] = ()
+    """Of its standard error."""
+    failed: int | None = None
+    """That rank."""
+    connected: int = 0
+    """Ranks that joined the group."""
+    survived: tuple[str, ...] = ()
+    """Ranks that failed, and how, without which the others went on."""
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Workers that may join a launch."""
+
+    places: int
+    """How many in all."""
+    when: Callable[[Joined], None]
+    """Takes a function, which it calls when some have come in."""
+
+
+@dataclass(frozen=True)
+class _Joined:
+    ranks: tuple[int, ...]
+    view: int
+    members: tuple[int, ...]
+
+
+def script_command(command: Sequence[str]) -> list[str]:
+    """A ``.py`` file runs with this Python; anything else is a program of its own."""
+    if command and command[0].endswith(".py"):
+        if not Path(command[0]).is_file():
+            raise ClusterError(f"{command[0]}: there is no such file")
+        return [sys.executable, *command]
+    return list(command)
+
+
+def launch(
+    command: Sequence[str],
+    group: Group,
+    *,
+    workers: int,
+    server: bool,
+    emit: Emit,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    extra: Mapping[str, str] = NOTHING,
+    joining: Joining | None = None,
+) -> Launched:
+    """Run ``command`` once for each worker and, with ``server``, once for the parameter server (the last rank).
+
+    ``emit(rank, stream, line)`` gets what the ranks print. When a rank fails without which the others cannot go on
+    (``Group.die``), or at Ctrl-C, all are ended and the group with them; processes, socket and directory are gone when
+    this returns or raises.
+    ``extra``: variables of their environment. ``joining``: how many workers may join, each of which is started when it
+    does, and who tells. Raises ``ClusterError`` when the command cannot be started, ``timeout_s`` ran out, or the group
+    had failed though all ranks ended well; ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
+    """
+    remove_stale()  # what was left behind by a launch that was killed
+    try:
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="launch") as folder:
+            places = workers + (0 if joining is None else joining.places)
+            coordinator = _Coordinator(group, folder, extra, places, emit)
+            try:
+                if joining is not None:
+                    joining.when(coordinator.note_joined)
+                return coordinator.run(script_command(command), workers, server=server, timeout_s=timeout_s)
+            finally:
+                with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    coordinator.close()
+    except RealError as error:
+        raise ClusterError(str(error)) from error
+
+
+class _Coordinator:
+    """Owns the socket, the processes and the threads of one launch."""
+
+    def __init__(self, group: Group, folder: RunFolder, extra: Mapping[str, str], places: int, emit: Emit) -> None:
+        self._group = group
+        self._extra = extra
+        self._places = places
+        self._emit = emit
+        self._events: queue.Queue[tuple[int, int] | _Joined | ClusterError] = queue.Queue()
+        self._processes: dict[int, RankProcess] = {}
+        self._taken: set[int] = set()
+        self._lock = threading.Lock()
+        self._run = folder
+        # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost.
+        self._listener = Listener(folder.aside(), self._seat, failed=self._events.put, lost=lambda _: None)
+
+    def run(self, command: Sequence[str], workers: int, *, server: bool, timeout_s: float) -> Launched:
+        """Start the ranks and wait for them."""
+        ranks = [*range(workers), *([self._places] if server else [])]
+        for rank in ranks:
+            self._group.backend(rank)  # raises for a rank that the group has not
+        (port,) = free_ports(1)
+        for rank in ranks:
+            alone = torch_environment(rank, workers, port) if rank < workers else {}
+            if self._places > workers:
+                alone[remote.MEMBERS] = json.dumps([0, *range(workers)])
+            self._begin(command, rank, alone)
+        deadline = time.monotonic() + timeout_s
+        left = {*self._processes}
+        first: Launched | None = None
+        survived: list[str] = []
+        while left:
+            try:
+                event = self._events.get(timeout=SEEN_S)
+            except queue.Empty:
+                if time.monotonic() < deadline:
+                    continue
+                names = ", ".join(map(str, sorted(left)))
+                late = f"the run took longer than {timeout_s:g} s; still running: rank {names}"
+                raise ClusterError("; ".join(filter(None, (late, self._group.waiting())))) from None
+            if isinstance(event, ClusterError):
+                raise event
+            if isinstance(event, _Joined):
+                for rank in event.ranks:
+                    self._begin(command, rank, {remote.MEMBERS: json.dumps([event.view, *event.members])})
+                left |= {*event.ranks}
+                continue
+            rank, code = event
+            if code != 0:
+                failed = self._failed(rank, code)
+                first = first or failed
+                if len(left) == 1 and len(survived) == len(self._processes) - 1:
+                    return first  # all have failed
+                if not self._group.die(rank, f"ended with {how_ended(code)}"):
+                    return failed
+                survived.append(str(failed.failure))
+            else:
+                self._group.backend(rank).close()
+            left.remove(rank)
+        if self._group.failure is not None:  # whatever the ranks made of it
+            raise self._group.failure
+        return Launched(0, None, connected=len(self._taken), survived=tuple(survived))
+
+    def _begin(self, command: Sequence[str], rank: int, alone: Names) -> None:
+        """Start a rank; ``alone``: variables that are its own."""
+        environment = {
+            **rank_environment(os.environ, self._listener.address, rank, self._places),
+            **alone,
+            **self._extra,
+            **self._run.environment,
+        }
+        self._processes[rank] = RankProcess(rank, command, environment, emit=self._emit, ended=self._note_end)
+
+    def note_joined(self, ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
+        """Workers have come in; their processes are to begin. From any thread."""
+        self._events.put(_Joined(ranks, view, members))
+
+    def close(self) -> None:
+        """End and remove everything; whatever still waits in the group is told."""
+        every = list(self._processes.values())
+        for process in every:
+            process.terminate()
+        deadline = time.monotonic() + GRACE_S
+        for process in every:
+            if not process.join(max(0.0, deadline - time.monotonic())):
+                process.kill()
+        for process in every:
+            process.join(GRACE_S)
+        self._group.fail(ClusterError("the launch has ended"))
+        self._listener.close(GRACE_S)
+
+    def _seat(self, rank: int, group: Membership | None) -> Served:
+        if group is not None:
+            return self._group.backend(rank).group(*group)
+        with self._lock:
+            if rank in self._taken:
+                raise ClusterError(f"rank {rank} is connected already; call connect() once in each process")
+            backend = self._group.backend(rank)
+            self._taken.add(rank)
+            return backend
+
+    def _note_end(self, rank: int, code: int) -> None:
+        self._events.put((rank, code))
+
+    def _failed(self, rank: int, code: int) -> Launched:
+        lines = tuple(self._processes[rank].last_lines)
+        failure = f"rank {rank} ended with {how_ended(code)}{'' if lines else '; it wrote nothing to standard error'}"
+        return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
+
+
+def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: int) -> dict[str, str]:
+    """The environment of one rank: how to reach the coordinator, and one BLAS thread for each process."""
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in base}
+    ours = {remote.ADDRESS: address, remote.RANK: str(rank), remote.SIZE: str(workers)}
+    return {**base, "PYTHONUNBUFFERED": "1", **threads, **ours}
+
+
+def torch_environment(rank: int, workers: int, port: int, address: str = "127.0.0.1", interface: str = "lo") -> Names:
+    """What ``torch.distributed`` reads where it is told nothing else: rank 0's store, and gloo's interface."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(workers),
+        "LOCAL_WORLD_SIZE": str(workers),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": interface,
+    }

@@ -1,0 +1,186 @@
+"""Collectives over a range of sizes, measured as NVIDIA's nccl-tests does: time, algorithm and bus bandwidth, errors.
+
+``algbw`` is the size over the time. ``busbw`` multiplies it by what a ring would have to carry over each link, so that
+it can be held against the links' rate: 2 (n-1)/n for an all-reduce, (n-1)/n for reduce-scatter and all-gather, 1 for a
+broadcast (nccl-tests, doc/PERFORMANCE.md). Sums in the network send less than a ring does, so their busbw may lie above
+the rate.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.group.communicator import Communicator
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import CollectiveRecord
+from p4reduce.runs.virtual.cluster import Cluster
+from p4switch.base.units import PS_PER_US
+
+TYPES: Final[dict[str, np.dtype[Any]]] = {
+    "float": np.dtype(np.float32),
+    "half": np.dtype(np.float16),
+    "int32": np.dtype(np.int32),
+}
+"""By nccl-tests' names."""
+COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+Progress = Callable[[str, int, int], None]
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    collective: str
+    type: str
+    sizes: tuple[int, ...]
+    """Bytes: of each rank's array, of a gather's result."""
+    iters: int
+
+    def count(self, size: int, workers: int) -> int:
+        """Elements of each rank, as nccl-tests counts them: of its block where there are blocks."""
+        elements = size // TYPES[self.type].itemsize
+        return elements // workers if self.collective in {"reduce_scatter", "all_gather"} else elements
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One way to call a collective at one size."""
+
+    time_us: float
+    algbw: float
+    """GB/s (10^9 bytes)."""
+    busbw: float
+    wrong: int
+    """Elements that are not what they must be, of all ranks."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size."""
+
+    engine: str
+    """Plan, or another library."""
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    out_of_place: Figures | None
+    in_place: Figures | None
+
+
+def byte_sizes(first: int, last: int, *, factor: float | None, step: int | None, multiple: int) -> tuple[int, ...]:
+    """Sizes from ``first`` to ``last``, each ``factor`` times or ``step`` more than the one before.
+
+    Each is rounded down to a ``multiple`` (so that blocks are whole), but not below one; none comes twice.
+    """
+    found: list[int] = []
+    size = first
+    while size <= last:
+        whole = max(multiple, size // multiple * multiple)
+        if whole not in found:
+            found.append(whole)
+        size = size + step if step is not None else max(size + 1, int(size * (factor or 2.0)))
+    return tuple(found)
+
+
+def bus_factor(collective: str, workers: int) -> float:
+    """busbw / algbw."""
+    share = (workers - 1) / workers
+    return {"all_reduce": 2 * share, "reduce_scatter": share, "all_gather": share}.get(collective, 1.0)
+
+
+def figures(size: int, time_us: float, collective: str, workers: int, wrong: int) -> Figures:
+    """Bandwidths of ``size`` bytes in ``time_us``."""
+    algbw = size / time_us / 1e3
+    return Figures(time_us, algbw, algbw * bus_factor(collective, workers), wrong)
+
+
+def values(rank: int, count: int, kind: str) -> Values:
+    """What a rank gives: small integers, whose sums are exact in every type and on every way."""
+    pattern = (np.arange(min(count, _PERIOD), dtype=np.int64) * 7 + rank * 13) % 31 - 15
+    return np.resize(pattern, count).astype(TYPES[kind])
+
+
+def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> list[Row]:
+    """All sizes with one plan in virtual time. Raises what a run raises."""
+    with Cluster(experiment) as cluster:
+        size = cluster.size
+        total = len(plan.sizes) * len(_modes(plan.collective)) * plan.iters
+        cluster.carrier.on_collective = lambda done: progress(f"{experiment.plan}: {plan.collective}", done, total)
+        wrong = cluster.run_threads(lambda comm: [_measure(comm, plan, octets) for octets in plan.sizes])
+        records = list(cluster.carrier.records)
+    rows = []
+    for at, octets in enumerate(plan.sizes):
+        found: dict[bool, Figures] = {}
+        for mode, in_place in enumerate(_modes(plan.collective)):
+            taken, records = records[: plan.iters], records[plan.iters :]
+            mistakes = sum(one[at][mode] for one in wrong)
+            found[in_place] = figures(octets, _mean_us(taken), plan.collective, size, mistakes)
+        rows.append(_row(experiment.plan, plan, octets, size, found))
+    return rows
+
+
+def _row(engine: str, plan: Plan, octets: int, workers: int, found: dict[bool, Figures]) -> Row:
+    sums = plan.collective in {"all_reduce", "reduce_scatter"}
+    return Row(
+        engine=engine,
+        size=octets,
+        count=plan.count(octets, workers),
+        type=plan.type,
+        redop="sum" if sums else "none",
+        root=0 if plan.collective == "broadcast" else -1,
+        out_of_place=found.get(False),
+        in_place=found.get(True),
+    )
+
+
+def _modes(collective: str) -> tuple[bool, ...]:
+    """Whether the result takes the place of what was given: first not, then so, as nccl-tests has it."""
+    return (False,) if collective == "all_gather" else (False, True)
+
+
+def _mean_us(records: Sequence[CollectiveRecord]) -> float:
+    return sum(record.communication_ps for record in records) / len(records) / PS_PER_US
+
+
+def _measure(comm: Communicator, plan: Plan, octets: int) -> list[int]:
+    """Wrong elements of this rank, for each mode."""
+    count = plan.count(octets, comm.size)
+    found = []
+    for in_place in _modes(plan.collective):
+        wrong = 0
+        for _ in range(plan.iters):
+            wrong = _once(comm, plan, count, in_place=in_place)
+        found.append(wrong)
+    return found
+
+
+def _once(comm: Communicator, plan: Plan, count: int, *, in_place: bool) -> int:
+    kind, ranks = plan.type, range(comm.size)
+    whole = count * comm.size if plan.collective == "reduce_scatter" else count
+    given = values(comm.rank, whole, kind)
+    target = given if in_place else given.copy()
+    if plan.collective == "all_gather":
+        gathered = comm.all_gather(given, np.empty((comm.size, count), given.dtype))
+        wanted: Values = np.stack([values(rank, count, kind) for rank in ranks])
+        return int(np.count_nonzero(gathered != wanted))
+    if plan.collective == "broadcast":
+        comm.broadcast(target)
+        return int(np.count_nonzero(target != values(0, count, kind)))
+    period = min(whole, _PERIOD)
+    sums = np.resize(np.sum([values(rank, period, kind).astype(np.int64) for rank in ranks], axis=0), whole)
+    if plan.collective == "reduce_scatter":
+        block = comm.reduce_scatter(target)
+        return int(np.count_nonzero(block != sums[comm.rank * count : (comm.rank + 1) * count]))
+    comm.all_reduce(target)
+    untouched = in_place or bool((given == values(comm.rank, whole, kind)).all())
+    return int(np.count_nonzero(target != sums)) if untouched else whole
+
+
+_PERIOD: Final = 31 * 64
+"""Values repeat after so many elements: a multiple of the pattern's period, 31."""

@@ -1,0 +1,592 @@
+"""The network, switches and worker processes of a run in real time, and collectives that they carry."""
+
+import hashlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from p4reduce.base.progress import Progress
+from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.predict import Operation, plan_bound
+from p4reduce.control_plane.slots import explain_waits
+from p4reduce.group.backend import FloatArray, as_carried
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.group import SERVED
+from p4reduce.group.membership import Decision
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.specs import endpoint_specs
+from p4reduce.network.jobs.verify import exchanged, expect_sum
+from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
+from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.runs.experiment import Experiment, ExperimentError, provenance
+from p4reduce.runs.real.coordinator import Resumed
+from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
+from p4reduce.runs.real.spec import ProcessSpec, for_bmv2, real_timing
+from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, RealTarget, check_growth
+from p4reduce.runs.real.wires import LinkRelays, VethWires, open_wires
+from p4reduce.runs.result import CollectiveRecord, RealRun, RunResult, Steps, TrainingPoint
+from p4reduce.runs.runner import training_iterations, training_result, without_values
+from p4reduce.runs.summary import Observed, describe_topology, result_of
+from p4reduce.runs.virtual.carrier import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
+from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.specs import Congestion, EndpointSpec
+from p4reduce.workers.status import WaitStatus
+from p4switch.base.units import NS_PER_S, PS_PER_MS, PS_PER_NS
+
+# What each host does in a run in real time: the one job that carries the run's collective, and who takes part.
+
+
+WINDOW: Final = 256
+"""Chunks that may be in flight where nobody says how many: processes add more delay than links, so rate * round trip
+of the plan would be too few; how many there are at a time, loss and round-trip times decide. On BMv2 no more than an
+output queue holds: results then find room in it, unless some are sent again. (With a deadline that bounds what is on
+its way: what waits for a straggler is in no queue, and is to be open at once.)"""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Who takes part in a run's collective, and in which job."""
+
+    workers: tuple[str, ...]
+    server: str | None
+    """Host of the parameter server, where the collective needs one."""
+    request: PlanRequest
+
+    @staticmethod
+    def of(experiment: Experiment, topology: Topology) -> "Assignment":
+        """For one collective of ``experiment``; numbers of jobs as in virtual time. Raises ``ExperimentError``."""
+        workers = worker_hosts(topology, experiment.workers)
+        servers = [host.name for host in topology.servers]
+        operation = experiment.collective
+        plan, members, job, server = experiment.plan, workers, MAIN_JOB, None
+        if operation == "all_to_all" and experiment.elements % len(workers):
+            raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {len(workers)} workers")
+        if operation != "all_reduce" and plan == "ring":
+            plan = "ps"  # a ring only reduces: everything else goes host to host
+        if operation in SERVED:
+            if not servers:
+                raise ExperimentError(f"collective: {operation} needs a topology with a server, e.g. leaf-spine-8")
+            job, server = SERVED_JOB, servers[0]
+        elif operation == "broadcast":
+            if len(workers) == 1:
+                raise ExperimentError("workers: 1, but a broadcast in real time needs somebody to send to")
+            job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
+        narrow = experiment.target == "bmv2" and experiment.deadline_ps is None
+        window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if narrow else WINDOW)
+        request = PlanRequest(
+            plan=plan,
+            job=job,
+            workers=members,
+            server=server,
+            lanes=experiment.lanes,
+            window=window,
+            deadline_ps=experiment.deadline_ps,
+        )
+        return Assignment(workers, servers[0] if servers else None, request)
+
+    def participants(self, job: Job) -> list[str]:
+        """Hosts with an endpoint in ``job``: workers in rank order, then the server's."""
+        hosts = [worker for worker in self.workers if worker in (*job.plan.workers, job.plan.server)]
+        if job.plan.server is not None and job.plan.server not in hosts:
+            hosts.append(job.plan.server)
+        return hosts
+
+    def rank(self, host: str) -> int:
+        """A worker's place; the number of workers for a server's host."""
+        return self.workers.index(host) if host in self.workers else len(self.workers)
+
+
+WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
+ADAPTIVE: Final = Congestion(adaptive=True, initial=8, brake_ps=10 * PS_PER_MS)
+START_S: Final = 300.0
+"""for workers to start, and to compile what is not compiled yet"""
+SETTLE_S: Final = 10.0
+"""for frames that are still on their way when the last result is there"""
+
+
+@dataclass
+class Moved:
+    """What came of the run so far. Times are nanoseconds of the machine's monotonic clock."""
+
+    records: list[CollectiveRecord] = field(default_factory=list)
+    digest: Any = field(default_factory=hashlib.sha256)
+    busy_ns: int = 0
+    """All collectives together."""
+    zeros_ns: list[int] = field(default_factory=list)
+    """When time began, as seen from each collective: the run's clock stands still while its sums are checked."""
+    points: list[TrainingPoint] = field(default_factory=list)
+    steps: Steps | None = None
+    """Of a script."""
+    weights_sha256: str | None = None
+    """Of a training: what rank 0 recorded, and the parameters with which every worker ended."""
+    done_ns: int = 0
+    """When the last participant had its result."""
+    closed: list[dict[str, Any]] = field(default_factory=list)
+    """As ``NetworkResult`` has it."""
+
+    def note_closing(self, turn: int, every: Sequence[Message | None]) -> int:
+        """What the workers, by rank, know of an all-reduce that a deadline might close; how often it was carried."""
+        known = [one for one in every if one is not None]
+        if not known:
+            return 1
+        first = known[0]
+        if any(one["late"] for one in known) or first["attempts"] > 1:
+            late = {str(rank): one["late"] for rank, one in enumerate(known) if one["late"]}
+            said = {name: first[name] for name in ("attempts", "chunks", "least")}
+            self.closed.append({"iteration": turn, **said, "late": late})
+        return int(first["attempts"])
+
+    def go_on(self) -> None:
+        """The run's clock goes on, or begins: now the participants are told to."""
+        now = time.monotonic_ns()
+        self.zeros_ns.append(self.zeros_ns[-1] + now - self.done_ns if self.zeros_ns else now)
+
+
+class RealCluster:
+    """The network, switches and workers of one run. Use as a context manager, from the main thread."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        folder: Path,
+        name: str,
+        progress: Progress,
+        capture: Path | None,
+        aside: Path | None = None,
+    ) -> None:
+        """Build and start everything; ``folder`` gets the logs, ``aside`` what is written often (None: ``folder``).
+
+        Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built, ``RealError`` for what
+        this machine cannot do, ``ClusterError`` when a worker does not start.
+        """
+        if capture is not None and experiment.target == "bmv2":
+            raise ExperimentError(
+                "pcap: BMv2's ports are not captured; see 'p4reduce net pcap', or the embedded target"
+            )
+        self.experiment = experiment
+        self.topology = build_topology(experiment)
+        self.program = program_of(experiment)
+        self.assignment = Assignment.of(experiment, self.topology)
+        self.turns = experiment.repeat
+        """How many collectives there will be."""
+        if experiment.model == "digits":
+            self.turns = training_iterations(experiment, len(self.assignment.workers))
+        self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
+        self.moved = Moved()
+        self.decisions: Sequence[Decision] = ()
+        """What was decided of the group's members, in order …"""
+        self.resumed: Sequence[Resumed] = ()
+        """… and when that took effect."""
+        self.lost_switches: Collection[str] = ()
+        """Those that ended on the way."""
+        self._deadline = 0.0
+        self.folder = folder
+        self._aside = aside or folder
+        self.progress = progress
+        self._parts = ExitStack()
+        try:
+            progress(f"{experiment.plan}: links", 0, 1)
+            self.wires = self._parts.enter_context(open_wires(experiment, self.topology, name))
+            self.relays = self._parts.enter_context(LinkRelays(experiment, self.topology, self.wires))
+            progress(f"{experiment.plan}: switches", 0, 1)
+            self.target: RealTarget = self._parts.enter_context(self._start_target(capture))
+            plan = self.target.controller.start_job(self.assignment.request)
+            if experiment.target == "bmv2":
+                check_growth(plan, experiment.collective)
+            self.job = Job(plan, self.numbers if plan.in_network else None)
+            self.plan_in_use: Callable[[], Plan] = lambda: self.job.plan
+            """Whoever looks on may ask at any time."""
+            progress(f"{experiment.plan}: workers", 0, 1)
+            self.group = self._parts.enter_context(self._start_workers())
+            self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)
+            self._deadline = time.monotonic() + experiment.budget_s
+        except BaseException:
+            self._parts.close()
+            raise
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those who take part, in rank order."""
+        return self.assignment.participants(self.job)
+
+    @property
+    def got(self) -> Path:
+        """Where the result of the last collective is, as far as it was kept."""
+        return self.folder / "got.npy"
+
+    def records_of(self, host: str) -> Path:
+        """Where those who look on find the records of a host's endpoints."""
+        return self._aside / f"{host}.records"
+
+    def answers(self, what: str) -> dict[str, Message]:
+        """One message of every host, within the run's wall-clock time."""
+        return self.group.answers(self.hosts, what, self._deadline)
+
+    def collective(
+        self, turn: int, commands: Mapping[str, Message], keeper: str, given: Callable[[int], FloatArray]
+    ) -> None:
+        """Have the workers do their ``commands``, and note and check the collective that comes of it.
+
+        keeper: the host whose result is the run's; where a sum is formed, its command has it write the result to the
+        file ``got``. given: what the worker of a rank gave. Raises ``ClusterError``.
+        """
+        operation, hosts = self.experiment.collective, self.hosts
+        before = self._totals()
+        self.moved.go_on()
+        self.group.tell(commands)
+        try:
+            answers = self.answers(operation)
+        except WorkerError as error:
+            raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
+        carried = {host: answer["carried"] for host, answer in answers.items()}
+        hashes = {host: one["sha256"] for host, one in carried.items()}
+        if operation == "all_to_all":
+            self._right_blocks(hashes, turn, given)
+        else:
+            self._same_bytes(hashes, turn)
+        self.moved.digest.update(bytes.fromhex(carried[keeper]["sha256"]))
+        elements = carried[keeper]["elements"]
+        done_as = as_carried(operation, ring=bool(self.job.plan.ring))
+        after = self._totals()
+        members = [carried[host] for host in hosts if host in self.job.plan.workers]
+        for _ in range(self.moved.note_closing(turn, [one["closing"] for one in members])):
+            self.job.note(done_as, elements)
+        largest, bound = None, None
+        if not self.moved.closed:  # from then on sums lack something, or have what was left out of others
+            largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
+        start = min(one["start_ns"] for one in members)
+        done = self.moved.done_ns = max(one["end_ns"] for one in members)
+        self.moved.busy_ns += done - start
+        self.moved.records.append(
+            CollectiveRecord(
+                operation=operation,
+                iteration=turn,
+                elements=elements,
+                start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
+                done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
+                communication_ps=max(one["end_ns"] - one["start_ns"] for one in members) * PS_PER_NS,
+                bound_ps=plan_bound(self.job.plan, elements, Operation(done_as)).time_ps,
+                resends=after[0] - before[0],
+                saturated=after[1] - before[1],
+                max_error=largest,
+                error_bound=bound,
+            )
+        )
+
+    def settle(self) -> dict[str, Message]:
+        """Wait until nothing moves any more; what the workers then say of themselves."""
+        deadline = time.monotonic() + SETTLE_S
+        before: dict[str, Message] = {}
+        while True:
+            now = self.ask({"do": "status"}, "status")
+            if _traffic(now) == _traffic(before) or time.monotonic() > deadline:
+                return now
+            before = now
+            time.sleep(0.05)
+
+    def ask(self, message: Message, what: str) -> dict[str, Message]:
+        """The answers of all hosts to one command."""
+        self.group.tell(dict.fromkeys(self.hosts, message))
+        return self.answers(what)
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """What happened to first transmissions, as far as switches and relays know."""
+        return merged(self.target.incidents(), self.relays.incidents())
+
+    def close(self) -> None:
+        """End workers and switches, remove links."""
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- starting
+
+    def _start_target(self, capture: Path | None) -> RealTarget:
+        if self.experiment.target == "embedded":
+            return EmbeddedTarget(self.experiment, self.topology, self.program, self.wires, capture)
+        assert isinstance(self.wires, VethWires)  # noqa: S101  (an experiment with BMv2 has no other)
+        return Bmv2Target(self.topology, self.program, self.wires, self.folder)
+
+    def endpoints(self, plan: Plan) -> dict[str, EndpointSpec]:
+        """The endpoints of a plan's hosts, as this run's target takes them."""
+        on_bmv2 = self.experiment.target == "bmv2"
+        queue_frames = min(self.experiment.queue_frames, QUEUE_FRAMES) if on_bmv2 else self.experiment.queue_frames
+        made = endpoint_specs(
+            plan, self.job.numbers, queue_frames=queue_frames, timing=real_timing(plan), congestion=ADAPTIVE
+        )
+        if not on_bmv2:
+            return dict(made)
+        most = QUEUE_FRAMES if self.experiment.window is None else None
+        return {host: for_bmv2(spec, growth=GROWTH_BYTES, most=most) for host, spec in made}
+
+    def _start_workers(self) -> WorkerGroup:
+        endpoints = self.endpoints(self.job.plan)
+        operation = self.experiment.collective
+        jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
+        commands = {}
+        for host in self.hosts:
+            spec = ProcessSpec(
+                host=host,
+                rank=self.assignment.rank(host),
+                size=len(self.assignment.workers),
+                seed=self.experiment.seed,
+                socket=self.wires.socket(host),
+                endpoints=[endpoints[host]],
+                jobs=jobs,
+                quorum=self.experiment.quorum or 1,
+                records=str(self.records_of(host)),
+            )
+            path = self.folder / f"{host}.json"
+            path.write_text(spec.model_dump_json())
+            commands[host] = [*WORKER, str(path)]
+        return WorkerGroup(self.wires.start, commands, self.folder, self._watch)
+
+    def _watch(self) -> None:
+        self.target.check()
+        self.relays.check()
+
+    # --- of one collective
+
+    def _totals(self) -> tuple[int, int]:
+        """Resends of all endpoints, and the most saturated chunks of one."""
+        answers = self.ask({"do": "status"}, "status")
+        found = [one for answer in answers.values() for one in answer["endpoints"].values()]
+        return sum(one["resends"] for one in found), max(one["saturated"] for one in found)
+
+    def _same_bytes(self, hashes: dict[str, str], turn: int) -> None:
+        if self.experiment.collective == "push":
+            return  # only the server has a result
+        first, *others = hashes
+        for host in others:
+            if hashes[host] != hashes[first]:
+                raise ClusterError(
+                    f"{self.experiment.collective} #{turn}: {first} and {host} ended with different bytes "
+                    f"(SHA-256 {hashes[first][:12]}… and {hashes[host][:12]}…)"
+                )
+
+    def _right_blocks(self, hashes: dict[str, str], turn: int, given: Callable[[int], FloatArray]) -> None:
+        """Everybody has a block of each other worker, as it was sent."""
+        wanted = exchanged([given(rank) for rank in range(len(self.assignment.workers))])
+        for host, array in zip(self.assignment.workers, wanted, strict=True):
+            if hashes[host] != hashlib.sha256(array.data).hexdigest():
+                raise ClusterError(f"all_to_all #{turn}: {host} has another block than was sent")
+
+    def _deviation(
+        self, turn: int, given: Callable[[int], FloatArray], *, saturated: bool
+    ) -> tuple[float | None, float | None]:
+        """The largest error of the sum and its bound; raises where an element is further off than it may be."""
+        operation = self.experiment.collective
+        if operation not in {"all_reduce", "push"}:
+            return None, None
+        inputs = [given(rank) for rank in range(len(self.assignment.workers))]
+        found = expect_sum(inputs, self.job.numbers, self.experiment.lanes).deviation(np.load(self.got))
+        if found.worst_ratio > 1 and not saturated:
+            raise ClusterError(
+                f"{operation} #{turn}: an element is {found.worst_ratio:.3g} times its documented "
+                "error bound away from the exact sum"
+            )
+        return found.max_error, found.error_bound
+
+    def _diagnose(self, host: str) -> str:
+        """Whom the switches' slots wait for, where the worker at ``host`` gave up."""
+        if not self.job.plan.in_network:
+            return ""
+        try:
+            self.group.tell({host: {"do": "status"}})
+            answer = self.group.answers([host], "status", time.monotonic() + SETTLE_S)[host]
+        except ClusterError:
+            return ""  # what it gave up for has been said
+        seqs = [one["failed_seq"] for one in answer["endpoints"].values() if one["failed_seq"] is not None]
+        if not seqs:
+            return ""
+        last = [WaitStatus(**one["waiting"]) for one in answer["endpoints"].values() if one["waiting"]]
+        waits = {host: last[0]} if last else {}
+        told = [f"switches told: {line}" for line in explain_waits(self.job.plan, waits)]
+        return "\n" + "\n".join([self.target.controller.who_is_missing(self.job.plan, seqs[0]), *told])
+
+
+def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
+    """The sums of what two observers saw of different things."""
+    found = dict(one)
+    for where, seen in other.items():
+        before = found.get(where, Incidents())
+        values = {each.name: getattr(before, each.name) + getattr(seen, each.name) for each in fields(Incidents)}
+        found[where] = Incidents(**values)
+    return found
+
+
+def _traffic(answers: dict[str, Message]) -> str:
+    """What changes as long as frames move."""
+    return json.dumps([[answer["endpoints"], answer["port"]["first_frames"]] for answer in answers.values()])
+
+
+# From what switches, relays and workers counted to the result of a run in real time.
+
+
+BITS_PER_FLOAT = 32
+SHOWN = ("resends", "spurious", "congested", "rtt_ps", "rtt_min_ps", "frames_sent")
+"""of what an endpoint says of itself, for people who want to know how a window settled"""
+
+
+def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
+    """The result of all that ``cluster`` has moved, checked against the predictions.
+
+    Of a training, the accuracy of one process is still missing: it is for who started the session.
+    """
+    answers = cluster.settle()
+    switches = [node.name for node in cluster.topology.switches if node.name not in cluster.lost_switches]
+    counters = cluster.target.controller.read_counters(switches)
+    links = _links(cluster, answers, counters)
+    observed = Observed(
+        topology=cluster.topology,
+        jobs=[cluster.job],
+        links=links,
+        incidents=cluster.incidents(),
+        counters=counters,
+        unseen_losses=_unseen_losses(cluster, answers, counters, links),
+        uncounted_queues=cluster.experiment.target == "bmv2",
+        interrupted=bool(cluster.decisions or cluster.moved.closed),
+    )
+    moved, given = cluster.moved, cluster.experiment
+    digest = moved.digest.hexdigest()
+    # A plan that only reduces carries other collectives host to host, but it is what was asked for.
+    found = result_of(observed, moved.records, digest, moved.steps)
+    decided = [decision.plain() for decision in cluster.decisions]
+    network = replace(found, plan=given.plan, membership=decided, closed=cluster.moved.closed)
+    training = None
+    if given.model == "digits" or moved.points:
+        training = training_result(
+            given, moved.points, moved.records, digest, baseline=None, weights=moved.weights_sha256
+        )
+        network = without_values(network)
+    return RunResult(
+        experiment=given.model_dump(mode="json"),
+        provenance=provenance(cluster.program, given.seed),
+        network=network,
+        training=training,
+        topology=describe_topology(cluster.topology),
+        real=_real_run(cluster, answers, links, cpu_s),
+    )
+
+
+def _links(
+    cluster: RealCluster, answers: Mapping[str, Message], counters: Mapping[str, SwitchCounters]
+) -> dict[Hop, LinkCounters]:
+    """Every directed link: what hosts send is counted by their endpoints, the rest by switches, faults by relays."""
+    found: dict[Hop, LinkCounters] = {}
+    sent = cluster.target.links(counters)
+    for link in cluster.topology.links:
+        for end in ((link.a, link.port_a), (link.b, link.port_b)):
+            found[end] = sent.get(end, NO_TRAFFIC)
+    for host, answer in answers.items():
+        found[(host, 1)] = _sent_by(answer)
+    for end, seen in cluster.relays.links().items():
+        found[end] = replace(
+            found[end],
+            lost=seen.lost,
+            duplicated=seen.duplicated,
+            reordered=seen.reordered,
+            corrupted=seen.corrupted,
+            queue_drops=found[end].queue_drops + seen.queue_drops,
+        )
+    return found
+
+
+def _sent_by(answer: Message) -> LinkCounters:
+    """What the endpoints of a worker sent."""
+    endpoints = answer["endpoints"].values()
+    frames, octets, again, again_octets = (
+        sum(one[name] for one in endpoints) for name in ("frames_sent", "bytes_sent", "resends", "resend_bytes")
+    )
+    return replace(
+        NO_TRAFFIC,
+        frames=frames,
+        bytes=octets,
+        inc_first_frames=frames - again,
+        inc_first_bytes=octets - again_octets,
+        inc_resend_frames=again,
+        inc_resend_bytes=again_octets,
+    )
+
+
+def _unseen_losses(
+    cluster: RealCluster,
+    answers: Mapping[str, Message],
+    counters: Mapping[str, SwitchCounters],
+    links: Mapping[Hop, LinkCounters],
+) -> bool:
+    """Whether somebody received less than was sent to it and not lost on purpose, or nobody can tell."""
+    received = cluster.target.received(counters)
+    for (node, port), seen in links.items():
+        peer = cluster.topology.neighbour(node, port)
+        arrived = seen.frames + seen.duplicated - seen.lost - seen.corrupted
+        if peer in answers:
+            counted = answers[peer]["port"]
+            came = counted["first_frames"] + counted["resend_frames"]
+        elif arrived == 0:
+            continue
+        else:
+            came = received.get((peer, cluster.topology.port(peer, node)), -1)
+        if came != arrived:
+            return any(record.resends for record in cluster.moved.records)
+    return False
+
+
+def _real_run(
+    cluster: RealCluster, answers: Mapping[str, Message], links: Mapping[Hop, LinkCounters], cpu_s: dict[str, float]
+) -> RealRun:
+    moved, given = cluster.moved, cluster.experiment
+    median_s = statistics.median(record.communication_ps for record in moved.records) / 1e12
+    elements = moved.records[0].elements
+    into_switches = sum(
+        seen.frames
+        for (node, port), seen in links.items()
+        if not cluster.topology.node(cluster.topology.neighbour(node, port)).is_host
+    )
+    return RealRun(
+        target=given.target,
+        links=given.links,
+        shaping=cluster.wires.shaping,
+        goodput_bps=elements * BITS_PER_FLOAT / median_s,
+        packets_per_s=into_switches / (moved.busy_ns / NS_PER_S),
+        cpu_s=cpu_s,
+        lost=sum(seen.lost for seen in links.values()),
+        kernel_drops=cluster.target.kernel_drops() + sum(answer["port"]["dropped"] for answer in answers.values()),
+        workers={host: _shown(answer) for host, answer in answers.items()},
+        changes=[asdict(one) for one in cluster.resumed],
+    )
+
+
+def _shown(answer: Message) -> dict[str, int]:
+    *_, endpoint = answer["endpoints"].values()  # a script's has one for each epoch
+    known: dict[str, Any] = {name: endpoint[name] for name in SHOWN}
+    window = endpoint["window"]
+    settled = {f"window_{name}": round(window[name]) for name in ("lowest", "highest", "mean")}
+    causes = {name: window[name] for name in ("cuts", "braked", "lost_by_order", "lost_by_time")}
+    return {
+        **known,
+        "congestion_window": round(window["now"]),
+        **settled,
+        **causes,
+        "kernel_drops": answer["port"]["dropped"],
+        "blocked": answer["port"]["blocked"],
+    }

@@ -1,0 +1,130 @@
+"""gloo's all-reduce between the hosts of a network that stands: TCP over the same links and switches."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.real.net import HOST_INTERFACE
+from p4reduce.network.real.net.enter import join_command
+from p4reduce.runs.real.carry import RealCluster
+from p4reduce.runs.real.presence import WorkerGroup
+from p4reduce.runs.real.wires import VethWires
+
+GLOO_RANK: Final = Path(__file__).with_name("gloo_rank.py")
+PORT: Final = 29500
+DEADLINE_S: Final = 300.0
+TIMEOUT_S: Final = 60
+
+
+def has_gloo(python: str) -> bool:
+    """Whether a Python interpreter can import PyTorch with gloo."""
+    test = "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"
+    try:
+        done = subprocess.run([python, "-c", test], capture_output=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequence[int]) -> list[float]:
+    """Seconds of all-reduces of ``sizes`` elements, one after the other; the longest of any rank counts.
+
+    ``python`` is an interpreter that has PyTorch; ``folder`` gets the logs. Raises ``ClusterError`` when a rank fails.
+    """
+    wires, hosts = cluster.wires, list(cluster.assignment.workers)
+    if not isinstance(wires, VethWires):
+        raise ClusterError("gloo needs hosts with interfaces of their own: choose links: veth")
+    master = f"{cluster.topology.node(hosts[0]).ip_text}:{PORT}"
+    group = [str(len(hosts)), master, HOST_INTERFACE, ",".join(map(str, sizes))]
+    commands = {host: [python, str(GLOO_RANK), str(rank), *group] for rank, host in enumerate(hosts)}
+    logs = folder / "gloo"
+    logs.mkdir()
+    times = []
+    with WorkerGroup(wires.start, commands, logs, cluster.target.check) as ranks:
+        deadline = time.monotonic() + DEADLINE_S
+        for _ in range(len(sizes) + 1):  # the first opens connections
+            answers = ranks.answers(hosts, "gloo", deadline)
+            times.append(max(one["ended"] - one["began"] for one in answers.values()))
+    return times[1:]
+
+
+# MPI's all-reduce between the hosts of a network that stands: TCP over the same links and switches.
+#
+# MPICH's process manager starts one proxy a host by a launcher that it is told of (``mpiexec -launcher-exec``): here
+# a script that enters the host's namespace. The proxies and the ranks then find each other over the network's own
+# links.
+
+
+MPI_RANK: Final = Path(__file__).with_name("mpi_rank.py")
+MPIEXEC: Final = "mpiexec.hydra"
+VARIABLES: Final = {
+    # Ranks share a machine, but not a host: neither MPI nor what is below it may use the machine's memory.
+    "MPIR_CVAR_NOLOCAL": "1",
+    "MPIR_CVAR_CH4_NETMOD": "ofi",
+    "FI_PROVIDER": "tcp",
+    "FI_TCP_IFACE": HOST_INTERFACE,
+}
+
+
+def mpiexec_of(python: str) -> str | None:
+    """MPICH's ``mpiexec`` beside a Python interpreter, or on the path."""
+    return shutil.which(MPIEXEC, path=os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")]))
+
+
+def has_mpi(python: str) -> bool:
+    """Whether a Python interpreter can use MPICH by mpi4py."""
+    test = "from mpi4py import MPI; raise SystemExit('MPICH' not in MPI.Get_library_version())"
+    try:
+        done = subprocess.run([python, "-c", test], capture_output=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and mpiexec_of(python) is not None
+
+
+def mpi_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequence[int]) -> list[float]:
+    """Seconds of all-reduces of ``sizes`` float32 elements, one after the other; the longest of any rank counts.
+
+    ``python`` is an interpreter for which ``has_mpi``; ``folder`` gets the logs. Raises ``ClusterError`` when a rank
+    fails, or when less crossed a host's link than its array, which every all-reduce has to send.
+    """
+    wires, hosts = cluster.wires, list(cluster.assignment.workers)
+    mpiexec = mpiexec_of(python)
+    if not isinstance(wires, VethWires):
+        raise ClusterError("MPI needs hosts with interfaces of their own: choose links: veth")
+    if mpiexec is None:
+        raise ClusterError(f"{python}: there is no {MPIEXEC} of MPICH")
+    addresses = {host: cluster.topology.node(host).ip_text for host in hosts}
+    logs = folder / "mpi"
+    logs.mkdir()
+    launcher = logs / "launcher"
+    launcher.write_text(_launcher({addresses[host]: wires.network.namespace(host) for host in hosts}))
+    launcher.chmod(0o700)
+    own = ["-launcher", "rsh", "-launcher-exec", str(launcher), "-localhost", addresses[hosts[0]]]
+    where = ["-hosts", ",".join(addresses.values()), "-ppn", "1", "-n", str(len(hosts))]
+    settings = [word for name, text in VARIABLES.items() for word in ("-genv", name, text)]
+    rank = [python, str(MPI_RANK), HOST_INTERFACE, ",".join(map(str, sizes))]
+    command = {hosts[0]: [mpiexec, *own, *settings, *where, *rank]}
+    times = []
+    with WorkerGroup(wires.start, command, logs, cluster.target.check) as group:
+        deadline = time.monotonic() + DEADLINE_S
+        for count in [sizes[0], *sizes]:  # the first opens connections
+            found = group.answers(hosts[:1], "MPI", deadline)[hosts[0]]
+            if found["sent"] < 4 * count:
+                raise ClusterError(f"MPI sent {found['sent']} bytes of {4 * count} over a host's link")
+            times.append(float(found["seconds"]))
+    return times[1:]
+
+
+def _launcher(namespaces: dict[str, str]) -> str:
+    """A script that is called as rsh is: the address of a host, then a command with its arguments."""
+    cases = [
+        f'{address}) exec {shlex.join(join_command(["/bin/sh", "-c"], net, outlive=True))} "$*" ;;'
+        for address, net in namespaces.items()
+    ]
+    return "\n".join(["#!/bin/sh", "host=$1; shift", 'case "$host" in', *cases, "esac", "exit 1", ""])

@@ -1,0 +1,502 @@
+"""A member's end of the control connection: it says that it lives, stops when asked, and hears what was decided.
+
+A thread has the connection; the caller's thread has the collectives. Messages are those of ``group/remote.py``:
+
+| to the coordinator | |
+|---|---|
+| ``join``: rank, ``pid`` | first of all |
+| ``beat``: operations finished | every ``REAL_LEASE.beat``; ``calls``: whether another one is called |
+| … ``held``: term, ``rests`` | the last ``hold``; whether the one that is called has not begun |
+| … ``waits``, ``told`` | the oldest seq without a result, and the last WAIT, while one is under way |
+| ``stopped``: term | the answer to ``prepare``: ``finished``, ``contributors``; of a call ``operation``, ``root`` |
+| ``array``: term, ``failed`` | the answer to ``give``: the result of the last operation follows; its error |
+| ``left``: operations finished | no more calls |
+
+| from the coordinator | |
+|---|---|
+| ``prepare``: term | stop, and answer |
+| ``hold``: term, or null | begin no other operation, as somebody joins; or go on |
+| ``give``: term | another one needs the last result |
+| ``commit``: a decision | go on, with ``endpoint``; the result of the operation follows where another one had it |
+| … ``failed`` | the error that this result had |
+| … ``history`` | to who joins, and waits for it since ``join``: all decisions |
+| ``refused``: why | to who wanted to join |
+| ``excluded``: why | the others go on without it |
+| ``released`` | all have left |
+"""
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from p4reduce.group import remote
+from p4reduce.group.backend import PLAIN, FloatArray, Options
+from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
+from p4reduce.group.membership import REAL_LEASE, Decision, cannot_redo, group_changed
+from p4reduce.runs.real.backend import RealBackend
+from p4reduce.runs.real.spec import ScriptSpec
+from p4reduce.workers.specs import EndpointSpec
+from p4reduce.workers.udp import StoppedError
+from p4switch.base.units import NS_PER_S
+
+Message = dict[str, Any]
+CONNECT_S: Final = 30.0
+BUSY_S: Final = 0.01
+"""between two attempts, while the coordinator has more connections to take than it can"""
+BEAT_S: Final = REAL_LEASE.beat / NS_PER_S
+
+
+@dataclass(frozen=True)
+class Calling:
+    """What the caller's thread asks for; ``view``: changes that it has heard of."""
+
+    operation: str
+    root: int
+    view: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the caller's thread does now: try, in the epoch of ``endpoint`` where that is a new one, or take this."""
+
+    members: tuple[int, ...]
+    endpoint: Message | None
+    epoch: int
+    array: FloatArray | None = None
+    """The operation's result, that another member had …"""
+    contributors: tuple[int, ...] = ()
+    """… and whose arrays are in it."""
+    failed: str | None = None
+    """The error that the other member had got instead (``SaturatedError``)."""
+
+
+class Member:
+    """What one participant knows of its group. ``close`` it.
+
+    ``members``: of the start; nobody for one that joins, which calls :meth:`admitted` before all else.
+    ``stop`` and ``go_on``: of whoever carries operations (``Driver``). ``waits``: what it waits for now, for a beat.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        rank: int,
+        members: tuple[int, ...],
+        *,
+        stop: Callable[[], None],
+        go_on: Callable[[], None],
+        waits: Callable[[], Message],
+    ) -> None:
+        self.rank = rank
+        self._stop, self._go_on, self._waits = stop, go_on, waits
+        self._changes: list[Decision] = []
+        self._finished = 0
+        self._result: tuple[FloatArray, tuple[int, ...], str | None] | None = None
+        self._calling: Calling | None = None
+        self._trying = False
+        self._term: int | None = None  # of whoever asked to stop, until it says how to go on
+        self._answered = False
+        self._held: int | None = None  # of whoever asked to begin nothing
+        self._next = Turn(members, None, 0)
+        self._admission: tuple[Turn, int, int] | None = None
+        # a result that the caller has not taken yet, and its error
+        self._given: tuple[FloatArray, tuple[int, ...], str | None] | None = None
+        self._ended: ClusterError | None = None
+        self._released = threading.Event()
+        self._changed = threading.Condition()
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection.settimeout(CONNECT_S)
+        try:
+            _connect(self._connection, address)
+            remote.send(self._connection, {"join": rank, "pid": os.getpid()})
+        except OSError as error:
+            self._connection.close()
+            raise ClusterError(f"rank {rank}: cannot reach the run's coordinator at {address}: {error}") from error
+        self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
+        self._thread.start()
+
+    # --- the caller's thread
+
+    def admitted(self) -> tuple[Turn, int, int]:
+        """Wait until the group has taken this one in: its first turn, changes of the group and operations before.
+
+        Raises ``ClusterError`` where it is refused.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended is not None or self._admission is not None)
+            if self._admission is None:
+                raise ClusterError(str(self._ended))
+            return self._admission
+
+    def begin(self, calling: Calling) -> Turn:
+        """Wait until the operation may be tried, or its result is there.
+
+        Raises ``GroupChanged`` where the caller has to hear of a change first, ``ExcludedError``, or ``ClusterError``.
+        """
+        with self._changed:
+            if self._given is None:
+                self._calling = calling
+            try:
+                if self._held is not None:
+                    self._beat()
+                self._changed.wait_for(self._may_go_on)
+                if self._ended is not None:
+                    raise type(self._ended)(str(self._ended))
+                if self._given is not None:  # decided already, whatever has happened since
+                    return Turn(self._next.members, None, self._next.epoch, *self._given)
+                self._hear(calling)
+            except BaseException:
+                self._calling = None
+                raise
+            self._trying = True
+            self._go_on()
+            return self._next
+
+    def stopped(self, *, failed: bool = False) -> None:
+        """An attempt ended without a result: it was stopped, or ``failed`` by itself."""
+        with self._changed:
+            self._trying = False
+            if failed:
+                self._calling = None
+            self._answer()
+
+    def done(self, array: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
+        """An operation is done; ``array``, and the error of its sum, are kept for those that do not have it."""
+        with self._changed:
+            self._trying, self._calling = False, None
+            if self._given is None:
+                self._finished += 1
+                self._result = (array, contributors, failed)
+            self._given = None
+            self._answer()
+
+    def leave(self) -> None:
+        """No more calls: wait until all have left, as others may still need answers."""
+        self._say({"left": self._finished})
+        self._released.wait()
+
+    def close(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(OSError):  # its other end may be gone
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._connection.close()
+
+    def _hear(self, calling: Calling) -> None:
+        """`GroupChanged` for the next change that the caller has not heard of, if it or a later one is to be heard now.
+
+        An operation that was to be done again, and then was not, is followed by what happened before both.
+        """
+        for change in self._changes[calling.view :]:
+            lost = set(change.before) - set(change.after)
+            if change.heard_before <= self._finished or cannot_redo(calling.operation, calling.root, lost):
+                raise group_changed(self._changes[: calling.view + 1], calling.view, self._finished)
+
+    def _may_go_on(self) -> bool:
+        return self._ended is not None or self._given is not None or (self._term is None and self._held is None)
+
+    # --- the connection's thread
+
+    def _serve(self) -> None:
+        beat = time.monotonic()
+        try:
+            self._connection.settimeout(None)
+            while True:
+                now = time.monotonic()
+                if now >= beat:
+                    beat = now + BEAT_S
+                    self._beat()
+                if not select.select([self._connection], [], [], max(0.0, beat - time.monotonic()))[0]:
+                    continue
+                message = remote.receive(self._connection)
+                if message is None:
+                    return
+                self._take(*message)
+        except (OSError, remote.FramingError):
+            return
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = f"the coordinator said what it never says: {type(error).__name__}: {error}"
+            self._ended = self._ended or ClusterError(said)
+        finally:
+            with self._changed:
+                self._ended = self._ended or ClusterError("the run has ended")
+                self._interrupt()
+                self._changed.notify_all()
+            self._released.set()
+
+    def _beat(self) -> None:
+        with self._changed:
+            waits = self._waits() if self._trying else {}
+            calls = self._calling is not None
+            rests = calls and not self._trying
+            self._say({"beat": self._finished, "calls": calls, "held": self._held, "rests": rests, **waits})
+
+    def _take(self, message: Message, array: FloatArray | None) -> None:
+        if "prepare" in message:
+            with self._changed:
+                self._term, self._answered = int(message["prepare"]), False
+                self._interrupt()
+                if not self._trying:
+                    self._answer()
+        elif "give" in message:
+            result = self._result
+            if result is not None:
+                self._say({"array": message["give"], "failed": result[2]}, result[0])
+        elif "hold" in message:
+            with self._changed:
+                self._held = message["hold"]
+                self._changed.notify_all()
+                self._beat()
+        elif "refused" in message:
+            with self._changed:
+                self._ended = ClusterError(f"rank {self.rank} did not join: {message['refused']}")
+                self._changed.notify_all()
+            self._released.set()
+        elif "history" in message:
+            self._admit(Decision.from_plain(message["commit"]), message["endpoint"], message["history"])
+        elif "commit" in message:
+            self._commit(Decision.from_plain(message["commit"]), message["endpoint"], array, message.get("failed"))
+        elif "excluded" in message:
+            with self._changed:
+                self._ended = ExcludedError(f"rank {self.rank} {message['excluded']}: it is no member any more")
+                self._interrupt()
+                self._changed.notify_all()
+            self._released.set()
+        elif "released" in message:
+            self._released.set()
+
+    def _commit(
+        self, decision: Decision, endpoint: Message | None, array: FloatArray | None, failed: str | None
+    ) -> None:
+        with self._changed:
+            self._next = Turn(decision.after, endpoint, decision.epoch)
+            if decision.after != decision.before:
+                self._changes.append(decision)
+            if array is not None:  # it is done, even if the caller takes it later
+                self._given = self._result = array, decision.contributors, failed
+                self._finished, self._calling = decision.operation + 1, None
+            self._term = self._held = None
+            self._changed.notify_all()
+
+    def _admit(self, decision: Decision, endpoint: Message, history: Sequence[Message]) -> None:
+        """Who joins was told everything: the operation that the others call next is its first."""
+        with self._changed:
+            every = map(Decision.from_plain, history)
+            self._changes = [one for one in every if one.after != one.before]
+            self._finished = decision.operation
+            self._next = Turn(decision.after, endpoint, decision.epoch)
+            self._admission = self._next, len(self._changes), self._finished
+            self._changed.notify_all()
+
+    def _interrupt(self) -> None:
+        if self._trying:
+            self._stop()
+
+    def _answer(self) -> None:
+        """Say what is finished, once for each time that it was asked."""
+        if self._term is None or self._answered:
+            return
+        self._answered = True
+        calling, result = self._calling, self._result
+        self._say(
+            {
+                "stopped": self._term,
+                "finished": self._finished,
+                "contributors": [] if result is None else result[1],
+                "operation": None if calling is None else calling.operation,
+                "root": -1 if calling is None else calling.root,
+            }
+        )
+
+    def _say(self, message: Message, array: FloatArray | None = None) -> None:
+        with self._changed:  # whole messages, one after the other
+            try:
+                remote.send(self._connection, message, array)
+            except OSError:
+                return  # whoever reads will see that it has ended
+
+
+def _connect(connection: socket.socket, address: str) -> None:
+    """Connect, by the side of as many as there may be: with a time-out a queue that is full is an error at once."""
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            connection.connect(address)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_S)
+        else:
+            return
+
+
+# A process's end of the network in real time, where ``p4reduce launch --time real`` started it.
+
+
+_SPEC: TypeAdapter[EndpointSpec] = TypeAdapter(EndpointSpec)
+
+
+class ScriptBackend(RealBackend):
+    """A ``RealBackend`` whose group may outlive members (``on_failure``), and that leaves a report when it leaves."""
+
+    def __init__(self, spec: ScriptSpec) -> None:
+        self._folder = Path(spec.folder)
+        self._survives = spec.on_failure != "abort" or spec.grows
+        self._epoch = self.view = 0
+        """``view``: changes of the group before this participant came."""
+        self._earlier: list[Message] = []
+        self._there = True
+        self._process = os.getpid()
+        if spec.members:
+            super().__init__(spec.worker)
+            self.members = self.contributors = spec.members
+            try:
+                self._member = self._meet(spec)
+            except BaseException:
+                super().close()
+                raise
+        else:
+            self._member = self._meet(spec)
+            try:
+                self._come_in(spec)
+            except BaseException:
+                self._member.close()
+                raise
+        ((self._job, (self._index, _)),) = self._places.items()
+        atexit.register(self.close)
+
+    def _meet(self, spec: ScriptSpec) -> Member:
+        return Member(
+            spec.coordinator,
+            spec.worker.rank,
+            spec.members,
+            stop=self._stop,
+            go_on=self._go_on,
+            waits=self._waits,
+        )
+
+    def _stop(self) -> None:
+        self._driver.stop()
+
+    def _go_on(self) -> None:
+        self._driver.go_on()
+
+    def _come_in(self, spec: ScriptSpec) -> None:
+        """Where others are already: in the tree of the group that has this one, too."""
+        turn, view, first = self._member.admitted()
+        super().__init__(spec.worker.model_copy(update={"endpoints": [_SPEC.validate_python(turn.endpoint)]}))
+        self.members = self.contributors = turn.members
+        self._epoch, self.view, self.first = turn.epoch, view, first
+
+    def collective(
+        self,
+        operation: str,
+        array: FloatArray,
+        root: int,
+        learning_rate: float,
+        options: Options = PLAIN,
+        start_ps: int | None = None,
+    ) -> int:
+        """As of ``RealBackend``, whoever dies meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
+        self.check(operation, root, options)
+        given = array.copy() if self._survives else array
+        while True:
+            turn = self._member.begin(Calling(operation, root, options.view))
+            if turn.array is not None:
+                self._take_over(operation, array, turn, options)
+                return self.now_ps()
+            self._adopt(turn)
+            try:
+                carried = self.attempt(operation, array, root, learning_rate, options)
+            except StoppedError:
+                array[:] = given
+                self._member.stopped()
+                continue
+            except SaturatedError as error:  # all others are told the same
+                self._finish(array, turn.members, str(error))
+                raise
+            except BaseException:
+                self._member.stopped(failed=True)
+                raise
+            self._finish(carried, turn.members)
+            return self.now_ps()
+
+    def close(self) -> None:
+        """Leave: serve the others until all have left, then say what was carried; a second time does nothing."""
+        if not self._there or os.getpid() != self._process:  # what was forked from a script is not its rank
+            return
+        self._there = False
+        self._member.leave()
+        self._member.close()
+        self._note_endpoint()
+        report = {
+            "began_ns": self.began_ns,
+            "first": self.first,
+            "carried": [dataclasses.asdict(one) for one in self.carried],
+            "figures": [dataclasses.asdict(one) for one in self.figures],
+            "endpoints": {f"{self._job}/{number}": status for number, status in enumerate(self._earlier)},
+            "port": dataclasses.asdict(self.counts()),
+            "cpu_s": time.process_time(),
+        }
+        super().close()
+        (self._folder / ScriptSpec.report(self.rank)).write_text(json.dumps(report))
+
+    def _finish(self, carried: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
+        self.contributors = contributors
+        # The caller's own array may change at once.
+        self._member.done(carried.copy() if self._survives else carried, contributors, failed)
+
+    def _take_over(self, operation: str, array: FloatArray, turn: Turn, options: Options) -> None:
+        """The result of an operation, from one who had it."""
+        assert turn.array is not None  # noqa: S101
+        start = time.monotonic_ns()
+        if operation == "all_to_all":
+            self._take_blocks(array, turn.array, turn.contributors)
+        else:
+            array[:] = turn.array
+        words = options.words or operation in {"broadcast", "all_to_all"}
+        self._note(options.name or operation, turn.array, start, words=words, failed=turn.failed)
+        self._finish(turn.array, turn.contributors, turn.failed)
+        if turn.failed is not None:
+            raise SaturatedError(turn.failed)
+
+    def _adopt(self, turn: Turn) -> None:
+        """Go on in the epoch of this turn."""
+        self.members = turn.members
+        if turn.epoch == self._epoch:
+            return
+        self._epoch = turn.epoch
+        self._note_endpoint()
+        spec = None if turn.endpoint is None else _SPEC.validate_python(turn.endpoint)
+        self._driver.replace(self._index, spec)
+        self._places = {} if spec is None else {self._job: (self._index, spec)}
+
+    def _note_endpoint(self) -> None:
+        if self._places:
+            self._earlier.append(dataclasses.asdict(self._endpoints.status(self._index)))
+
+    def _waits(self) -> dict[str, Any]:
+        """What the endpoint waits for now."""
+        status = self._endpoints.status(self._index)
+        told = status.waiting
+        return {
+            "waits": self._endpoints.oldest_missing(self._index) & 0xFFFFFFFF,
+            "told": None if told is None else dataclasses.asdict(told),
+        }
+
+
+def join(path: str) -> ScriptBackend:
+    """The end that a description in a file is of."""
+    return ScriptBackend(ScriptSpec.model_validate_json(Path(path).read_text()))

@@ -1,0 +1,758 @@
+"""Who of a group is there: its processes, their connections to the coordinator, and their leases.
+
+Messages are those of runs/real/member.py. Nothing is decided here; what is heard of is news.
+"""
+
+import json
+import math
+import os
+import selectors
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from p4reduce.group import remote
+from p4reduce.group.backend import FloatArray
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.membership import REAL_LEASE, Leases
+from p4reduce.group.remote import FramingError
+from p4reduce.network.real.net.namespaces import last_lines, stop
+from p4reduce.runs.launch import how_ended
+from p4reduce.runs.real.said import check, joins
+
+# Processor time of processes.
+
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PARENT: Final = 1
+_USER_TIME: Final = 11
+"""places of ppid and utime in /proc/PID/stat (proc(5)), counted from the state; stime follows"""
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU seconds that the processes, with all their threads, have used so far."""
+    total = 0
+    for pid in pids:
+        behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(behind_name[_USER_TIME]) + int(behind_name[_USER_TIME + 1])
+    return total / _TICKS
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether a process is ``ancestor``, or was started by it, or by one that was, and so on."""
+    while pid > 1 and pid != ancestor:
+        try:
+            behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return False
+        pid = int(behind_name[_PARENT])
+    return pid == ancestor
+
+
+class Idle:
+    """How long a process has used no processor time."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._used = -1.0
+        self._since = 0.0
+
+    def seconds(self) -> float:
+        """Seconds since it was last seen to use any; 0 for a process that is gone, which others notice."""
+        try:
+            used = cpu_seconds([self._pid])
+        except OSError:
+            return 0.0
+        now = time.monotonic()
+        if used != self._used:
+            self._used, self._since = used, now
+        return now - self._since
+
+
+class Signs:
+    """Whether a process does anything, whatever it says: one that computes may have no turn to speak."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._used = math.inf
+
+    def seen(self) -> bool:
+        """Whether it is ready to run, or has used processor time since the last look. False for one that is gone."""
+        try:
+            behind_name = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return False
+        before, self._used = self._used, int(behind_name[_USER_TIME]) + int(behind_name[_USER_TIME + 1])
+        return behind_name[0] == "R" or self._used > before
+
+
+# The workers of a real-time run: processes that are started, spoken to in lines of JSON, watched and ended.
+
+
+Message = dict[str, Any]
+Start = Callable[[str, Sequence[str], Mapping[str, Any]], subprocess.Popen[bytes]]
+"""Starts a command at a host: (host, argv, keyword arguments of Popen)."""
+Watch = Callable[[], None]
+"""Called now and then while the group waits; raises when the run cannot go on."""
+WATCH_EVERY_S: Final = 0.2
+GRACE_S: Final = 3.0
+"""between asking a worker to end and ending it"""
+
+
+class WorkerError(ClusterError):
+    """A worker reported that it cannot do what it was told."""
+
+    def __init__(self, host: str, text: str) -> None:
+        super().__init__(text)
+        self.host = host
+
+
+class Worker:
+    """One process. What it says on standard error goes to its log."""
+
+    def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.host = host
+        self.process = process
+        self.log = log
+        self._partial = b""
+
+    def send(self, message: Message) -> None:
+        """One line to the process; one that is gone is noticed by whoever waits for its answer."""
+        assert self.process.stdin is not None  # noqa: S101  (for the type checker: it is a pipe)
+        try:
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return
+
+    def read(self) -> list[Message] | None:
+        """The messages that have come whole; None at the end of its output."""
+        assert self.process.stdout is not None  # noqa: S101
+        data = self.process.stdout.read1(1 << 16)  # type: ignore[attr-defined]
+        if not data:
+            return None
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        try:
+            return [json.loads(line) for line in lines if line.strip()]
+        except json.JSONDecodeError as error:
+            raise ClusterError(f"worker {self.host} wrote what is no message: {error}{self.last_lines()}") from None
+
+    def ended(self) -> ClusterError:
+        """How it ended, with its last lines."""
+        code = self.process.wait(GRACE_S)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return ClusterError(f"worker {self.host} (process {self.process.pid}) ended with {how}{self.last_lines()}")
+
+    def last_lines(self) -> str:
+        """The end of its log, on lines of their own."""
+        return f"; its last lines:\n{last_lines(self.log)}"
+
+
+class WorkerGroup:
+    """All workers of a run. Use as a context manager: at its end every process is gone."""
+
+    def __init__(self, start: Start, commands: Mapping[str, Sequence[str]], folder: Path, watch: Watch) -> None:
+        """Start a process for each host. ``folder`` gets a log of each; ``watch`` looks at everything else."""
+        self._watch = watch
+        self._selector = selectors.DefaultSelector()
+        self._early: dict[str, list[Message]] = {host: [] for host in commands}
+        self.workers: dict[str, Worker] = {}
+        try:
+            for host, command in commands.items():
+                log = folder / f"{host}.log"
+                with log.open("wb") as errors:
+                    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+                    process = start(host, command, pipes)
+                worker = self.workers[host] = Worker(host, process, log)
+                self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+        except BaseException:
+            self.close()
+            raise
+
+    def pids(self) -> dict[str, int]:
+        """Process of each host."""
+        return {host: worker.process.pid for host, worker in self.workers.items()}
+
+    def tell(self, messages: Mapping[str, Message]) -> None:
+        """A line to each of the named workers."""
+        for host, message in messages.items():
+            self.workers[host].send(message)
+
+    def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = math.inf) -> dict[str, Message]:
+        """One message of each of ``hosts``; ``deadline`` is of ``time.monotonic()``.
+
+        Raises ``ClusterError`` that names who ended or reported an error, who has not answered in time, or who has
+        used no processor time for ``idle_s`` seconds (a process that is stopped, or waits for what never comes).
+        """
+        found: dict[str, Message] = {}
+        idle = {host: Idle(self.workers[host].process.pid) for host in hosts} if idle_s < math.inf else {}
+        while True:
+            for host in hosts:
+                if host not in found and self._early[host]:
+                    found[host] = self._early[host].pop(0)
+                    if "error" in found[host]:
+                        raise WorkerError(host, f"{what}: worker {host}: {found[host]['error']}")
+            missing = [host for host in hosts if host not in found]
+            if not missing:
+                return found
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ClusterError(
+                    f"{what}: no answer of worker {', '.join(missing)} within the run's wall-clock time (--budget-s)"
+                )
+            for key, _ in self._selector.select(min(left, WATCH_EVERY_S)):
+                self._take(key.data)
+            self._watch()
+            asleep = [host for host in missing if host in idle and idle[host].seconds() > idle_s]
+            if asleep:
+                raise ClusterError(
+                    f"{what}: worker {', '.join(asleep)} has neither answered nor used any processor time for "
+                    f"{idle_s:g} s (--budget-s); was it stopped?"
+                )
+
+    def _take(self, worker: Worker) -> None:
+        messages = worker.read()
+        if messages is None:
+            raise worker.ended()
+        self._early[worker.host] += messages
+
+    def close(self) -> None:
+        """End every process."""
+        self._selector.close()
+        processes = [worker.process for worker in self.workers.values()]
+        stop(processes, GRACE_S)
+        for process in processes:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    _close(pipe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _close(pipe: Any) -> None:
+    try:
+        pipe.close()
+    except BrokenPipeError:
+        return  # what was still to be written has no reader any more
+
+
+# The coordinator's end of a member's control connection: what has come whole, without waiting for more.
+
+
+_READ: Final = 1 << 20
+_FLOAT_BYTES: Final = 4
+SEND_S: Final = 1.0
+"""for which a member may take nothing that it is sent: a lease"""
+
+
+class Control:
+    """A connection whose messages are ``comm.framing``'s.
+
+    ``wrong``: what was no message, empty before. ``asked``: arrays that the other end was asked for and has not sent;
+    it may send no others. ``since_s``: when it was taken, of ``time.monotonic()``.
+    """
+
+    def __init__(self, connection: socket.socket, since_s: float) -> None:
+        self.connection = connection
+        self.since_s = since_s
+        self.wrong = ""
+        self.asked = 0
+        connection.settimeout(SEND_S)
+        self._buffer = bytearray()
+        self._message: Message | None = None
+        """one whose array has not come whole"""
+
+    def receive(self) -> Sequence[tuple[Message, FloatArray | None]] | None:
+        """What has come whole by now; None: the other end is gone, or speaks another language."""
+        try:
+            data = os.read(self.connection.fileno(), _READ)  # ``recv`` would wait for as long as it takes to send
+        except BlockingIOError:
+            return ()
+        except OSError:
+            return None
+        if not data:
+            return None
+        self._buffer += data
+        try:
+            return list(self._whole())
+        except remote.FramingError as error:
+            self.wrong = str(error)
+            return None
+
+    def send(self, message: Message, array: FloatArray | None = None) -> None:
+        """Send; of an end that is gone, or that takes nothing for ``SEND_S``, the connection ends."""
+        try:
+            if array is None:
+                self.connection.sendall(remote.pack(message))
+                return
+            self.connection.sendall(remote.pack({**message, "floats": array.size}))
+            octets = array.data.cast("B")
+            for begin in range(0, len(octets), _READ):
+                self.connection.sendall(octets[begin : begin + _READ])
+        except OSError:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed here."""
+        return self.connection.fileno() < 0
+
+    def close(self) -> None:
+        """End it."""
+        self.connection.close()
+
+    def _whole(self) -> Iterator[tuple[Message, FloatArray | None]]:
+        while True:
+            if self._message is None:
+                self._message = remote.unpack(self._buffer)
+                if self._message is None:
+                    return
+            floats = self._message.get("floats", 0)
+            if type(floats) is not int or not 0 <= floats <= remote.MAX_FLOATS:
+                raise remote.FramingError(f"floats: {floats!r}")
+            if floats and not self.asked:
+                raise remote.FramingError(f"an array of {floats} elements that nobody asked for")
+            if len(self._buffer) < _FLOAT_BYTES * floats:
+                return
+            message, self._message = self._message, None
+            array = None
+            if floats:
+                self.asked -= 1
+                array = np.frombuffer(bytes(self._buffer[: _FLOAT_BYTES * floats]), np.float32)
+                del self._buffer[: _FLOAT_BYTES * floats]
+            yield message, array
+
+
+LOOK_S: Final = 0.05
+"""between two looks at leases"""
+END_S: Final = 0.1
+"""between the end of a connection, which is known at once, and that of its process, which tells how"""
+PARTED: Final = "ended its connection"
+LATE: Final = REAL_LEASE.term // 2
+"""for which a member has waited for the same when others have a reason to look who is missing"""
+MOST_STRANGERS: Final = 64
+"""connections that have not said whose they are; for one more the oldest of them ends …"""
+STRANGER_S: Final = 0.1
+"""… once it has had the time to say so"""
+_CREDENTIALS: Final = struct.Struct("3i")
+"""pid, uid, gid of SO_PEERCRED (unix(7))"""
+QUIET: Final = 3
+"""beats without which a member's processor time is looked at: it may compute and have no turn to speak"""
+
+
+@dataclass
+class Seen:
+    """What the coordinator has of one rank."""
+
+    process: "subprocess.Popen[bytes]"
+    signs: Signs
+    control: Control | None = None
+    beat: Message = field(default_factory=dict)
+    finished: int = 0
+    """operations, by all that it has said"""
+    answer: Message | None = None
+    since_ns: int = 0
+    """since when it has said the same of what it waits for"""
+    left: int | None = None
+    """operations that it had finished when it left"""
+    parted_s: float | None = None
+    """when its connection ended, of ``time.monotonic()``"""
+    code: int | None = None
+    member: bool = True
+    """Or it wants to join …"""
+    refused: str | None = None
+    """… and why it did not."""
+
+
+class Presence:
+    """Of the processes that are added, by rank. Use as a context manager; one thread calls it.
+
+    ``news``: what was heard of since somebody emptied it, and ``noticed_ns`` when the last of it was.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Listen in ``folder``, which nobody else may enter."""
+        self.address: Final = str(folder / "group")
+        self.seen: list[Seen] = []
+        self.leases = Leases(REAL_LEASE, (), 0)
+        self.news: list[str] = []
+        self.noticed_ns = 0
+        self.asked: set[int] = set()
+        """Who has still to answer in ``term``."""
+        self.term = 0
+        self.array: FloatArray | None = None
+        self.failed: str | None = None
+        """That somebody was asked to give."""
+        self._closed = False
+        self._strangers: list[Control] = []
+        """Connections that have not said whose they are, the oldest first."""
+        self._looked_ns: int | None = None
+        """When the last look ended."""
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(self.address)
+            self._listener.listen(socket.SOMAXCONN)
+            self._listener.setblocking(False)
+        except OSError as error:
+            self._listener.close()
+            raise ClusterError(f"{self.address}: cannot listen there: {error.strerror or error}") from error
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._alarm = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._selector.register(self._alarm, selectors.EVENT_READ, lambda: os.eventfd_read(self._alarm))
+
+    def wake(self) -> None:
+        """End a wait; from any thread."""
+        with suppress(ValueError, OSError):  # it is closed
+            os.eventfd_write(self._alarm, 1)
+
+    def wake_for(self, events: socket.socket) -> None:
+        """A wait ends when there is something to read from this socket, which whoever is woken does."""
+        self._selector.register(events, selectors.EVENT_READ, lambda: None)
+
+    def wake_at_end(self, pid: int) -> None:
+        """A wait ends when a process does."""
+        pidfd = os.pidfd_open(pid)
+
+        def ended() -> None:
+            self._selector.unregister(pidfd)
+            os.close(pidfd)
+
+        self._selector.register(pidfd, selectors.EVENT_READ, ended)
+
+    @property
+    def ending(self) -> bool:
+        """Whether a process is about to end: its connection has."""
+        until = time.monotonic() - END_S
+        return any(seen.code is None and seen.parted_s is not None and seen.parted_s > until for seen in self.seen)
+
+    @property
+    def late(self) -> bool:
+        """Whether a member has waited for the same for a while."""
+        until = time.monotonic_ns() - LATE
+        return any(
+            "waits" in self.seen[member].beat and self.seen[member].since_ns < until for member in self.leases.alive
+        )
+
+    @property
+    def newcomers(self) -> tuple[int, ...]:
+        """Who wants to join."""
+        every = enumerate(self.seen)
+        return tuple(rank for rank, one in every if not one.member and one.control is not None and one.refused is None)
+
+    def hold(self, members: Iterable[int]) -> int:
+        """Have members begin no other operation; the term of that."""
+        self.term += 1
+        self.tell(members, {"hold": self.term})
+        return self.term
+
+    def between(self, members: Iterable[int], term: int) -> bool:
+        """Whether all members have called the same operation, and one that was held in ``term`` has not begun it."""
+        beats = [self.seen[member].beat for member in members]
+        calling = all(beat.get("held") == term and beat["calls"] for beat in beats)
+        return calling and len({beat["beat"] for beat in beats}) == 1 and any(beat["rests"] for beat in beats)
+
+    def admit(self, newcomers: Iterable[int]) -> None:
+        """They are members from now on."""
+        for rank in newcomers:
+            self.seen[rank].member = True
+            self.leases.join(rank, time.monotonic_ns())
+            if self.seen[rank].refused is not None:  # it has ended meanwhile
+                self._lost(rank, str(self.seen[rank].refused))
+
+    def refuse(self, rank: int, why: str) -> None:
+        """One that wants to join cannot."""
+        self.seen[rank].refused = why
+        self.tell([rank], {"refused": why})
+
+    def add(self, process: "subprocess.Popen[bytes]", *, member: bool = True) -> None:
+        """The process of the next rank, a ``member`` of the start or one that joins."""
+        rank = len(self.seen)
+        self.seen.append(Seen(process, Signs(process.pid), member=member))
+        pidfd = os.pidfd_open(process.pid)
+        self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._process_ended(rank, pidfd))
+
+    def pump(self, blamed: Callable[[], Collection[int]]) -> None:
+        """What has happened since the last look. ``blamed``: whom the others wait for, asked when a lease runs out."""
+        for key, _ in self._selector.select(LOOK_S):
+            key.data()
+        now = time.monotonic_ns()
+        if self._looked_ns is not None and (gap := now - self._looked_ns) > LATE:
+            self.leases.postpone(gap)  # this process stood still, as the others may have
+        self._looked_ns = now
+        for member in self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat):
+            if self.seen[member].signs.seen():
+                self.leases.heard(member, now)
+        if self.leases.expired(now):
+            for member in self.leases.accuse(self.asked or blamed(), now):
+                self._tell_excluded(member)
+                self.note(self.leases.dead[member])
+
+    def note(self, cause: str) -> None:
+        """Something is news."""
+        self.news.append(cause)
+        self.noticed_ns = time.monotonic_ns()
+
+    def ask(self, members: Iterable[int]) -> None:
+        """Have members stop, and answer, in a term of its own; one that has not joined yet, when it does."""
+        self.term += 1
+        self.asked = set(members)
+        self.tell(members, {"prepare": self.term})
+
+    def request_array(self, holder: int) -> None:
+        """Have one that has stopped send the result of its last operation."""
+        self.array = None
+        self.asked = {holder}
+        if (control := self.seen[holder].control) is not None:
+            control.asked += 1
+            control.send({"give": self.term})
+
+    def tell(self, members: Iterable[int], message: Message) -> None:
+        """A message to each of them that has joined."""
+        for member in members:
+            if (control := self.seen[member].control) is not None:
+                control.send(message)
+
+    def replace(self, rank: int) -> None:
+        """End a process whose host another one is to have."""
+        self._lost(rank, "was started anew")
+        self.seen[rank].process.kill()
+
+    def exclude(self, rank: int, reason: str) -> None:
+        """One that lives cannot go on with the others."""
+        if self.leases.ended(rank, reason):
+            self._tell_excluded(rank)
+
+    def close(self) -> None:
+        """End all connections, and those processes that were excluded; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, int):
+                os.close(key.fileobj)
+        self._selector.close()
+        for stranger in self._strangers:
+            stranger.close()
+        for rank, seen in enumerate(self.seen):
+            if seen.control is not None:
+                seen.control.close()
+            if rank in self.leases.dead:  # one that is stopped would not hear that it is to end
+                seen.process.kill()
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        """Take the connections that wait, as long as there is room for one that has not said whose it is."""
+        while self._has_room():
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # no room for one more, as files go
+                if self._strangers:
+                    self._forget(self._strangers[0])
+                return
+            control = Control(connection, time.monotonic())
+            self._strangers.append(control)
+            self._selector.register(connection, selectors.EVENT_READ, lambda control=control: self._first(control))
+
+    def _has_room(self) -> bool:
+        """Where there is none, the oldest stranger makes some, unless it came just now."""
+        if len(self._strangers) < MOST_STRANGERS:
+            return True
+        oldest = self._strangers[0]
+        self._first(oldest)
+        if oldest in self._strangers and time.monotonic() > oldest.since_s + STRANGER_S:
+            self._forget(oldest)
+        return len(self._strangers) < MOST_STRANGERS
+
+    def _first(self, control: Control) -> None:
+        """What a new connection says first."""
+        messages = self._messages(control, None)
+        if not messages:
+            return
+        rank = joins(messages[0][0], len(self.seen))
+        if rank is None or self.seen[rank].control is not None:
+            self._forget(control)
+            return
+        if not is_of(control.connection, self.seen[rank].process.pid):
+            control.send({"refused": f"the connection is not of a process of rank {rank}"})
+            self._forget(control)
+            return
+        self._strangers.remove(control)
+        self.seen[rank].control = control
+        self._selector.modify(control.connection, selectors.EVENT_READ, lambda: self._hear(rank, control))
+        if self.seen[rank].member:
+            if rank in self.leases.dead:
+                self._tell_excluded(rank)
+                return
+            self.leases.join(rank, time.monotonic_ns())
+            if rank in self.asked:
+                control.send({"prepare": self.term})
+        self._handle(rank, messages[1:])
+
+    def _hear(self, rank: int, control: Control) -> None:
+        self._handle(rank, self._messages(control, rank))
+
+    def _handle(self, rank: int, messages: Sequence[tuple[Message, FloatArray | None]]) -> None:
+        seen = self.seen[rank]
+        for message, array in messages:
+            if seen.member and rank in self.leases.dead:
+                return  # it has no say any more
+            try:
+                kind = check(
+                    message, finished=seen.finished, term=self.term, left=seen.left is not None, ranks=len(self.seen)
+                )
+                if array is None and kind == "array":
+                    raise FramingError("an array without elements")
+            except FramingError as error:
+                self.out_of_turn(rank, str(error))
+                return
+            if seen.member:
+                self._take(rank, seen, kind, message, array)
+
+    def _take(self, rank: int, seen: Seen, kind: str, message: Message, array: FloatArray | None) -> None:
+        """One message of a member, which is one."""
+        self.leases.heard(rank, time.monotonic_ns())
+        if kind == "beat":
+            if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
+                seen.since_ns = time.monotonic_ns()
+            seen.beat, seen.finished = message, message["beat"]
+        elif kind == "left":
+            seen.left = seen.finished = message["left"]
+        elif message[kind] == self.term and rank in self.asked:  # else it is an older answer, or the same again
+            if kind == "stopped":
+                seen.answer, seen.finished = message, message["finished"]
+            else:
+                self.array, self.failed = array, message.get("failed")
+            self.asked.discard(rank)
+
+    def out_of_turn(self, rank: int, why: str) -> None:
+        """It said what no member says: the others go on without it."""
+        reason = f"said what no member says: {why}"
+        control = self.seen[rank].control
+        self._lost(rank, reason)
+        if control is not None:
+            control.send({"excluded" if self.seen[rank].member else "refused": reason})
+            self._forget(control)
+
+    def _messages(self, control: Control, rank: int | None) -> Sequence[tuple[Message, FloatArray | None]]:
+        """What a connection brought; its end is the end of its member."""
+        if control.ended:
+            return ()
+        found = control.receive()
+        if found is not None:
+            return found
+        if rank is not None and control.wrong:
+            self.out_of_turn(rank, control.wrong)
+            return ()
+        self._forget(control)
+        if rank is not None and self.seen[rank].code is None and self._lost(rank, PARTED):
+            self.seen[rank].parted_s = time.monotonic()
+        return ()
+
+    def _forget(self, control: Control) -> None:
+        if not control.ended:
+            self._selector.unregister(control.connection)
+            control.close()
+        if control in self._strangers:
+            self._strangers.remove(control)
+
+    def _process_ended(self, rank: int, pidfd: int) -> None:
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        seen = self.seen[rank]
+        seen.code = seen.process.wait()
+        how = f"ended with {how_ended(seen.code)}" if seen.code else "ended without leaving the group"
+        if seen.refused == PARTED:
+            seen.refused = how
+        if seen.parted_s is not None:
+            self.leases.explain(rank, how)
+        elif seen.code or seen.control is not None:
+            self._lost(rank, how)
+
+    def _lost(self, rank: int, reason: str) -> bool:
+        """A process is gone; whether that is news: not of one that had left, or that is dead already."""
+        if not self.seen[rank].member:
+            self.seen[rank].refused = self.seen[rank].refused or reason
+            return False
+        if self.seen[rank].left is not None or rank in self.leases.dead:
+            return False
+        if self.seen[rank].control is None:
+            self.leases.join(rank, time.monotonic_ns())
+        self.leases.ended(rank, reason)
+        self.note(reason)
+        return True
+
+    def _tell_excluded(self, rank: int) -> None:
+        self.tell([rank], {"excluded": self.leases.dead[rank]})
+
+
+def is_of(connection: socket.socket, pid: int) -> bool:
+    """Whether the process at the other end is this one or one that it started, as the kernel knows it."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return descends(_CREDENTIALS.unpack(credentials)[0], pid)
+
+
+# Ranks that join a group in real time: each is started when its time has come, where nobody else is.
+
+
+StartRank = Callable[[int], "subprocess.Popen[bytes]"]
+
+
+class Arrivals:
+    """Of the ranks behind those of the start, in order of ``times``: seconds from now on.
+
+    ``hosts``: of all ranks. ``start`` starts the process of one. A host whose process still runs begins anew.
+    """
+
+    def __init__(self, times: Sequence[float], hosts: Sequence[str], presence: Presence, start: StartRank) -> None:
+        began = time.monotonic()
+        self._due = [began + one for one in times]
+        self._hosts, self._presence, self._start = hosts, presence, start
+        self._first = len(hosts) - len(times)
+
+    def start_due(self, members: Collection[int]) -> None:
+        """Start those whose time has come, as long as one of the ``members`` may still call."""
+        seen = self._presence.seen
+        while len(seen) < len(self._hosts) and time.monotonic() >= self._due[len(seen) - self._first]:
+            rank = len(seen)
+            there = [one for one in range(rank) if self._hosts[one] == self._hosts[rank] and seen[one].code is None]
+            for one in there:
+                self._presence.replace(one)
+            if there or not any(seen[member].left is None and seen[member].code is None for member in members):
+                return
+            self._presence.add(self._start(rank), member=False)
+
+    def outside(self) -> dict[int, str]:
+        """Who did not join, and why."""
+        known = dict(enumerate(self._presence.seen))
+        found = {}
+        for rank in range(self._first, len(self._hosts)):
+            if rank not in known or not known[rank].member:
+                found[rank] = (known[rank].refused if rank in known else None) or "the others ended before"
+        return found

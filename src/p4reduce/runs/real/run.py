@@ -1,0 +1,252 @@
+"""One run in real time, from its description to its result: starts a session, passes on its progress, ends it."""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+from p4reduce.base.progress import Progress
+from p4reduce.base.signals import SEEN_S, handling, raise_exit
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.real.errors import RealError
+from p4reduce.network.real.net import enter_command, here_command, why_not
+from p4reduce.network.real.net.namespaces import last_lines, start, stop
+from p4reduce.network.real.net.state import RunFolder, remove_stale
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.launch import Emit
+from p4reduce.runs.perf import Plan, Row, figures
+from p4reduce.runs.perf import Progress as PerfProgress
+from p4reduce.runs.real.gloo import has_gloo, has_mpi
+from p4reduce.runs.real.sights import SOCKET
+from p4reduce.runs.result import RunResult
+from p4reduce.runs.runner import accuracy_alone, training_options
+from p4switch.base.units import PS_PER_US
+from p4switch.native.objects import prepare
+
+SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")
+MACHINE_CODE: Final = ("p4reduce.workers.udp", "p4reduce.network.real.io.frames")
+"""of workers and of switches; what they import has more"""
+START_S: Final = 600.0
+"""beyond the run's own budget: for links, switches and workers, which have deadlines of their own"""
+CLOSE_S: Final = 20.0
+"""for a session to end its processes"""
+
+
+def run_real(experiment: Experiment, *, progress: Progress | None = None, capture: Path | None = None) -> RunResult:
+    """Run ``experiment`` on sockets; ``capture``: a pcap of the first worker's link. See :func:`run_session`."""
+    found, _ = run_session(experiment, progress=progress, capture=capture)
+    if found.training is None:
+        return found
+    baseline = accuracy_alone(found.network.workers, training_options(experiment))
+    return replace(found, training=replace(found.training, baseline_accuracy=baseline))
+
+
+def run_session(
+    experiment: Experiment,
+    *,
+    progress: Progress | None = None,
+    capture: Path | None = None,
+    beside: Mapping[str, Mapping[str, Any]] | None = None,
+    sizes: Sequence[int] = (),
+) -> tuple[RunResult, dict[str, list[float]]]:
+    """Run ``experiment`` on sockets, in a session process of its own; then other libraries' all-reduces on
+    the same links.
+
+    beside: for "gloo" and "mpi", ``python`` that has it, and ``sizes``; the seconds of its all-reduces come back beside
+    the result. sizes: elements of each tensor, in the place of the experiment's ``elements`` and ``repeat``.
+    The session, and all that it started, is gone when this returns or raises; when this process is killed, the
+    kernel ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` when the run
+    fails, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
+    """
+    _check_links(experiment)
+    prepare(*MACHINE_CODE)  # here, where it can be told
+    request = {
+        "experiment": experiment.model_dump(mode="json"),
+        "capture": None if capture is None else str(capture.absolute()),
+        "beside": {name: dict(given) for name, given in (beside or {}).items()},
+        "sizes": list(sizes),
+    }
+    found = _session(experiment, request, progress, None)
+    return RunResult.from_json(json.dumps(found["result"])), found["beside_s"]
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """How a script in real time ended."""
+
+    result: RunResult | None
+    failed: int | None
+    """The first rank that failed, if one did …"""
+    code: int
+    """… and its exit code, -n for signal n."""
+    outside: Mapping[int, str] = field(default_factory=dict)
+    """Ranks that were to join and did not, and why."""
+
+
+def run_script(
+    experiment: Experiment,
+    command: Sequence[str],
+    *,
+    emit: Emit,
+    timeout_s: float,
+    joins: Sequence[tuple[float, str]] = (),
+    **extra: str,
+) -> Scripted:
+    """Run a script at every host of ``experiment`` (runs/real/session.py).
+
+    ``emit(rank, stream, line)`` gets what it prints.
+
+    joins: when more ranks are started, seconds after the others, and at which host, in order of time. They have ranks
+    behind the others'. ``extra``: variables of its environment. Raises as ``run_session``.
+    """
+    _check_links(experiment)
+    prepare(*MACHINE_CODE)
+    script = {"command": list(command), "environment": extra, "timeout_s": timeout_s, "joins": list(joins)}
+    request = {"experiment": experiment.model_dump(mode="json"), "script": script}
+    found = _session(experiment, request, None, emit)
+    if "ended" in found:
+        return Scripted(None, found["ended"]["rank"], found["ended"]["code"])
+    return Scripted(RunResult.from_json(json.dumps(found["result"])), None, 0, dict(found["outside"]))
+
+
+def _session(
+    experiment: Experiment, request: dict[str, Any], progress: Progress | None, emit: Emit | None
+) -> dict[str, Any]:
+    command = enter_command(SESSION) if experiment.links == "veth" else here_command(SESSION)
+    try:
+        remove_stale()  # what was left behind by a run that was killed
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
+            aside = folder.aside()
+            folder.note(view=str(aside / SOCKET), what=_about(experiment))
+            whole = {**request, "name": folder.name, "folder": str(folder.logs), "aside": str(aside)}
+            if "script" in request:
+                whole["script"] = {**request["script"], "aside": str(aside)}
+            return _run(command, whole, folder, progress, emit)
+    except RealError as error:
+        raise ClusterError(str(error)) from error
+
+
+def _about(experiment: Experiment) -> str:
+    """What a run is, for those who look for it."""
+    return f"{experiment.plan} on {experiment.topology}, {experiment.target}, links {experiment.links}"
+
+
+def _check_links(experiment: Experiment) -> None:
+    if experiment.links == "veth" and (reason := why_not()) is not None:
+        raise ExperimentError(
+            f"links: veth needs network namespaces, which cannot be made here: {reason}; "
+            "be root, or choose --links udp (embedded target)"
+        )
+
+
+def _run(
+    command: list[str], request: dict[str, Any], folder: RunFolder, progress: Progress | None, emit: Emit | None
+) -> dict[str, Any]:
+    log = folder.logs / "session.log"
+    with log.open("wb") as errors:
+        process = start(
+            command,
+            env={**os.environ, **folder.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # Ctrl-C reaches us alone, and we end the session
+        )
+    assert process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+    assert process.stdout is not None  # noqa: S101
+    try:
+        with contextlib.suppress(BrokenPipeError):  # if it has ended, its last lines, shown below, say why
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        own_s = request["script"]["timeout_s"] if "script" in request else request["experiment"]["budget_s"]
+        deadline = time.monotonic() + START_S + own_s
+        for message in _messages(process.stdout, deadline):
+            if "progress" in message and progress is not None:
+                progress(*message["progress"])
+            if "refused" in message:
+                raise ExperimentError(message["refused"])
+            if "failed" in message:
+                raise ClusterError(message["failed"])
+            if "line" in message and emit is not None:
+                emit(*message["line"])
+            if "result" in message or "ended" in message:
+                return message
+        code = process.wait(CLOSE_S)
+        raise ClusterError(f"the session ended with exit code {code}; its last lines:\n{last_lines(log)}")
+    finally:
+        with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            _end(process)
+
+
+def _messages(pipe: IO[bytes], deadline: float) -> Iterator[dict[str, Any]]:
+    """The session's lines until it ends; ``ClusterError`` when it says nothing any more."""
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not selector.select(SEEN_S):
+                if time.monotonic() < deadline:
+                    continue
+                raise ClusterError("the session neither ended nor failed within its wall-clock time (--budget-s)")
+            data = pipe.read1(1 << 16)  # type: ignore[attr-defined]
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from (json.loads(line) for line in lines if line.strip())
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    stop([process], CLOSE_S)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):  # what was still to be written has no reader any more
+                pipe.close()
+
+
+# Collectives over a range of sizes in real time: on sockets, and by gloo and MPI on the same links in the same run.
+
+
+OTHERS: Final = {"gloo": has_gloo, "mpi": has_mpi}
+"""What is measured beside, where an interpreter has it."""
+
+
+def measure_real(experiment: Experiment, plan: Plan, progress: PerfProgress, *, others: bool) -> list[Row]:
+    """All sizes with one plan; with ``others``, then the same with gloo and MPI, where PyTorch, mpi4py
+    with MPICH, and network namespaces are.
+
+    Every sum is held against the exact one, so no element is ever wrong: a run in which one is, fails. Raises
+    ``ExperimentError`` for what is not measured in real time, and what a run raises.
+    """
+    if (plan.collective, plan.type) != ("all_reduce", "float"):
+        raise ExperimentError(f"{plan.collective} of {plan.type}: in real time, all_reduce of float is measured")
+    sizes = [size // 4 for size in plan.sizes for _ in range(plan.iters)]
+    there = [name for name, has in OTHERS.items() if others and experiment.links == "veth" and has(sys.executable)]
+    result, beside_s = run_session(
+        experiment,
+        progress=progress,
+        sizes=[sizes[0], *sizes],  # the first fills caches, and is not shown
+        beside={name: {"python": sys.executable, "sizes": sizes} for name in there},
+    )
+    workers = result.network.workers
+    ours = [record.communication_ps / PS_PER_US for record in result.network.collectives[1:]]
+    rows = _rows(experiment.plan, plan, workers, ours)
+    for name, seconds in beside_s.items():
+        rows += _rows(name, plan, workers, [one * 1e6 for one in seconds])
+    return rows
+
+
+def _rows(engine: str, plan: Plan, workers: int, times_us: list[float]) -> list[Row]:
+    rows = []
+    for at, octets in enumerate(plan.sizes):
+        mine = times_us[at * plan.iters : (at + 1) * plan.iters]
+        found = figures(octets, sum(mine) / len(mine), plan.collective, workers, 0)
+        rows.append(Row(engine, octets, plan.count(octets, workers), plan.type, "sum", -1, None, found))
+    return rows

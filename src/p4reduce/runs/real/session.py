@@ -1,0 +1,447 @@
+"""The process of one run in real time: ``python -m p4reduce.runs.real.session``.
+
+Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``aside`` for sockets, ``name`` of the run;
+``capture`` (a pcap file), or null; ``beside``: other libraries whose all-reduces are timed on the same links
+afterwards, with the arguments of their functions; ``sizes`` of tensors in the place of the experiment's, or an empty
+list.
+Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started is gone, ``result``
+and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from p4reduce.base.ports import free_ports
+from p4reduce.base.signals import handling, raise_exit
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.predict import Operation, plan_bound
+from p4reduce.group.backend import FloatArray
+from p4reduce.group.communicator import STEP
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.membership import Journal
+from p4reduce.group.remote import ADDRESS, SPEC
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.real.errors import RealError
+from p4reduce.network.real.net import HOST_INTERFACE
+from p4reduce.network.real.net.namespaces import stop
+from p4reduce.network.virtual.faults import FabricError
+from p4reduce.runs.experiment import Experiment, ExperimentError, tensor
+from p4reduce.runs.launch import rank_environment, torch_environment
+from p4reduce.runs.real.carry import RealCluster, result
+from p4reduce.runs.real.coordinator import Coordinator, Ended, Trees
+from p4reduce.runs.real.gloo import gloo_beside, mpi_beside
+from p4reduce.runs.real.presence import Arrivals, Message, Presence, cpu_seconds
+from p4reduce.runs.real.sights import shown
+from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec
+from p4reduce.runs.real.targets import Damage
+from p4reduce.runs.real.wires import VethWires
+from p4reduce.runs.result import CollectiveRecord, TrainingPoint, steps_of
+from p4reduce.runs.runner import one_model
+from p4reduce.topologies.model import TopologyError
+from p4reduce.workers.specs import EndpointSpec
+from p4reduce.workers.training.digits import DataError
+from p4switch.base.units import NS_PER_S, PS_PER_NS
+from p4switch.program.errors import ProgramError
+
+# What an experiment has the workers do in real time: move tensors, or train.
+
+
+LEARNING_RATE: Final = 0.1
+"""of a push-pull of plain tensors, as in virtual time"""
+NEXT: Final = {"do": "next"}
+
+
+def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:
+    """All that the experiment asks for; with ``sizes`` (elements) a tensor of each. ``ClusterError`` when it fails."""
+    if sizes:
+        move_tensors(cluster, sizes)
+    elif cluster.experiment.model == "digits":
+        train_digits(cluster)
+    else:
+        move_tensors(cluster, [cluster.experiment.elements] * cluster.turns)
+
+
+def move_tensors(cluster: RealCluster, sizes: Sequence[int]) -> None:
+    """A collective on each of some plain tensors, drawn from the seed; ``sizes``: their elements."""
+    label = f"{cluster.experiment.plan}: {cluster.experiment.collective}"
+    for turn, elements in enumerate(sizes):
+        cluster.progress(label, turn, len(sizes))
+        move_tensor(cluster, turn, elements)
+    cluster.progress(label, len(sizes), len(sizes))
+
+
+def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
+    """The experiment's collective on one plain tensor, that of a turn. ``ClusterError`` when it fails."""
+    given, hosts = cluster.experiment, cluster.hosts
+    keeper = hosts[-1] if given.collective == "push" else hosts[0]
+
+    def array(rank: int) -> FloatArray:
+        return tensor(given.seed, rank, turn, elements)
+
+    command = {"do": given.collective, "elements": elements, "turn": turn, "learning_rate": LEARNING_RATE}
+    cluster.ask({**command, "do": "prepare"}, "preparing")
+    commands = {host: {**command, "save": str(cluster.got)} if host == keeper else command for host in hosts}
+    cluster.collective(turn, commands, keeper, array)
+
+
+def train_digits(cluster: RealCluster) -> None:
+    """Train on every worker. After each collective the workers wait until it was checked, and time stands still."""
+    given, hosts, workers = cluster.experiment, cluster.hosts, cluster.assignment.workers
+    label = f"{given.plan}: training"
+    cluster.progress(label, 0, cluster.turns)
+    cluster.ask({"do": "load"}, "loading the digits")
+
+    def file(host: str) -> Path:
+        return cluster.folder / f"{host}-given.npy"
+
+    def gradient(rank: int) -> FloatArray:
+        array: FloatArray = np.load(file(workers[rank]))
+        return array
+
+    command: Message = {"do": "train", "epochs": given.epochs, "served": given.collective == "push_pull"}
+    commands = dict.fromkeys(hosts, command)
+    if given.collective == "all_reduce":
+        commands |= {host: {**command, "given": str(file(host))} for host in workers}
+        commands[workers[0]]["got"] = str(cluster.got)
+    for turn in range(cluster.turns):
+        cluster.collective(turn, commands, workers[0], gradient)
+        commands = dict.fromkeys(hosts, NEXT)
+        cluster.progress(label, turn + 1, cluster.turns)
+    cluster.moved.go_on()
+    cluster.group.tell(commands)
+    ended = cluster.answers("training")
+    cluster.moved.weights_sha256 = one_model(ended[host]["sha256"] for host in workers)
+    cluster.moved.points = [_point(cluster.moved.zeros_ns, figure) for figure in ended[workers[0]]["figures"]]
+
+
+def _point(zeros_ns: list[int], figure: Message) -> TrainingPoint:
+    iteration = figure["iteration"]
+    return TrainingPoint(
+        figure["name"], iteration, (figure["time_ns"] - zeros_ns[iteration]) / NS_PER_S, figure["value"]
+    )
+
+
+# A user's script in real time: one process at each host, whose collectives cross the run's own links and switches.
+#
+# Each process is told by ``P4REDUCE_SPEC`` (``comm.remote.SPEC``) where its description is (``ScriptSpec``, JSON),
+# makes its endpoints, and at its end leaves a report. One job carries all: sums, and what is a sum of 32-bit words.
+
+
+Say = Callable[[Message], None]
+GRACE_S: Final = 5.0
+"""between asking a script to end and ending it"""
+STORE_PORT: Final = 29500
+"""of PyTorch's store, in a network namespace that nothing else is in"""
+WATCH_EVERY_S: Final = 0.05
+
+
+class ScriptCluster(RealCluster):
+    """A run whose workers are a user's scripts. Use as a context manager, from the main thread."""
+
+    def __init__(self, experiment: Any, folder: Path, name: str, say: Say, script: Mapping[str, Any]) -> None:
+        """As of ``RealCluster``; ``say`` gets the script's lines.
+
+        ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder for a socket, by a short path;
+        ``joins``: when ranks join, in seconds, and at which host, in order.
+        """
+        if experiment.plan == "ps":
+            raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")
+        self._say = say
+        self._script = script
+        self._survivors: tuple[int, ...] = ()
+        self._joins: Sequence[tuple[float, str]] = script.get("joins", ())
+        self.outside: Mapping[int, str] = {}
+        """Ranks that were to join and did not, and why."""
+        super().__init__(experiment, folder, name, lambda label, done, total: None, None, Path(script["aside"]))
+
+    @property
+    def hosts(self) -> list[str]:
+        """Of those who have not died."""
+        return [self.everybody[rank] for rank in self._survivors] if self._survivors else [*self.assignment.workers]
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """The hosts of all ranks, of those that join too."""
+        return (*self.assignment.workers, *(host for _, host in self._joins))
+
+    def _start_workers(self) -> "Scripts":  # type: ignore[override]
+        endpoints = self.endpoints(self.job.plan)
+        hosts = self.assignment.workers
+        inside = isinstance(self.wires, VethWires)
+        master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
+        port = STORE_PORT if inside else free_ports(1)[0]
+        presence = self._parts.enter_context(Presence(self._aside))
+        scripts = Scripts(self.everybody, self._say, presence)
+        for rank, host in enumerate(hosts):
+            torch = torch_environment(rank, len(hosts), port, master, HOST_INTERFACE if inside else "lo")
+            process = self._start_rank(rank, presence, endpoints[host], torch)
+            presence.add(process)
+            scripts.add(rank, process)
+        return scripts
+
+    def _start_rank(
+        self, rank: int, presence: Presence, endpoint: EndpointSpec | None, environment: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes]":
+        """The process of a rank: with its ``endpoint``, or that of one that joins."""
+        everybody = self.everybody
+        spec = ProcessSpec(
+            host=everybody[rank],
+            rank=rank,
+            size=len(everybody),
+            seed=self.experiment.seed,
+            socket=self.wires.socket(everybody[rank]),
+            endpoints=[] if endpoint is None else [endpoint],
+            jobs=dict.fromkeys(("all_reduce", "barrier"), self.job.plan.job),
+            quorum=self.experiment.quorum or 1,
+            records=None if endpoint is None else str(self.records_of(everybody[rank])),
+        )
+        told = ScriptSpec(
+            worker=spec,
+            folder=str(self.folder),
+            coordinator=presence.address,
+            on_failure=self.experiment.on_failure,
+            members=() if endpoint is None else tuple(range(len(self.assignment.workers))),
+            grows=bool(self._joins),
+        )
+        path = self.folder / f"rank-{rank}.json"
+        path.write_text(told.model_dump_json())
+        base = {name: text for name, text in os.environ.items() if name != ADDRESS}
+        ours = rank_environment({**base, **self._script["environment"]}, "", rank, len(everybody))
+        del ours[ADDRESS]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        given = {**pipes, "env": {**ours, **environment, SPEC: str(path)}}
+        return self.wires.start(everybody[rank], self._script["command"], given)
+
+    def _start_joining(self, rank: int) -> "subprocess.Popen[bytes]":
+        assert isinstance(self.group, Scripts)  # noqa: S101
+        process = self._start_rank(rank, self.group.presence, None, {})
+        self.group.add(rank, process)
+        return process
+
+    def wait(self) -> Ended | None:
+        """Until all scripts have ended; which failed, where that ended the run. ``ClusterError`` for what else did."""
+        assert isinstance(self.group, Scripts)  # noqa: S101
+        trees = Trees(
+            self.topology,
+            self.target.controller,
+            self.assignment.request,
+            self.job.plan,
+            self.endpoints,
+            hosts=self.everybody,
+            registers=self.experiment.target == "embedded",
+        )
+        self.plan_in_use = lambda: trees.plan
+        deadline = time.monotonic() + self._script["timeout_s"]
+        journal = Journal(self.folder / "membership.jsonl")
+        presence, on_failure = self.group.presence, self.experiment.on_failure
+        with Damage(self.target, self.wires, self.relays, trees, presence, on_failure) as damage:
+            arrivals = Arrivals([at_s for at_s, _ in self._joins], self.everybody, presence, self._start_joining)
+            coordinator = Coordinator(
+                presence, trees, journal, on_failure, watch=damage.news, deadline=deadline, arrivals=arrivals
+            )
+            failed = coordinator.wait()
+            self.outside = arrivals.outside()
+        if failed is None:
+            self.lost_switches = trees.reach.switches
+            self.decisions, self.resumed = coordinator.journal.decisions, coordinator.resumed
+            self._survivors = coordinator.survivors
+            if trees.plan is not self.job.plan:
+                self.job = Job(trees.plan, self.job.numbers)
+            self._note_collectives(self.group.reports(self.folder, self._survivors))
+        return failed
+
+    def _note_collectives(self, reports: Mapping[str, Message]) -> None:
+        """What the scripts' participants say that they carried, held against each other."""
+        hosts = list(reports)
+        self.moved.zeros_ns.append(min(report["began_ns"] for report in reports.values()))
+        ends = {report["first"] + len(report["carried"]) for report in reports.values()}
+        if len(ends) > 1:
+            raise ClusterError(f"ranks have carried different numbers of collectives to their ends: {sorted(ends)}")
+        for turn in range(min(report["first"] for report in reports.values()), ends.pop()):
+            there = {host: one for host, one in reports.items() if one["first"] <= turn}
+            every = [report["carried"][turn - report["first"]] for report in there.values()]
+            first = every[0]
+            self._same_bytes({host: one["sha256"] for host, one in zip(there, every, strict=True)}, turn)
+            self.moved.digest.update(bytes.fromhex(first["sha256"]))
+            carried = "barrier" if first["operation"] == "barrier" and not self.job.plan.ring else "all_reduce"
+            for _ in range(self.moved.note_closing(turn, [one["closing"] for one in every])):
+                self.job.note(carried, first["elements"], words=first["words"])
+            start, done = min(one["start_ns"] for one in every), max(one["end_ns"] for one in every)
+            self.moved.busy_ns += done - start
+            self.moved.records.append(
+                CollectiveRecord(
+                    operation=first["operation"],
+                    iteration=turn,
+                    elements=first["elements"],
+                    start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
+                    done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
+                    communication_ps=max(one["end_ns"] - one["start_ns"] for one in every) * PS_PER_NS,
+                    bound_ps=plan_bound(self.job.plan, first["elements"], Operation(carried)).time_ps,
+                    resends=0,
+                    saturated=max(one["saturated"] for one in every),
+                    max_error=None,
+                    error_bound=None,
+                    failed=first["failed"],
+                )
+            )
+        zero = self.moved.zeros_ns[0]
+        self.moved.points = [
+            TrainingPoint(figure["name"], figure["iteration"], (figure["time_ns"] - zero) / 1e9, figure["value"])
+            for figure in reports[hosts[0]]["figures"]
+            if figure["name"] != STEP
+        ]
+        # Between marks a script computes, for as long as this machine takes: what repeats is the network's alone.
+        self.moved.steps = steps_of(self.moved.records, [], [])
+
+
+class Scripts:
+    """The processes of the scripts, in the place of a run's worker group."""
+
+    def __init__(self, hosts: Sequence[str], say: Say, presence: Presence) -> None:
+        self.presence = presence
+        self._hosts = list(hosts)
+        self._say = say
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads: list[threading.Thread] = []
+        self._reports: dict[str, Message] = {}
+
+    def add(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
+        """A process that was started."""
+        self._processes.append(process)
+        for name in ("stdout", "stderr"):
+            thread = threading.Thread(target=self._pass_on, args=(rank, name, getattr(process, name)), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def reports(self, folder: Path, ranks: Sequence[int]) -> dict[str, Message]:
+        """What those of ``ranks`` left behind. ``ClusterError`` for one that never joined."""
+        for rank in ranks:
+            host = self._hosts[rank]
+            try:
+                self._reports[host] = json.loads((folder / ScriptSpec.report(rank)).read_text())
+            except OSError:
+                raise ClusterError(
+                    f"rank {rank} ended well, but did not join the group: the script calls "
+                    "p4reduce.connect(), or torch.distributed.init_process_group('p4reduce')"
+                ) from None
+        return self._reports
+
+    def tell(self, messages: Mapping[str, Message]) -> None:
+        """Scripts are told nothing."""
+
+    def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = 0.0) -> dict[str, Message]:
+        """At the start nothing; of those that have ended, their reports."""
+        return {host: self._reports.get(host, {}) for host in hosts}
+
+    def pids(self) -> dict[str, int]:
+        """Process of each host."""
+        return {host: process.pid for host, process in zip(self._hosts, self._processes, strict=False)}
+
+    def close(self) -> None:
+        """End every process."""
+        self.presence.close()
+        stop(self._processes, GRACE_S)
+        for thread in self._threads:
+            thread.join(GRACE_S)
+
+    def _pass_on(self, rank: int, name: str, pipe: Any) -> None:
+        with pipe, suppress(ValueError):
+            for line in pipe:
+                self._say({"line": [rank, name, line.decode(errors="replace").rstrip("\n")]})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def script_argv(command: Sequence[str]) -> list[str]:
+    """A ``.py`` file runs with this Python; anything else is a program of its own."""
+    return [sys.executable, *command] if command and command[0].endswith(".py") else list(command)
+
+
+_saying: Final = threading.Lock()
+"""lines of scripts come from several threads"""
+REFUSALS: Final = (ExperimentError, TopologyError, PlanError, ProgramError, DataError)
+BESIDE: Final = {"gloo": gloo_beside, "mpi": mpi_beside}
+FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, OSError, MemoryError)
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """Carry out what the request says; the last message."""
+    try:
+        return _scripts(request) if "script" in request else _tensors(request)
+    except REFUSALS as error:
+        return {"refused": str(error)}
+    except FAILURES as error:
+        return {"failed": str(error) or type(error).__name__}
+
+
+def _scripts(request: dict[str, Any]) -> dict[str, Any]:
+    experiment = Experiment.model_validate(request["experiment"])
+    with (
+        ScriptCluster(experiment, Path(request["folder"]), request["name"], _say, request["script"]) as cluster,
+        shown(cluster, Path(request["aside"])),
+    ):
+        failed = cluster.wait()
+        if failed is not None:
+            return {"ended": {"rank": failed.rank, "code": failed.code}}
+        used = {
+            "workers": 0.0,
+            "switches": cpu_seconds(cluster.target.processes),
+            "session": cpu_seconds([os.getpid()]),
+        }
+        found = result(cluster, used)
+    return {"result": found.plain(), "beside_s": {}, "outside": list(cluster.outside.items())}
+
+
+def _tensors(request: dict[str, Any]) -> dict[str, Any]:
+    experiment = Experiment.model_validate(request["experiment"])
+    capture = None if request["capture"] is None else Path(request["capture"])
+    aside = Path(request["aside"])
+    with (
+        RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture, aside) as cluster,
+        shown(cluster, aside),
+    ):
+        groups = {
+            "workers": list(cluster.group.pids().values()),
+            "switches": cluster.target.processes,
+            "session": [os.getpid()],
+        }
+        before = {name: cpu_seconds(pids) for name, pids in groups.items()}
+        carry_out(cluster, request["sizes"])
+        used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
+        found = result(cluster, used)
+        folder = Path(request["folder"])
+        beside_s = {name: BESIDE[name](cluster, folder, **given) for name, given in request["beside"].items()}
+    return {"result": found.plain(), "beside_s": beside_s}
+
+
+def _progress(label: str, done: int, total: int) -> None:
+    _say({"progress": [label, done, total]})
+
+
+def _say(message: dict[str, Any]) -> None:
+    with _saying:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
+        _say(run(json.loads(sys.stdin.readline())))

@@ -1,0 +1,335 @@
+"""Who executes the P4 program in real time, and what they count: the embedded switch, or BMv2."""
+
+import queue
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from p4reduce.control_plane.connection import Target
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.fleet import Sighting
+from p4reduce.control_plane.frames import LANE_BYTES
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.program import P4Program
+from p4reduce.group.membership import OnFailure
+from p4reduce.network.real.bmv2 import GROWTH_BYTES, Bmv2Switches
+from p4reduce.network.real.switches import SwitchHost
+from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.real.backend import REST_US
+from p4reduce.runs.real.coordinator import Trees
+from p4reduce.runs.real.presence import Presence, Signs
+from p4reduce.runs.real.wires import LinkRelays, VethWires, Wires, shaped_rates
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+
+CONTROL_DEADLINE_S: Final = 30.0
+"""for an answer of a switch, which may wait for a busy processor"""
+NO_TRAFFIC: Final = LinkCounters(**dict.fromkeys((field.name for field in fields(LinkCounters)), 0))
+BMV2_LOG: Final = "warn"
+
+
+class RealTarget(Protocol):
+    """Switches that run, with a controller. Use as a context manager."""
+
+    controller: Controller
+
+    @property
+    def processes(self) -> list[int]:
+        """Those that only execute switches; none where the session does."""
+
+    def process_of(self, switch: str) -> int | None:
+        """The process of one, where it executes nothing else and has not ended."""
+
+    def check(self) -> None:
+        """Raise when a switch has ended."""
+
+    def ended(self) -> Collection[str]:
+        """Switches that have ended by themselves; raises when all have, as one."""
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
+        """What was sent on the links that leave switches; ``counters`` are the P4 program's."""
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
+        """Frames that came in by each port, as far as known."""
+
+    def kernel_drops(self) -> int:
+        """Frames that found no room in the kernel, as far as known."""
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """What happened to first transmissions at these ports, as far as known."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class EmbeddedTarget:
+    """Embedded switches in this process: their data paths are threads that need no Python."""
+
+    def __init__(
+        self, experiment: Experiment, topology: Topology, program: P4Program, wires: Wires, capture: Path | None
+    ) -> None:
+        self._parts = ExitStack()
+        self._topology = topology
+        ports = wires.ports()
+        own = {(switch, port) for switch, numbers in ports.items() for port in numbers}
+        self.host = host = SwitchHost(
+            {switch.name: switch.index + 1 for switch in topology.switches},
+            ports,
+            rates_bps={end: rate for end, rate in shaped_rates(experiment, topology).items() if end in own},
+            queue_frames=experiment.queue_frames,
+            seed=experiment.seed,
+            rest_us=REST_US,
+        )
+        """Server and switches."""
+        self._switches = host.switches
+        try:
+            self._parts.enter_context(host)
+            self.controller = self._parts.enter_context(_controller(topology, host.targets, program))
+            if capture is not None:
+                worker = topology.workers[0].name
+                switch = topology.neighbour(worker, 1)
+                self._switches.capture(switch, topology.port(switch, worker), capture)
+        except BaseException:
+            self._parts.close()
+            raise
+
+    @property
+    def processes(self) -> list[int]:
+        """None: switches are threads of this one."""
+        return []
+
+    def process_of(self, switch: str) -> int | None:
+        """None."""
+        return None
+
+    def check(self) -> None:
+        """Raise ``FabricError`` when a data path has ended."""
+        self._switches.check()
+
+    def ended(self) -> Collection[str]:
+        """None alone: they are threads of one process."""
+        self.check()
+        return ()
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
+        """As the ports counted."""
+        return {port: seen.sent for port, seen in self._switches.port_counters().items()}
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
+        """As the ports counted."""
+        return {port: seen.received_frames for port, seen in self._switches.port_counters().items()}
+
+    def kernel_drops(self) -> int:
+        """As the ports counted."""
+        return sum(seen.overrun + seen.send_failures for seen in self._switches.port_counters().values())
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """First transmissions that found a port's queue full."""
+        return self._switches.incidents(self._topology)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._parts.close()
+
+
+class Bmv2Target:
+    """A simple_switch_grpc process for each switch."""
+
+    def __init__(self, topology: Topology, program: P4Program, wires: VethWires, folder: Path) -> None:
+        self._parts = ExitStack()
+        self._topology = topology
+        interfaces = wires.network.switch_interfaces
+        try:
+            self._switches = self._parts.enter_context(Bmv2Switches(topology, interfaces, folder, log_level=BMV2_LOG))
+            self.controller = self._parts.enter_context(_controller(topology, self._switches.targets, program))
+        except BaseException:
+            self._parts.close()
+            raise
+
+    @property
+    def processes(self) -> list[int]:
+        """Of the switches that have not ended."""
+        gone = self._switches.ended()
+        return [pid for name, pid in self._switches.pids.items() if name not in gone]
+
+    def process_of(self, switch: str) -> int | None:
+        """Its BMv2's."""
+        return None if switch in self._switches.ended() else self._switches.pids[switch]
+
+    def check(self) -> None:
+        """Raise ``RealError`` when a switch has ended, with its last lines."""
+        self._switches.check()
+
+    def ended(self) -> Collection[str]:
+        """Those whose process is gone."""
+        return self._switches.ended()
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
+        """As the P4 program counted: bytes are those that packets had when they came in, which is as long here."""
+        found = {}
+        for switch, own in counters.items():
+            for port in range(1, len(self._topology.neighbours(switch)) + 1):
+                first, again = own.link_sent[(port, 0)], own.link_sent[(port, 1)]
+                found[switch, port] = replace(
+                    NO_TRAFFIC,
+                    frames=first.frames + again.frames,
+                    bytes=first.bytes + again.bytes,
+                    inc_first_frames=first.frames,
+                    inc_first_bytes=first.bytes,
+                    inc_resend_frames=again.frames,
+                    inc_resend_bytes=again.bytes,
+                )
+        return found
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
+        """Nobody counts what BMv2 loses before ingress."""
+        return {}
+
+    def kernel_drops(self) -> int:
+        """Nobody counts them."""
+        return 0
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """Nobody notes what BMv2 loses."""
+        return {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._parts.close()
+
+
+def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program) -> Controller:
+    """One that has connected and loaded the program."""
+    found = [Target(*target) for target in targets]
+    return Controller(topology, found, program, deadline_s=CONTROL_DEADLINE_S)
+
+
+def check_growth(plan: Plan, collective: str) -> None:
+    """Raise ``ExperimentError`` where BMv2 could not carry ``collective`` by ``plan``.
+
+    A pull has no lanes. Switches merge those that come in time, but answer a repeated one by itself, made longer.
+    """
+    growth = LANE_BYTES * plan.lanes
+    if plan.in_network and collective in {"pull", "broadcast"} and growth > GROWTH_BYTES:
+        raise ExperimentError(
+            f"lanes: {plan.lanes}, but BMv2 ends when a packet grows by more than {GROWTH_BYTES} bytes, and answers to "
+            f"repeated pulls grow by {growth}: choose lanes 64, a plan of hosts (ps), or the embedded target"
+        )
+
+
+# What of a network in real time has ended or begun anew since the last look: links, switches.
+
+
+IDLE_S: Final = 0.5
+"""for which a switch that does not answer has used no processor time, while members wait: it is not only slow"""
+
+
+class Damage:
+    """Tells the ``trees`` of it. Whatever happens wakes the ``presence``. Use as a context manager.
+
+    Of a run with ``on_failure`` "abort" links and processes of switches are not heard of, but raise.
+    """
+
+    def __init__(
+        self,
+        target: RealTarget,
+        wires: Wires,
+        relays: LinkRelays,
+        trees: Trees,
+        presence: Presence,
+        on_failure: OnFailure,
+    ) -> None:
+        self._target, self._wires, self._relays = target, wires, relays
+        self._trees, self._presence, self._on_failure = trees, presence, on_failure
+        self._apart = bool(target.processes)  # switches are no part of this process, and may fall silent
+        self._ended: set[str] = set()
+        self._silent: dict[str, tuple[float, Signs]] = {}  # since when it has used no processor time
+        self._sightings: queue.SimpleQueue[Sighting] = queue.SimpleQueue()
+        self._parts = ExitStack()
+        if wires.events is not None:
+            presence.wake_for(wires.events)
+        for pid in target.processes:
+            presence.wake_at_end(pid)
+
+    def news(self) -> list[str]:
+        """What has happened since the last call. Raises where nothing can go on."""
+        self._relays.check()
+        if self._on_failure == "abort":
+            self._target.check()
+            said = []
+        else:
+            said = [*self._switches_ended(), *self._links_cut()]
+        while not self._sightings.empty():
+            said += self._heard(self._sightings.get())
+        return said + self._fell_silent()
+
+    def __enter__(self) -> Self:
+        self._parts.enter_context(self._target.controller.look_out(self._saw))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._parts.close()
+
+    def _saw(self, sighting: Sighting) -> None:
+        """Called by the controller's thread."""
+        self._sightings.put(sighting)
+        self._presence.wake()
+
+    def _switches_ended(self) -> list[str]:
+        found = [name for name in self._target.ended() if name not in self._ended]
+        self._ended.update(found)
+        return [self._lose(name, "has ended") for name in found if name not in self._trees.reach.switches]
+
+    def _links_cut(self) -> list[str]:
+        reach = self._trees.reach
+        links = [ends for ends in self._wires.cut() if ends not in reach.links]
+        reach.links.update(links)
+        return [f"link {'-'.join(sorted(ends))} is down" for ends in links if not ends & reach.switches]
+
+    def _heard(self, sighting: Sighting) -> list[str]:
+        switch = sighting.switch
+        if sighting.what == "silent":
+            if (pid := self._target.process_of(switch)) is not None:
+                self._silent[switch] = (time.monotonic(), Signs(pid))
+            elif self._apart and switch not in self._trees.reach.switches:  # not a process of ours any more
+                return [self._lose(switch, "does not answer")]
+            return []
+        self._silent.pop(switch, None)
+        if sighting.what == "answers":
+            return []
+        self._trees.begin_anew(switch)
+        return [f"switch {switch} began anew"]
+
+    def _fell_silent(self) -> list[str]:
+        """Switches that are there, but do nothing, while members wait."""
+        now, said = time.monotonic(), []
+        for switch, (since, signs) in list(self._silent.items()):
+            if signs.seen():
+                self._silent[switch] = (now, signs)
+            elif now - since > IDLE_S and self._presence.late:
+                del self._silent[switch]
+                said.append(self._lose(switch, "does not answer"))
+        return said
+
+    def _lose(self, switch: str, how: str) -> str:
+        self._trees.lose(switch)
+        return f"switch {switch} {how}"

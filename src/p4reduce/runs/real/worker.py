@@ -1,0 +1,198 @@
+"""A worker as a process: ``python -m p4reduce.runs.real.worker [SPEC.json]``.
+
+Reads its description (``ProcessSpec``, JSON) from the file, or as the first line of its input; makes its endpoints and
+binds its socket; says so. Then it answers every line of its input with one line, both JSON objects:
+
+| line | answer |
+|---|---|
+| (start) | ``ready``: its host; ``local``: where the socket is bound; ``pid`` |
+| ``do``: prepare; ``elements``, ``turn`` | ``prepared``: the array of the next command of that turn is drawn |
+| ``do``: all_reduce, push, pull, push_pull, broadcast, barrier; ``elements``, ``turn`` | ``carried``: see ``Carried`` |
+| … ``root``, ``learning_rate``, ``save`` (optional) | the array is also written to the file ``save`` (.npy) |
+| ``do``: load | ``loaded``: how many images there are to learn from |
+| ``do``: train; ``epochs``, ``served`` | after each collective ``carried``; then it waits for ``do``: next |
+| … ``given``, ``got`` (optional) | arrays before and after each are written to these files (.npy) |
+| … at its end | ``figures``, and ``sha256`` of the weights |
+| ``do``: status | ``endpoints``: their status by job; ``port``: its counts; ``cpu_s`` of the process |
+| ``do``: finish, or end of input | the status; then the process ends |
+
+A line that fails is answered by ``error``. Peers are served until the end: a worker that has its own results may still
+owe others theirs. While a training waits for ``next``, other lines are answered as ever.
+"""
+
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from pydantic import ValidationError
+
+from p4reduce.group.backend import COLLECTIVES, FloatArray
+from p4reduce.group.communicator import Communicator
+from p4reduce.group.errors import ClusterError
+from p4reduce.runs.experiment import tensor
+from p4reduce.runs.real.backend import RealBackend
+from p4reduce.runs.real.spec import ProcessSpec
+from p4reduce.workers.training import digits
+from p4reduce.workers.training.loops import (
+    Trained,
+    TrainingOptions,
+    TrainingTask,
+    train_all_reduce,
+    train_parameter_server,
+)
+
+Message = dict[str, Any]
+_OPERATIONS: Final = {*COLLECTIVES, "broadcast"}
+_NOTHING: Final = ((-1, 0), np.zeros(0, np.float32))
+
+
+class Worker:
+    """Carries out commands, one at a time."""
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self._spec = spec
+        self._backend = RealBackend(spec)
+        self._prepared = _NOTHING
+
+    def ready(self) -> Message:
+        """What is said first."""
+        return {"ready": self._spec.host, "local": list(self._backend.port.local)}
+
+    def answer(self, command: Message) -> Message:
+        """Carry a command out. Raises ``ValueError`` for one that is none, and what collectives raise."""
+        what = command.get("do")
+        if what in _OPERATIONS:
+            return self._move(str(what), command)
+        if what == "prepare":
+            self._array(command)
+            return {"prepared": self._prepared[0]}
+        if what == "load":
+            return {"loaded": len(digits.load(self._spec.seed).train)}
+        if what == "train":
+            return self._train(command)
+        if what in {"status", "finish"}:
+            return self._status()
+        raise ValueError(f"do: {what!r}, must be one of {', '.join(sorted(_OPERATIONS))}, load, train, status, finish")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._backend.close()
+
+    def _move(self, operation: str, command: Message) -> Message:
+        array = np.zeros(1, np.float32) if operation == "barrier" else self._array(command)
+        self._prepared = _NOTHING  # the result takes its place
+        root, rate = int(command.get("root", 0)), float(command.get("learning_rate", 0.0))
+        self._backend.collective(operation, array, root, rate)
+        if command.get("save"):
+            np.save(Path(command["save"]), array)
+        return {"carried": dataclasses.asdict(self._backend.carried[-1])}
+
+    def _array(self, command: Message) -> FloatArray:
+        """The array of a turn, drawn once: drawing it takes long beside moving it."""
+        key = (int(command.get("turn", 0)), int(command["elements"]))
+        if self._prepared[0] != key:
+            self._prepared = (key, tensor(self._spec.seed, self._spec.rank, *key))
+        return self._prepared[1]
+
+    def _train(self, command: Message) -> Message:
+        spec, backend = self._spec, self._backend
+        served = bool(command["served"])
+        make_options = TrainingOptions.for_parameter_server if served else TrainingOptions
+        options = make_options(seed=spec.seed, epochs=int(command["epochs"]))
+        communicator = Communicator(backend)
+        figures = len(backend.figures)
+        trained: Trained | None = None
+        backend.observer = _Reports(self, backend, command)
+        try:
+            if served:
+                trained = train_parameter_server(communicator, options)
+            elif not backend.is_server:
+                trained = train_all_reduce(communicator, options)
+            else:  # it sums for the others
+                task = TrainingTask(options, 0, spec.size)
+                for _ in range(task.iterations):
+                    communicator.all_reduce(np.zeros(task.model.size, np.float32))
+        finally:
+            backend.observer = None
+        return {
+            "figures": [dataclasses.asdict(one) for one in backend.figures[figures:]],
+            "sha256": None if trained is None else trained.sha256,
+        }
+
+    def _status(self) -> Message:
+        return {
+            "endpoints": {job: dataclasses.asdict(status) for job, status in self._backend.statuses().items()},
+            "port": dataclasses.asdict(self._backend.counts()),
+            "cpu_s": time.process_time(),
+        }
+
+
+class _Reports:
+    """Tells of every collective of a training what came of it, and waits for leave to go on."""
+
+    def __init__(self, worker: Worker, backend: RealBackend, command: Message) -> None:
+        self._worker = worker
+        self._backend = backend
+        self._files = {name: command.get(name) for name in ("given", "got")}
+
+    def given(self, array: FloatArray) -> None:
+        """Keep it: the result takes its place."""
+        self._keep("given", array)
+
+    def got(self, array: FloatArray) -> None:
+        """Tell, and wait."""
+        self._keep("got", array)
+        _say({"carried": dataclasses.asdict(self._backend.carried[-1])})
+        for line in sys.stdin:
+            command: Message = json.loads(line)
+            if command.get("do") == "next":
+                return
+            _say(self._worker.answer(command))
+        raise ClusterError("train: nobody said that it goes on")
+
+    def _keep(self, name: str, array: FloatArray) -> None:
+        if file := self._files[name]:
+            np.save(Path(file), array)
+
+
+def _say(message: Message) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def _read_spec(arguments: list[str]) -> ProcessSpec:
+    text = Path(arguments[0]).read_text() if arguments else sys.stdin.readline()
+    return ProcessSpec.model_validate_json(text)
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code: 0, 1 for what cannot be started."""
+    try:
+        worker = Worker(_read_spec(arguments))
+    except (OSError, ValidationError, ValueError, TypeError) as error:
+        _say({"error": f"cannot start: {error}"})
+        return 1
+    try:
+        _say(worker.ready())
+        for line in sys.stdin:
+            command: Message = {}
+            try:
+                command = json.loads(line)
+                _say(worker.answer(command))
+            except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:
+                _say({"error": f"{type(error).__name__}: {error}"})
+            if command.get("do") == "finish":
+                break
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 1  # nobody is there any more who could be told
+    finally:
+        worker.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,405 @@
+"""What a run leaves behind.
+
+In virtual time ``network`` is the same on every machine; ``training`` may differ where BLAS does. A run in real time
+has ``real``: its times are of this machine's clock, its counts and bytes as exact as ever.
+"""
+
+import dataclasses
+import json
+import statistics
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from p4reduce.group.communicator import STEP
+from p4reduce.group.group import COMPUTE, Figure, Span
+from p4switch.base.html import table
+from p4switch.base.units import PS_PER_US
+
+
+@dataclass(frozen=True)
+class LinkLoad:
+    """One directed link: from ``node``'s ``port`` to ``peer``. Bytes as a pcap shows them, without FCS."""
+
+    node: str
+    port: int
+    peer: str
+    frames: int
+    bytes: int
+    first_frames: int
+    """INC frames sent for the first time by their sender …"""
+    first_bytes: int
+    resend_frames: int
+    """… and again."""
+    resend_bytes: int
+    predicted_frames: int
+    predicted_bytes: int
+    lost: int
+    duplicated: int
+    reordered: int
+    corrupted: int
+    queue_drops: int
+    max_queue: int
+    """Most frames that waited in the queue at once."""
+    busy_ps: int
+
+
+@dataclass(frozen=True)
+class CollectiveRecord:
+    """One collective: from the first participant's call to the last participant's result."""
+
+    operation: str
+    iteration: int
+    elements: int
+    start_ps: int
+    done_ps: int
+    communication_ps: int
+    """Longest time from a participant's own call to its own result. Participants need not call at once: where they
+    are apart, those who come first can already send."""
+    bound_ps: int
+    """The least that it takes on the plan's busiest link, headers included (control_plane/predict.py)."""
+    resends: int
+    saturated: int
+    """Chunks in which a lane saturated (their sum is not exact)."""
+    max_error: float | None
+    """Largest distance of an element from the float64 sum of the inputs; None where nothing is summed."""
+    error_bound: float | None
+    """The documented bound for the element that came nearest to its bound."""
+    failed: str | None = None
+    """The error that every rank got in the place of a result; the group went on."""
+
+
+@dataclass(frozen=True)
+class NetworkResult:
+    """What the network did. In virtual time exact, and equal on every machine; else times are of the wall clock."""
+
+    plan: str
+    topology: str
+    workers: int
+    lanes: int
+    elements: int
+    window: int
+    slots: int
+    slots_limited: bool
+    """True when the slot pool, not the link, limits the rate."""
+    rtt_ps: int
+    communication_ps: int
+    """Median over the collectives that move the most; of a script, over its steps (``steps``)."""
+    bound_ps: int
+    ratio_to_bound: float
+    total_bytes: int
+    busiest_bytes: int
+    busiest_link: str
+    bytes_per_iteration: int
+    """Total bytes divided by the number of collectives; of a script, of its steps."""
+    prediction_differences: list[str]
+    """Empty: first transmissions counted equal the prediction on every link."""
+    result_sha256: str
+    """Of the bytes that every worker ended with (given tensors only, not training)."""
+    refused: dict[str, dict[str, int]]
+    """Packets refused by the P4 program: switch -> reason -> count."""
+    collectives: list[CollectiveRecord] = field(default_factory=list)
+    links: list[LinkLoad] = field(default_factory=list)
+    bound_link: str = ""
+    """The link that sets the lower bound of an all-reduce with this plan, as ``leaf0 -> spine1``."""
+    steps: int | None = None
+    """Of a script: how many steps it had …"""
+    steps_by: str | None = None
+    """… found by ``marks`` (comm.step()), by ``repetition`` of its collectives, or the whole ``run`` taken as one."""
+    tree: list[dict[str, Any]] = field(default_factory=list)
+    """Overlay edges: ``child``, ``parent``, ``path`` (node names); for ring and ps the hops of the streams."""
+    membership: list[dict[str, Any]] = field(default_factory=list)
+    """What was decided of the group's members when some died (``Decision``), in order. Then frames are held against no
+    prediction: nobody predicts what was under way."""
+    closed: list[dict[str, Any]] = field(default_factory=list)
+    """All-reduces that a deadline closed without some: ``iteration``, ``attempts``, its ``chunks``, the ``least``
+    contributions of one, and how many of each rank's chunks came too ``late``. Then frames are held against no
+    prediction, either: nobody predicts who comes too late."""
+
+
+@dataclass(frozen=True)
+class TrainingPoint:
+    """A figure that rank 0 recorded."""
+
+    name: str
+    iteration: int
+    time_s: float
+    """Virtual time; in real time seconds of training, without those in which the sums were checked."""
+    value: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What training computed; floating point, so it may differ between CPUs where BLAS does."""
+
+    points: list[TrainingPoint]
+    test_accuracy: float | None
+    baseline_accuracy: float | None
+    """The same training in one process in float32."""
+    target_accuracy: float | None
+    time_to_target_s: float | None
+    """Time (as of ``points``) at which the target accuracy was first reached; None if never."""
+    max_error: float | None
+    error_bound: float | None
+    result_sha256: str | None
+    """Of what every collective gave."""
+    weights_sha256: str | None = None
+    """Of the parameters with which every worker ended; None for a script's own training."""
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """What only a run in real time has: figures of one machine at one time, good for ratios within one run."""
+
+    target: str
+    links: str
+    shaping: str
+    """What holds links to their rates."""
+    goodput_bps: float
+    """Payload of one worker over the median time of a collective."""
+    packets_per_s: float
+    """Frames that came into switches over the time of all collectives."""
+    cpu_s: dict[str, float]
+    """CPU seconds during the collectives: ``workers``, ``switches``, and ``session`` with all its threads."""
+    lost: int
+    """Frames that were lost on links on purpose."""
+    kernel_drops: int
+    """Frames that were lost by accident: no room in the kernel at a worker or an embedded switch."""
+    workers: dict[str, dict[str, int]]
+    """For each host: ``resends``, ``congested`` (frames with an ECN mark), ``window_ps`` … as its endpoint ended."""
+    changes: list[dict[str, int]] = field(default_factory=list)
+    """For each decision of ``network.membership``: ``noticed_ns``, when the coordinator knew of it, and ``resumed_ns``,
+    when it told the survivors to go on; of the machine's monotonic clock."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result file of one run."""
+
+    experiment: dict[str, Any]
+    provenance: dict[str, str]
+    """Commit, SHA-256 of the P4 JSON, versions, seed. No wall-clock time: the same run gives the same bytes."""
+    network: NetworkResult
+    training: TrainingResult | None
+    topology: dict[str, Any]
+    """``nodes`` (name, kind, capable) and ``links`` (a, b, rate_bps, delay_ps), for drawing."""
+    real: RealRun | None = None
+    """Only of a run in real time."""
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data. In virtual time there is no key ``real``; ``membership``, ``closed`` and a collective's
+        ``failed`` only where they hold something.
+        """
+        data = dataclasses.asdict(self)
+        if self.real is None:
+            del data["real"]
+        if not self.network.membership:
+            del data["network"]["membership"]
+        if not self.network.closed:
+            del data["network"]["closed"]
+        for record in data["network"]["collectives"]:
+            if record["failed"] is None:
+                del record["failed"]
+        return data
+
+    def to_json(self) -> str:
+        """Stable JSON: the same run in virtual time gives the same bytes."""
+        return json.dumps(self.plain(), indent=1, sort_keys=True) + "\n"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        network = self.network
+        differing = len(network.prediction_differences)
+        rows = [
+            ("workers", network.workers),
+            ("elements of an iteration", f"{network.elements:,}"),
+            ("network time of an iteration", f"{network.communication_ps / 1e6:,.4g} us"),
+            ("over the lower bound", f"{network.ratio_to_bound:.3f}"),
+            ("bytes on all links", f"{network.total_bytes:,}"),
+            ("bytes on the busiest link", f"{network.busiest_bytes:,} ({network.busiest_link})"),
+            ("counted as predicted", "on every link" if not differing else f"no: {differing} differences"),
+        ]
+        return table(f"{network.plan} on {network.topology}", (), rows)
+
+    @staticmethod
+    def from_json(text: str) -> "RunResult":
+        """Read a result file. Raises ``ValueError`` when it is not one."""
+        try:
+            data = json.loads(text)
+            network = data["network"]
+            network["collectives"] = [CollectiveRecord(**record) for record in network["collectives"]]
+            network["links"] = [LinkLoad(**load) for load in network["links"]]
+            training, real = data["training"], data.get("real")
+            if training is not None:
+                training["points"] = [TrainingPoint(**point) for point in training["points"]]
+            return RunResult(
+                experiment=data["experiment"],
+                provenance=data["provenance"],
+                network=NetworkResult(**network),
+                training=None if training is None else TrainingResult(**training),
+                topology=data["topology"],
+                real=None if real is None else RealRun(**real),
+            )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"not a result file of p4reduce: {error}") from error
+
+
+# How long the network takes for a step of a script: between marks of its own, or of collectives that repeat.
+
+
+MOST_APART: Final = 4
+"""collectives before the first step, and after the last, that may be of no step: weights that are spread, a check"""
+How = Literal["marks", "repetition", "run"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its time without the computation that was declared, the sum of its lower bounds, what a rank sent."""
+
+    communication_ps: int
+    bound_ps: int
+    elements: int
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a run, and how they were found."""
+
+    every: tuple[Step, ...]
+    how: How
+    """``marks``: by ``comm.step()``; ``repetition``: of a sequence of collectives; ``run``: nothing repeats."""
+    collectives: int
+    """in a step; of marked steps, the median"""
+
+    @property
+    def median(self) -> Step | None:
+        """That of median communication time."""
+        if not self.every:
+            return None
+        middle = statistics.median_low(step.communication_ps for step in self.every)
+        return next(step for step in self.every if step.communication_ps == middle)
+
+
+def steps_of(records: Sequence[CollectiveRecord], figures: Sequence[Figure], spans: Sequence[Span]) -> Steps:
+    """The steps of a script whose ranks recorded ``figures`` and did ``spans``."""
+    marks: dict[int, list[int]] = {}
+    for figure in figures:
+        if figure.name == STEP:
+            marks.setdefault(figure.rank, []).append(figure.time_ps)
+    if marks:
+        return _between(marks, records, spans)
+    sequence = [(record.operation, record.elements) for record in records]
+    first, period, count = _repeated(sequence)
+    found = [records[first + period * number : first + period * (number + 1)] for number in range(count)]
+    return Steps(tuple(_sum(own) for own in found), "repetition" if count > 1 else "run", period)
+
+
+def _between(marks: dict[int, list[int]], records: Sequence[CollectiveRecord], spans: Sequence[Span]) -> Steps:
+    """From each mark of a rank to its next; a step is as long as that of the slowest rank."""
+    count = min(map(len, marks.values()))
+    longest = [0] * count
+    for rank, times in marks.items():
+        own = [span for span in spans if span.rank == rank]
+        begin = min((span.start_ps for span in own), default=times[0])
+        computed = [(span.start_ps, span.end_ps) for span in own if span.name == COMPUTE]
+        for number, end in enumerate(times[:count]):
+            longest[number] = max(longest[number], end - begin - _inside(computed, begin, end))
+            begin = end
+    ends = [max(times[number] for times in marks.values()) for number in range(count)]
+    within: list[list[CollectiveRecord]] = [[] for _ in ends]
+    for record in records:
+        number = bisect_left(ends, record.done_ps)
+        if number < count:
+            within[number].append(record)
+    steps = tuple(
+        Step(time, sum(record.bound_ps for record in own), sum(record.elements for record in own))
+        for time, own in zip(longest, within, strict=True)
+    )
+    return Steps(steps, "marks", statistics.median_low(map(len, within)) if within else 0)
+
+
+def _inside(spans: Sequence[tuple[int, int]], begin: int, end: int) -> int:
+    return sum(max(0, min(stop, end) - max(start, begin)) for start, stop in spans)
+
+
+def _sum(records: Sequence[CollectiveRecord]) -> Step:
+    """Collectives one after the other; what one runs beside the one before does not count twice."""
+    time, done = 0, 0
+    for record in records:
+        time += max(0, min(record.communication_ps, record.done_ps - done))
+        done = max(done, record.done_ps)
+    return Step(time, sum(record.bound_ps for record in records), sum(record.elements for record in records))
+
+
+def _repeated(sequence: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
+    """(first, period, count) of the shortest sequence that repeats; (0, length, 1) where none does.
+
+    A few at the beginning and at the end may stand apart, the fewer the better.
+    """
+    most = min(MOST_APART, len(sequence) // 4)
+    for apart in range(2 * most + 1):
+        for first in range(max(0, apart - most), min(apart, most) + 1):
+            part = sequence[first : len(sequence) - (apart - first)]
+            period = _period(part)
+            if period <= len(part) // 2:
+                return first, period, len(part) // period
+    return 0, len(sequence), int(len(sequence) > 0)
+
+
+def _period(sequence: Sequence[tuple[str, int]]) -> int:
+    """The least p > 0 with ``sequence[i] == sequence[i + p]`` wherever both are there (Knuth, Morris, Pratt 1977)."""
+    longest = [0] * len(sequence)
+    matched = 0
+    for place in range(1, len(sequence)):
+        while matched and sequence[place] != sequence[matched]:
+            matched = longest[matched - 1]
+        matched += sequence[place] == sequence[matched]
+        longest[place] = matched
+    return max(1, len(sequence) - longest[-1]) if longest else 1
+
+
+# What each rank did when, as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show.
+#
+# The format is the Trace Event Format's JSON object: one complete event ("X") for each span, times in microseconds.
+# A rank is a process, with a thread for its computation and one for each group's collectives, so what overlaps
+# stands one above the other.
+
+
+def timeline(spans: Iterable[Span]) -> dict[str, Any]:
+    """The trace of some spans."""
+    events: list[dict[str, Any]] = []
+    rows: dict[int, dict[str, int]] = {}
+    for span in sorted(spans, key=lambda one: (one.rank, one.start_ps, one.end_ps, one.name)):
+        kind = COMPUTE if span.name == COMPUTE else "collectives" + "".join(span.name.partition(" [")[1:])
+        if span.rank not in rows:
+            rows[span.rank] = {}
+            events.append(_name("process_name", span.rank, 0, f"rank {span.rank}"))
+        mine = rows[span.rank]
+        if kind not in mine:
+            mine[kind] = len(mine)
+            events.append(_name("thread_name", span.rank, mine[kind], kind))
+        event = {
+            "name": span.name,
+            "cat": COMPUTE if kind == COMPUTE else "collective",
+            "ph": "X",
+            "pid": span.rank,
+            "tid": mine[kind],
+            "ts": span.start_ps / PS_PER_US,
+            "dur": (span.end_ps - span.start_ps) / PS_PER_US,
+        }
+        if span.elements:
+            event["args"] = {"elements": span.elements, "bytes": 4 * span.elements}
+        events.append(event)
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def write_timeline(path: Path, spans: Iterable[Span]) -> Path:
+    """Write it as JSON: the same spans give the same bytes."""
+    path.write_text(json.dumps(timeline(spans), indent=0) + "\n", "utf-8")
+    return path
+
+
+def _name(what: str, rank: int, row: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": rank, "tid": row, "args": {"name": name}}

@@ -1,0 +1,229 @@
+"""One run from its description to its result."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p4reduce.base.progress import Progress
+from p4reduce.group.communicator import STEP, Communicator
+from p4reduce.group.errors import ClusterError
+from p4reduce.runs.experiment import Experiment, ExperimentError, provenance, tensor
+from p4reduce.runs.result import (
+    CollectiveRecord,
+    NetworkResult,
+    RunResult,
+    Steps,
+    TrainingPoint,
+    TrainingResult,
+    steps_of,
+)
+from p4reduce.runs.summary import describe_topology, network_result
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.workers.training.loops import (
+    ACCURACY,
+    Trained,
+    TrainingOptions,
+    TrainingTask,
+    train_all_reduce,
+    train_alone,
+    train_parameter_server,
+)
+from p4switch.base.units import PS_PER_S
+
+# The digits model on a cluster, what came of it, and the same training in one process to hold it against.
+
+
+def training_options(experiment: Experiment) -> TrainingOptions:
+    """How ``experiment`` trains: gradients are all-reduced, or ``push_pull``ed to a server that holds the weights.
+
+    Raises ``ExperimentError`` for any other collective.
+    """
+    if experiment.collective not in {"all_reduce", "push_pull"}:
+        raise ExperimentError(f"collective: {experiment.collective} cannot train; choose all_reduce or push_pull")
+    served = experiment.collective == "push_pull"
+    make_options = TrainingOptions.for_parameter_server if served else TrainingOptions
+    return make_options(seed=experiment.seed, epochs=experiment.epochs)
+
+
+def training_iterations(experiment: Experiment, workers: int) -> int:
+    """How many collectives a training takes. Raises ``ExperimentError`` where it cannot be done, ``DataError``."""
+    options = training_options(experiment)
+    try:
+        return TrainingTask(options, 0, workers).iterations
+    except ValueError as error:
+        raise ExperimentError(f"workers: {error}") from None
+
+
+def train_digits(cluster: Cluster, progress: Progress | None) -> str:
+    """Train on every worker of ``cluster``; returns the SHA-256 of the weights with which all of them ended.
+
+    Raises ``ExperimentError`` for a collective that cannot train, and where there is no host for the server.
+    """
+    experiment = cluster.experiment
+    options = training_options(experiment)
+    served = experiment.collective == "push_pull"
+    if served and cluster.server is None:
+        raise ExperimentError("collective: push_pull needs a topology with a server, e.g. leaf-spine-8")
+    total = training_iterations(experiment, cluster.size)
+    if progress is not None:
+        cluster.carrier.on_collective = lambda done: progress(f"{experiment.plan}: training", done, total)
+
+    def train(communicator: Communicator) -> Trained:
+        return train_parameter_server(communicator, options) if served else train_all_reduce(communicator, options)
+
+    return one_model(trained.sha256 for trained in cluster.run_threads(train, server=served)[: cluster.size])
+
+
+def one_model(hashes: Iterable[str]) -> str:
+    """The hash that is every worker's; ``ClusterError`` when two of them ended with different weights."""
+    first, *others = hashes
+    for rank, other in enumerate(others, 1):
+        if other != first:
+            raise ClusterError(
+                f"training: ranks 0 and {rank} ended with different weights (SHA-256 {first[:12]}… and {other[:12]}…)"
+            )
+    return first
+
+
+@functools.cache
+def accuracy_alone(shards: int, options: TrainingOptions) -> float | None:
+    """Test accuracy of the same training in one process; computed once for all plans that are compared."""
+    return train_alone(shards, options).test_accuracy
+
+
+def training_result(
+    experiment: Experiment,
+    points: Sequence[TrainingPoint],
+    records: Sequence[CollectiveRecord],
+    digest: str,
+    *,
+    baseline: float | None,
+    weights: str | None,
+) -> TrainingResult:
+    """What the figures of rank 0 and the collectives of a training say."""
+    accuracy = [point for point in points if point.name == ACCURACY]
+    reached = [point.time_s for point in accuracy if point.value >= experiment.target_accuracy]
+    summed = [record for record in records if record.max_error is not None]
+    return TrainingResult(
+        points=list(points),
+        test_accuracy=accuracy[-1].value if accuracy else None,
+        baseline_accuracy=baseline,
+        target_accuracy=experiment.target_accuracy,
+        time_to_target_s=reached[0] if reached else None,
+        max_error=max((record.max_error or 0.0 for record in summed), default=None),
+        error_bound=max((record.error_bound or 0.0 for record in summed), default=None),
+        result_sha256=digest,
+        weights_sha256=weights,
+    )
+
+
+def without_values(network: NetworkResult) -> NetworkResult:
+    """Without what depends on the values that training computed: it depends on BLAS, and so stands apart."""
+    records = [replace(record, max_error=None, error_bound=None) for record in network.collectives]
+    return replace(network, collectives=records, result_sha256="")
+
+
+Script = Callable[[Communicator], object]
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    progress: Progress | None = None,
+    capture: Path | None = None,
+    script: Script | None = None,
+) -> RunResult:
+    """Run ``experiment`` to its end.
+
+    ``script`` replaces the model or tensor by the caller's own function, run once for each worker with its
+    ``Communicator``. ``capture`` is a pcap file for the first worker's link. ``progress`` is told (label, done, total).
+    """
+    with Cluster(experiment, capture=capture) as cluster:
+        baseline = weights = None
+        if script is not None:
+            cluster.run_threads(script)
+            return result_of_script(cluster)
+        elif experiment.model == "digits":
+            weights = train_digits(cluster, progress)
+            baseline = accuracy_alone(cluster.size, training_options(experiment))
+        else:
+            move_tensors(cluster, progress)
+        return result_of(cluster, baseline_accuracy=baseline, weights_sha256=weights)
+
+
+def result_of_script(cluster: Cluster) -> RunResult:
+    """The result of what a script did on a cluster: its times are of steps, its settings say what it sent."""
+    steps = steps_of(cluster.carrier.records, cluster.figures(), cluster.spans())
+    result = result_of(cluster, steps=steps)
+    sent = {record.operation for record in result.network.collectives}
+    said: dict[str, Any] = {"elements": result.network.elements, "repeat": len(steps.every)}
+    if len(sent) == 1:
+        said["collective"] = sent.pop()
+    return replace(result, experiment={**result.experiment, **said})
+
+
+def result_of(
+    cluster: Cluster,
+    *,
+    baseline_accuracy: float | None = None,
+    weights_sha256: str | None = None,
+    steps: Steps | None = None,
+) -> RunResult:
+    """The result of everything that a cluster has done."""
+    experiment = cluster.experiment
+    network = network_result(cluster.carrier, steps)
+    points = [
+        TrainingPoint(figure.name, figure.iteration, figure.time_ps / PS_PER_S, figure.value)
+        for figure in cluster.figures()
+        if figure.rank == 0 and figure.name != STEP
+    ]
+    training = None
+    if points or experiment.model == "digits":
+        carrier = cluster.carrier
+        training = training_result(
+            experiment,
+            points,
+            carrier.records,
+            carrier.digest.hexdigest(),
+            baseline=baseline_accuracy,
+            weights=weights_sha256,
+        )
+        network = without_values(network)
+    return RunResult(
+        experiment=experiment.model_dump(mode="json"),
+        provenance=provenance(cluster.program, experiment.seed),
+        network=network,
+        training=training,
+        topology=describe_topology(cluster.topology),
+    )
+
+
+def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
+    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed."""
+    experiment = cluster.experiment
+    operation = experiment.collective
+    served = operation in {"push", "pull", "push_pull"}
+    if operation == "all_to_all" and experiment.elements % cluster.size:
+        raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {cluster.size} workers")
+    if served and cluster.server is None:
+        raise ExperimentError(f"collective: {operation} needs a topology with a server, e.g. leaf-spine-8")
+
+    def participate(communicator: Communicator) -> None:
+        for turn in range(experiment.repeat):
+            array = tensor(experiment.seed, communicator.rank, turn, experiment.elements)
+            if operation == "push_pull":
+                communicator.push_pull(array, 0.1)
+            elif operation == "broadcast":
+                communicator.broadcast(array)
+            elif operation == "all_to_all":
+                communicator.all_to_all(array, np.empty_like(array))
+            else:
+                getattr(communicator, operation)(array)
+            if communicator.rank == 0 and progress is not None:
+                progress(f"{experiment.plan}: {operation}", turn + 1, experiment.repeat)
+
+    cluster.run_threads(participate, server=served)

@@ -1,0 +1,228 @@
+"""From what the network counted to the result of a run."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from p4reduce.control_plane.counters import (
+    Fate,
+    Incident,
+    SwitchCounters,
+    compare_counters,
+    compare_links,
+    expected_on_links,
+)
+from p4reduce.control_plane.plans.routes import hops
+from p4reduce.control_plane.predict import Operation, Traffic, add, plan_bound
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps
+from p4reduce.runs.virtual.carrier import Carrier
+from p4reduce.runs.virtual.surviving import SurvivingCarrier
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was carried and what was counted, in virtual time or on real links."""
+
+    topology: Topology
+    jobs: Sequence[Job]
+    """The first is the one that the run is about."""
+    links: Mapping[Hop, LinkCounters]
+    incidents: Mapping[Where, Incidents]
+    counters: dict[str, SwitchCounters]
+    """Of the P4 program."""
+    unseen_losses: bool = False
+    """Whether frames may be missing that are in no ``incidents``, as where a kernel or BMv2 loses them."""
+    uncounted_queues: bool = False
+    """Whether some of those were lost by switches before these counted what they send (BMv2's output queues)."""
+    interrupted: bool = False
+    """Whether collectives were given up on the way: nobody predicts what they had sent."""
+
+
+def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResult:
+    """What the network did, checked against the predictions. Lets what is under way arrive first.
+
+    ``steps`` are those of a script; without, each collective is one.
+    """
+    carrier.drain()
+    network = carrier.network.fabric
+    counters = carrier.switches.controller.read_counters()
+    journal = carrier.journal.decisions if isinstance(carrier, SurvivingCarrier) else []
+    observed = Observed(
+        carrier.topology,
+        carrier.jobs,
+        network.links,
+        network.incidents(),
+        counters,
+        interrupted=bool(journal or carrier.closings.happened),
+    )
+    found = result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
+    decided = [decision.plain() for decision in journal]
+    return replace(found, membership=decided, closed=list(carrier.closings.happened))
+
+
+def result_of(
+    observed: Observed, records: Sequence[CollectiveRecord], digest: str, steps: Steps | None = None
+) -> NetworkResult:
+    """The figures of a run, and every difference between what was counted and what the plans predicted."""
+    predicted = add({}, *(job.predicted() for job in observed.jobs if job.carried))
+    links = _links(observed, predicted)
+    plan = observed.jobs[0].plan
+    mesh = (len(plan.workers), Operation.ALL_TO_ALL)
+    hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
+    busiest = max(links, key=lambda load: load.bytes)
+    total = sum(load.bytes for load in links)
+    median = _median_record(records) if steps is None else steps.median
+    iterations = len(records) if steps is None else len(steps.every)
+    return NetworkResult(
+        plan=plan.name,
+        topology=observed.topology.name,
+        workers=len(plan.workers),
+        lanes=plan.lanes,
+        elements=median.elements if median else 0,
+        window=plan.window,
+        slots=plan.slots,
+        slots_limited=plan.slots_limited,
+        rtt_ps=plan.rtt_ps,
+        communication_ps=median.communication_ps if median else 0,
+        bound_ps=median.bound_ps if median else 0,
+        bound_link=f"{hop[0]} -> {observed.topology.neighbour(*hop)}",
+        ratio_to_bound=median.communication_ps / median.bound_ps if median and median.bound_ps else 0.0,
+        total_bytes=total,
+        busiest_bytes=busiest.bytes,
+        busiest_link=f"{busiest.node} -> {busiest.peer}",
+        bytes_per_iteration=total // max(1, iterations),
+        prediction_differences=[] if observed.interrupted else _differences(observed),
+        result_sha256=digest,
+        refused=_refused(observed.counters),
+        steps=None if steps is None else len(steps.every),
+        steps_by=None if steps is None else steps.how,
+        collectives=list(records),
+        links=links,
+        tree=[edge for job in observed.jobs for edge in _edges(job)],
+    )
+
+
+def describe_topology(topology: Topology) -> dict[str, Any]:
+    """Nodes and links as plain data, for drawing."""
+    return {
+        "name": topology.name,
+        "nodes": [
+            {
+                "name": node.name,
+                "kind": node.kind,
+                "role": node.role,
+                "capable": node.capable,
+                "position": node.position,
+            }
+            for node in topology.nodes
+        ],
+        "links": [
+            {"a": link.a, "b": link.b, "rate_bps": link.rate_bps, "delay_ps": link.delay_ps} for link in topology.links
+        ],
+    }
+
+
+def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | Step | None:
+    """The record of median communication time, among those that move the most elements."""
+    largest = [record for record in records if record.elements == max(one.elements for one in records)]
+    if not largest:
+        return None
+    middle = statistics.median_low(record.communication_ps for record in largest)
+    return next(record for record in largest if record.communication_ps == middle)
+
+
+def _links(observed: Observed, predicted: dict[Hop, Traffic]) -> list[LinkLoad]:
+    loads = []
+    for (node, port), seen in observed.links.items():
+        expected = predicted.get((node, port), Traffic())
+        loads.append(
+            LinkLoad(
+                node=node,
+                port=port,
+                peer=observed.topology.neighbour(node, port),
+                frames=seen.frames,
+                bytes=seen.bytes,
+                first_frames=seen.inc_first_frames,
+                first_bytes=seen.inc_first_bytes,
+                resend_frames=seen.inc_resend_frames,
+                resend_bytes=seen.inc_resend_bytes,
+                predicted_frames=expected.frames,
+                predicted_bytes=expected.bytes,
+                lost=seen.lost,
+                duplicated=seen.duplicated,
+                reordered=seen.reordered,
+                corrupted=seen.corrupted,
+                queue_drops=seen.queue_drops,
+                max_queue=seen.max_depth,
+                busy_ps=seen.busy_ps,
+            )
+        )
+    return loads
+
+
+def _differences(observed: Observed) -> list[str]:
+    """First transmissions, predicted against counted: on links by the fabric, at ports by the P4 program."""
+    incidents = _incidents(observed.incidents)
+    jobs = [job for job in observed.jobs if job.carried]
+    expected = add({}, *(expected_on_links(job.plan, job.predicted(), incidents.get(job.plan.job, [])) for job in jobs))
+    counted = {hop: Traffic(seen.inc_first_frames, seen.inc_first_bytes) for hop, seen in observed.links.items()}
+    if observed.unseen_losses:
+        expected = _allow_losses(observed, jobs, expected, counted)
+    at_ports = compare_counters(observed.topology, expected, observed.counters)
+    return compare_links(observed.topology, expected, counted) + at_ports
+
+
+def _allow_losses(
+    observed: Observed, jobs: Sequence[Job], expected: dict[Hop, Traffic], counted: Mapping[Hop, Traffic]
+) -> dict[Hop, Traffic]:
+    """Expect what was counted where a link also carries on what others sent, and that is less than predicted.
+
+    Who sends a frame for the first time counts it whatever happens to it later, so the first link of each overlay hop
+    is exact under any loss. The links after it lack what was lost before them; how much that was, nobody saw. With
+    ``uncounted_queues`` a switch may have lost what it sent itself, too, but must then have sent it again.
+    """
+    allowed = {hop for job in jobs for path in job.plan.paths.values() for hop in hops(job.plan.topology, path)[1:]}
+    if observed.uncounted_queues:
+        switches = {node.name for node in observed.topology.switches}
+        allowed |= {
+            hop
+            for hop, load in observed.links.items()
+            if hop[0] in switches and hop in expected and load.frames >= expected[hop].frames
+        }
+    measured = allowed & counted.keys() & expected.keys()
+    return {**expected, **{hop: counted[hop] for hop in measured if counted[hop].frames < expected[hop].frames}}
+
+
+def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[Incident]]:
+    """What happened to first transmissions on their way, by job."""
+    found: dict[int, list[Incident]] = {}
+    for ((node, port), destination, job), seen in places.items():
+        for fate, frames, size in (
+            (Fate.LOST, seen.lost, seen.lost_bytes),
+            (Fate.CORRUPTED, seen.corrupted, seen.corrupted_bytes),
+            (Fate.DUPLICATED, seen.duplicated, seen.duplicated_bytes),
+            (Fate.QUEUE_DROPPED, seen.queue_dropped, seen.queue_dropped_bytes),
+        ):
+            if frames:
+                found.setdefault(job, []).append(Incident(node, port, destination, fate, frames, size))
+    return found
+
+
+def _refused(counters: dict[str, SwitchCounters]) -> dict[str, dict[str, int]]:
+    return {
+        name: {reason: traffic.frames for reason, traffic in own.refused.items() if traffic.frames}
+        for name, own in counters.items()
+        if any(traffic.frames for traffic in own.refused.values())
+    }
+
+
+def _edges(job: Job) -> list[dict[str, Any]]:
+    return [
+        {"job": job.plan.job, "child": child, "parent": parent, "path": list(job.plan.paths[(child, parent)])}
+        for child, parent in job.plan.edges
+    ]

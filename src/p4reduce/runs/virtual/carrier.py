@@ -1,0 +1,624 @@
+"""Carries collectives out: posts them to endpoints, lets virtual time pass, and checks what came of it."""
+
+import hashlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.predict import Operation, plan_bound
+from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.slots import explain_waits
+from p4reduce.group.backend import COLLECTIVES, FloatArray, Options, as_carried, part
+from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
+from p4reduce.group.group import Call
+from p4reduce.group.membership import Decision
+from p4reduce.network.jobs.asynchronous import AsynchronousJob, Clockwork, Staleness, install
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches
+from p4reduce.network.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
+from p4reduce.network.virtual import Faults, Stop
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.result import CollectiveRecord
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.numbers import BlockFloat, FixedScale, NonFiniteError, Partial, Residuals
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+from p4reduce.workers.specs import Congestion
+from p4reduce.workers.status import EndpointStatus
+
+# All-reduces that are closed without stragglers: what each chunk holds, whether that is enough, and what is kept.
+
+
+class Closings:
+    """Of one network: what its workers' operations have left out. ``quorum``: contributions that are enough."""
+
+    def __init__(self, quorum: int | None) -> None:
+        self.quorum = 1 if quorum is None else quorum
+        self.happened: list[dict[str, Any]] = []
+        """Of each collective that was closed without some, or done again: as ``NetworkResult.closed`` has it."""
+        self._residuals: dict[tuple[int, int], Residuals] = defaultdict(Residuals)
+
+    def begin(self, job: Job, calls: list[Call]) -> "Closing | None":
+        """What is known of a collective that may be closed; None where all are waited for."""
+        chosen = calls[0].options
+        if job.plan.deadline_ps is None or calls[0].operation != "all_reduce" or chosen.words or chosen.poison:
+            return None
+        residuals = [self._residuals[job.plan.job, call.rank] for call in calls]
+        for call, residual in zip(calls, residuals, strict=True):
+            residual.add_to(call.array)
+        return Closing(self, job, calls, residuals)
+
+
+class Closing:
+    """One such collective."""
+
+    def __init__(self, closings: Closings, job: Job, calls: list[Call], residuals: list[Residuals]) -> None:
+        self._closings, self._job, self._calls, self._residuals = closings, job, calls, residuals
+        self._given = [call.array.copy() for call in calls]
+        self._tries = 0
+        self.partials: dict[int, Partial] = {}
+
+    def attempt(self) -> None:
+        """Before it is carried, and before it is carried again."""
+        self._tries += 1
+        for call, given in zip(self._calls, self._given, strict=True):
+            call.array[:] = given
+            self.partials[call.rank] = Partial.of(given.size, self._job.plan.lanes)
+
+    def is_enough(self) -> bool:
+        """Whether each chunk has as many contributions as it must have; ``ClusterError`` where workers know otherwise.
+
+        What is not enough is carried once more, by all: they know the same, and who was late is there by then.
+        """
+        every = [self.partials[call.rank] for call in self._calls]
+        counts = every[0].counts
+        present = np.sum([one.late == 0 for one in every], axis=0)
+        if any(not np.array_equal(one.counts, counts) for one in every) or not np.array_equal(present, counts):
+            raise ClusterError(
+                f"all_reduce #{self._calls[0].iteration}: workers disagree on whose contributions are in"
+            )
+        return int(counts.min()) >= min(self._closings.quorum, len(every))
+
+    def finish(self) -> None:
+        """Keep what came too late, and note it."""
+        lanes = self._job.plan.lanes
+        for call, residual in zip(self._calls, self._residuals, strict=True):
+            residual.keep(self.partials[call.rank])
+            call.summed = self.partials[call.rank].runs(lanes)
+        late = {call.rank: int(self.partials[call.rank].late.sum()) for call in self._calls}
+        if any(late.values()) or self._tries > 1:
+            counts = self.partials[self._calls[0].rank].counts
+            self._closings.happened.append({
+                "iteration": self._calls[0].iteration,
+                "attempts": self._tries,
+                "chunks": len(counts),
+                "least": int(counts.min()),
+                "late": {str(rank): chunks for rank, chunks in late.items() if chunks},
+            })  # fmt: skip
+
+    def expected(self) -> ExpectedSum:
+        """The sum of what is in, chunk by chunk; its bound is that of all, whose exponents may have been agreed on."""
+        lanes = self._job.plan.lanes
+        whole = expect_sum(self._given, self._job.numbers, lanes)
+        return replace(whole, exact=expect_sum(list(map(self._in_time, self._calls, self._given)), None, lanes).exact)
+
+    def _in_time(self, call: Call, given: FloatArray) -> FloatArray:
+        late = np.repeat(self.partials[call.rank].late, self._job.plan.lanes)[: given.size]
+        return np.where(late, np.float32(0), given)
+
+
+# Workers that do not wait for each other: their calls, carried on until one of them is done.
+#
+# Virtual time stands still unless every participant who has not left has a call: so none of them can still come with
+# one that begins earlier, and the outcome does not depend on how threads or processes are scheduled.
+
+
+FIRST_JOB = 16384
+"""Jobs of workers that do not wait for each other; a multiple of any number of workers that is a power of two."""
+
+
+@dataclass
+class StaleCalls:
+    """The asynchronous job of a run, and what is asked of it."""
+
+    clockwork: Clockwork
+    job: AsynchronousJob
+    staleness: Staleness
+    rate: float
+    """of one worker's gradient"""
+    posted: dict[int, Call] = field(default_factory=dict)
+    """by rank: workers whose call is under way, or waits for its time or for others"""
+    taken: int = 0
+    """calls of the server that have ended"""
+    finished: list[Call] = field(default_factory=list)
+    _held: dict[int, Call] = field(default_factory=dict)
+    _rounds: list[int] = field(default_factory=list)
+    _server: Call | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        network: JobNetwork,
+        controller: Controller,
+        workers: tuple[str, ...],
+        server: str,
+        first: Call,
+        *,
+        window: int | None,
+    ) -> "StaleCalls":
+        """Install the job of a run whose first call this is."""
+        weights = np.zeros(first.array.size, np.float32)
+        job = install(network, controller, workers, server, weights, first_job=FIRST_JOB, window=window)
+        made = cls(
+            Clockwork(network),
+            job,
+            Staleness(len(workers), first.options.staleness),
+            first.learning_rate / len(workers),
+        )
+        made._rounds = [0] * len(workers)
+        for rank in range(len(workers)):
+            made._serve(rank)
+        return made
+
+    def carry(self, calls: list[Call], check: Callable[[], None]) -> list[Call]:
+        """Carry on until at least one call is done; those that are. ``CollectiveError`` when nothing moves any more."""
+        size = len(self.job.jobs)
+        if calls[0].array.size != self.job.weights.size or calls[0].options.staleness != self.staleness.bound:
+            raise CollectiveError("push_pull: a run has one size of model and one staleness")
+        self.rate = calls[0].learning_rate / size
+        there = {call.rank for call in calls}
+        self.staleness.watch([rank for rank in range(size) if rank in there])
+        for call in calls:
+            if call.rank == size:
+                self._take_server(call)
+            elif self.posted.get(call.rank) is not call:
+                self._take(call)
+        self._release()
+        self.finished = []
+        self.clockwork.run(check=check, until=lambda: bool(self.finished))
+        if not self.finished:
+            raise CollectiveError("push_pull: nothing moves any more, but calls are left")
+        return self.finished
+
+    def _take_server(self, call: Call) -> None:
+        """The server is there: the weights are its own until it gets them back."""
+        if self._server is not call:
+            self._server = call
+            self.job.weights[:] = call.array
+
+    def _take(self, call: Call) -> None:
+        call.start_ps = max(call.start_ps, self.clockwork.network.now)
+        self.posted[call.rank] = call
+        self.clockwork.at(call.start_ps, lambda: self._ready(call))
+
+    def _ready(self, call: Call) -> None:
+        if self.staleness.may(call.rank):
+            self._push(call)
+        else:
+            self._held[call.rank] = call
+
+    def _push(self, call: Call) -> None:
+        rank = call.rank
+        self.job.jobs[rank].note("push_pull", call.array.size)
+        post = Post(Collective.PUSH_PULL, call.array, call.array, self.staleness.done[rank])
+        self.clockwork.post(self.job.worker(rank), post, lambda done_ps: self._done(call, done_ps))
+
+    def _done(self, call: Call, done_ps: int) -> None:
+        call.done_ps = done_ps
+        self.posted.pop(call.rank)
+        self.staleness.done[call.rank] += 1
+        self.finished.append(call)
+        server, size = self._server, len(self.job.jobs)
+        if server is not None and sum(self.staleness.done) >= (self.taken + 1) * size:
+            self.taken += 1
+            server.done_ps, self._server = done_ps, None
+            server.array[:] = self.job.weights
+            self.finished.append(server)
+        self._release()
+
+    def _release(self) -> None:
+        """Those whom the bound does not hold back any more."""
+        for rank in sorted(self._held):
+            if self.staleness.may(rank):
+                self._push(self._held.pop(rank))
+
+    def _serve(self, rank: int) -> None:
+        """The server's end of one worker takes part in round after round."""
+        post = Post(Collective.PUSH_PULL, None, self.job.weights, self._rounds[rank], learning_rate=self.rate)
+        self._rounds[rank] += 1
+        self.clockwork.serve(self.job.server(rank), post, lambda _done: self._serve(rank))
+
+    @property
+    def weights(self) -> FloatArray:
+        """Those of the server now."""
+        return self.job.weights
+
+
+CONTROL_LATENCY_PS = 1_000_000_000
+"""Virtual time from a controller's decision to its effect on the switches: 1 ms."""
+MAIN_JOB = 1
+SERVED_JOB = 2
+ALL_TO_ALL_JOB = 3
+ALL_TO_ALL = -1
+"""in the place of a root: a group's job for its all-to-alls"""
+FIRST_BROADCAST_JOB = 16
+"""Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
+FIRST_GROUP_JOB = 32768
+"""Jobs of groups of some workers."""
+
+
+class Carrier:
+    """The network of a cluster. ``carry`` may be called from several threads."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        topology: Topology,
+        program: P4Program,
+        *,
+        workers: tuple[str, ...],
+        server: str | None,
+        capture: Path | None,
+        faults: Mapping[Hop, Faults] | None = None,
+        congestion: Congestion | None = None,
+    ) -> None:
+        self.experiment = experiment
+        self.topology = topology
+        self.workers = workers
+        self.server = server
+        block = experiment.numbers == "block"
+        self.numbers = BlockFloat(speculates=experiment.speculate) if block else FixedScale(experiment.scale or 1.0)
+        self.records: list[CollectiveRecord] = []
+        self.on_collective: Callable[[int], None] | None = None
+        """Told how many collectives are done, after each."""
+        self.digest = hashlib.sha256()
+        self.worst_ratio = 0.0
+        self._one = threading.Lock()
+        self._jobs: dict[int, Job] = {}
+        self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
+        self._host_of = workers
+        self._stale: StaleCalls | None = None
+        self.closings = Closings(experiment.quorum)
+        self.switches = EmbeddedSwitches(topology, program, seed=experiment.seed)
+        try:
+            self.network = JobNetwork(
+                self.switches,
+                faults=experiment.faults.on_links() if faults is None else faults,
+                queue_frames=experiment.queue_frames,
+                seed=experiment.seed,
+                congestion=congestion,
+            )
+            if capture is not None:
+                self.network.fabric.capture(workers[0], 1, capture)
+            self.main = self._start_job(MAIN_JOB, experiment.plan, workers, None)
+        except BaseException:
+            self.switches.close()
+            raise
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs so far."""
+        return list(self._jobs.values())
+
+    def carry(
+        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
+    ) -> Sequence[Decision]:
+        """Carry one collective out; results land in the callers' arrays. See ``comm.rendezvous.Carry``.
+
+        workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
+        and virtual time does not go back: where two groups have collectives at once, one starts after the other.
+        """
+        with self._one:
+            check()
+            self._carry(calls, self.workers if workers is None else workers, check)
+        return ()
+
+    def _carry(self, calls: list[Call], workers: tuple[str, ...], check: Callable[[], None]) -> None:
+        first = calls[0]
+        elements = 1 if first.operation == "barrier" else first.array.size
+        alone = len(workers) == 1 and (first.operation == "broadcast" or workers != self.workers)
+        if alone:
+            first.done_ps = max(first.start_ps, self.network.now)
+            return
+        try:
+            job = self._job_for(first.operation, first.root, workers)
+        except (PlanError, ControllerError) as error:
+            raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
+        operation = as_carried(first.operation, ring=bool(job.plan.ring))
+        closing = self.closings.begin(job, calls)
+        expected = self._expect(job, calls, workers) if closing is None else None
+        blocks = exchanged([call.array for call in calls]) if operation == "all_to_all" else []
+        self._host_of = (*workers, *([] if self.server is None else [self.server]))
+        for call in calls:
+            call.start_ps = max(call.start_ps, self.network.now)
+        resends, saturated = self._totals(job)
+        while True:
+            self._post(job, operation, calls, check, closing)
+            if job.plan.deadline_ps is None:  # what may be closed without some is announced by nobody
+                self._announce(job, calls, check)
+            self._run(job, first.operation, check)
+            job.note(operation, elements, words=first.options.words)
+            if closing is None or closing.is_enough():
+                break
+        if closing is not None:
+            closing.finish()
+            expected = closing.expected()
+        for call in calls:
+            call.done_ps = self.network.status(self._endpoint(job, call)).done_at_ps
+        for call, wanted in zip(calls if blocks else [], blocks, strict=True):
+            if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
+                raise ClusterError(f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent")
+        self._add_record(job, calls, expected, (resends, saturated))
+        if self.on_collective is not None:
+            self.on_collective(len(self.records))
+
+    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+        """Carry calls of workers that do not wait for each other on, until one is done. See ``comm.rendezvous``."""
+        with self._one:
+            check()
+            if self._stale is None:
+                self._stale = self._begin_stale(calls[0])
+            finished = self._stale.carry(calls, check)
+            for call in finished:
+                if call.rank < len(self.workers):
+                    self._note_stale(self._stale, call)
+            return finished
+
+    def _begin_stale(self, first: Call) -> StaleCalls:
+        if self.server is None:
+            raise CollectiveError("push_pull needs a parameter server: choose a topology with a server host")
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        made = StaleCalls.begin(
+            self.network,
+            self.switches.controller,
+            self.workers,
+            self.server,
+            first,
+            window=self.experiment.window,
+        )
+        self._jobs.update({job.plan.job: job for job in made.job.jobs})
+        return made
+
+    def _note_stale(self, stale: StaleCalls, call: Call) -> None:
+        """A worker's push_pull as a collective of its own; its answer depends on who came before, and has no error."""
+        plan = stale.job.jobs[call.rank].plan
+        self.digest.update(hashlib.sha256(call.array.data).digest())
+        self.records.append(
+            CollectiveRecord(
+                operation=call.operation,
+                iteration=call.iteration,
+                elements=call.array.size,
+                start_ps=call.start_ps,
+                done_ps=call.done_ps,
+                communication_ps=call.done_ps - call.start_ps,
+                bound_ps=plan_bound(plan, call.array.size, Operation.PUSH_PULL).time_ps,
+                resends=0,
+                saturated=0,
+                max_error=None,
+                error_bound=None,
+            )
+        )
+
+    def drain(self) -> None:
+        """Let everything that is still on its way arrive."""
+        self.network.advance()
+
+    def close(self) -> None:
+        """Stop the switches and finish capture files."""
+        self.network.close()
+        self.switches.close()
+
+    def statuses(self) -> list[EndpointStatus]:
+        """Of all endpoints."""
+        return [status for job in self.jobs for status in self.network.statuses(job)]
+
+    # --- jobs
+
+    def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
+        plan = self.experiment.plan
+        star = plan == "ring"  # a ring only reduces: everything else goes host to host
+        if operation == "broadcast":
+            source = workers[root]
+            whole = workers == self.workers
+            number = FIRST_BROADCAST_JOB + root if whole else self._group_job(workers, root)
+            members = tuple(worker for worker in workers if worker != source)
+            return self._jobs.get(number) or self._start_job(number, "ps" if star else plan, members, source)
+        if operation in {"push", "pull", "push_pull"} and self.main.server is None:
+            return self._jobs.get(SERVED_JOB) or self._start_job(
+                SERVED_JOB, "ps" if star else plan, self.workers, self.server
+            )
+        if operation == "all_to_all" and not self.main.plan.mesh:
+            number = ALL_TO_ALL_JOB if workers == self.workers else self._group_job(workers, ALL_TO_ALL)
+            return self._jobs.get(number) or self._start_job(number, "all-to-all", workers, None)
+        if operation != "all_to_all" and plan == "all-to-all":
+            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+        if workers != self.workers:
+            number = self._group_job(workers, None)
+            return self._jobs.get(number) or self._start_job(number, plan, workers, None)
+        return self.main
+
+    def _group_job(self, workers: tuple[str, ...], root: int | None) -> int:
+        """The number of a group's job: one for its sums, one for each root of its broadcasts."""
+        return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
+
+    def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
+        """Install a job; it takes effect one control latency from now."""
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        request = PlanRequest(
+            plan=plan,
+            job=number,
+            workers=workers,
+            server=server,
+            window=self.experiment.window,
+            deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
+        )
+        job = self._jobs[number] = self.network.add(self.switches.controller.start_job(request), self.numbers)
+        return job
+
+    # --- one collective
+
+    def _endpoint(self, job: Job, call: Call) -> int:
+        host = self._host_of[call.rank]
+        if host in job.members:
+            return job.members[host]
+        assert job.server is not None  # noqa: S101
+        return job.server
+
+    def _post(
+        self, job: Job, operation: str, calls: list[Call], check: Callable[[], None], closing: Closing | None = None
+    ) -> None:
+        """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
+        if closing is not None:
+            closing.attempt()
+        collective = COLLECTIVES[operation]
+        for call in sorted(calls, key=lambda one: one.start_ps):
+            if call.start_ps > self.network.now:
+                self.network.advance(call.start_ps, check=check)
+            index = self._endpoint(job, call)
+            if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
+                self._post_host_server(job, collective, call)
+            given = part(
+                collective, call.array, call.iteration, call.learning_rate, call.options, serves=index == job.server
+            )
+            if closing is not None:
+                given = replace(given, partial=closing.partials[call.rank])
+            self.network.post(index, given)
+
+    def _announce(self, job: Job, calls: list[Call], check: Callable[[], None]) -> None:
+        """Who starts a sum on the same job next announces it: now, or when its time has come and this is not done."""
+        if calls[0].operation not in {"all_reduce", "barrier"}:
+            return
+        later = [(call.options.ahead, call) for call in calls if call.options.ahead is not None]
+        for ahead, call in sorted(later, key=lambda one: one[0].start_ps):
+            waits = ahead.start_ps > self.network.now
+            if waits and self.network.advance(ahead.start_ps, job.endpoints, check=check) is Stop.DONE:
+                return
+            given = part(Collective.ALL_REDUCE, ahead.array, 0, 0.0, Options(poison=ahead.poison), serves=False)
+            with suppress(NonFiniteError):  # it is told when it is called
+                self.network.announce(self._endpoint(job, call), given)
+
+    def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
+        """The server of a host-side all-reduce or barrier is nobody's call: it serves when the first comes."""
+        assert job.server is not None  # noqa: S101
+        if self.network.status(job.server).state is not State.ACTIVE:
+            target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None
+            words = collective is Collective.ALL_REDUCE and call.options.words
+            self.network.post(job.server, Post(collective, None, target, call.iteration, words=words))
+
+    def _run(self, job: Job, operation: str, check: Callable[[], None]) -> None:
+        reason = self.network.advance(watch=job.endpoints, check=check)
+        statuses = {self.network.hosts[index]: self.network.status(index) for index in job.endpoints}
+        for host, status in statuses.items():
+            if status.state is State.FAILED or status.error is not None:
+                raise CollectiveError(f"{operation}: {host}: {status.error}\n{self._diagnose(job, status)}".rstrip())
+        if reason is not Stop.DONE:
+            hosts = ", ".join(host for host, status in statuses.items() if status.state is State.ACTIVE)
+            raise CollectiveError(f"{operation}: nothing moves any more, but these have no result: {hosts}")
+
+    def _diagnose(self, job: Job, status: EndpointStatus) -> str:
+        if status.failed_seq is None or not job.plan.in_network:
+            return ""
+        waits = {self.network.hosts[index]: self.network.status(index).waiting for index in job.members.values()}
+        told = [f"switches told: {line}" for line in explain_waits(job.plan, waits)]
+        return "\n".join([self.switches.controller.who_is_missing(job.plan, status.failed_seq), *told])
+
+    # --- what came of it
+
+    def _expect(self, job: Job, calls: list[Call], workers: tuple[str, ...]) -> ExpectedSum | ExpectedWords | None:
+        if calls[0].operation not in {"all_reduce", "push"}:
+            return None
+        inputs = [call.array for call in calls if call.rank < len(workers)]
+        if calls[0].options.words:
+            return expect_words(inputs)
+        guessed = job.guessed if calls[0].operation == "all_reduce" else 0
+        return expect_sum(inputs, job.numbers, self.experiment.lanes, guessed=guessed)
+
+    def _totals(self, job: Job) -> tuple[int, int]:
+        statuses = self.network.statuses(job)
+        return sum(status.resends for status in statuses), max(status.saturated for status in statuses)
+
+    def _add_record(
+        self,
+        job: Job,
+        calls: list[Call],
+        expected: ExpectedSum | ExpectedWords | None,
+        before: tuple[int, int],
+        carried: Operation | None = None,
+        *,
+        beyond: bool = False,
+    ) -> None:
+        """``before``: resends and saturated chunks before it; ``carried``: what carried it, if not what was called.
+
+        ``beyond``: an earlier attempt at it gave a sum of words that was held at its end.
+        """
+        first = calls[0]
+        resends, saturated = self._totals(job)
+        failed = None
+        if first.options.words and (beyond or saturated > before[1]):
+            failed = str(beyond_int32(first))
+            for call in calls:
+                call.error = beyond_int32(call)
+        result = _result_of(calls)
+        self.digest.update(hashlib.sha256(result.data).digest())
+        error = bound = None
+        if expected is not None and failed is None:
+            deviation = expected.deviation(result)
+            error, bound = deviation.max_error, deviation.error_bound
+            if saturated == before[1]:
+                self.worst_ratio = max(self.worst_ratio, deviation.worst_ratio)
+                if deviation.worst_ratio > 1:
+                    raise ClusterError(
+                        f"{first.operation} #{first.iteration}: an element is {deviation.worst_ratio:.3g} times its "
+                        "documented error bound away from the exact sum"
+                    )
+        elements = 1 if first.operation == "barrier" else first.array.size
+        carried = carried or Operation(as_carried(first.operation, ring=bool(job.plan.ring)))
+        self.records.append(
+            CollectiveRecord(
+                operation=first.options.name or first.operation,
+                iteration=first.iteration,
+                elements=elements,
+                start_ps=min(call.start_ps for call in calls),
+                done_ps=max(call.done_ps for call in calls),
+                communication_ps=max(call.done_ps - call.start_ps for call in calls),
+                bound_ps=plan_bound(job.plan, elements, carried).time_ps,
+                resends=resends - before[0],
+                saturated=saturated - before[1],
+                max_error=error,
+                error_bound=bound,
+                failed=failed,
+            )
+        )
+
+
+def beyond_int32(call: Call) -> SaturatedError:
+    """What every participant of a sum of int32 is told that was held at an end of int32."""
+    name = call.options.name or call.operation
+    return SaturatedError(f"{name} #{call.iteration}: a sum of int32 lies beyond int32")
+
+
+def _result_of(calls: list[Call]) -> FloatArray:
+    """The array that all who get a result got; raises ``ClusterError`` when two of them differ in a byte."""
+    if calls[0].operation == "push":
+        return calls[-1].array
+    if calls[0].operation == "all_to_all":
+        return np.concatenate([call.array for call in calls])
+    reference = calls[0].array
+    for call in calls[1:]:
+        if not np.array_equal(call.array.view(np.uint32), reference.view(np.uint32)):
+            at = int(np.flatnonzero(call.array.view(np.uint32) != reference.view(np.uint32))[0])
+            raise ClusterError(
+                f"{call.operation} #{call.iteration}: ranks {calls[0].rank} and {call.rank} differ at element {at}: "
+                f"{reference[at]!r} and {call.array[at]!r}"
+            )
+    return reference

@@ -1,0 +1,309 @@
+"""A running group: topology, switches, plans and endpoints in virtual time."""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from p4reduce.base.signals import SEEN_S
+from p4reduce.control_plane.program import P4Program
+from p4reduce.group.communicator import Communicator
+from p4reduce.group.errors import ClusterError, ExcludedError
+from p4reduce.group.group import Figure, Joined, Seat, Span
+from p4reduce.group.membership import Decision
+from p4reduce.group.rendezvous import Rendezvous
+from p4reduce.network.jobs.switches import bundled, from_files, from_source
+from p4reduce.network.virtual import Faults
+from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.virtual.carrier import Carrier
+from p4reduce.runs.virtual.incidents import Incident, joining
+from p4reduce.runs.virtual.surviving import SurvivingCarrier
+from p4reduce.topologies import Topology, load, parse_delay, parse_rate
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.specs import Congestion
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """Workers, and a parameter server where the topology has a host for one, joined by P4 switches.
+
+    Use it as a context manager::
+
+        with Cluster(Experiment(topology="star8", plan="steiner")) as cluster:
+            cluster.run_threads(lambda comm: comm.all_reduce(my_array(comm.rank)))
+
+    ``capture``: a pcap file for what passes the first worker's link. ``faults``: of single directions of links, by the
+    (node, port) that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'.
+    ``incidents``: hosts, processes, switches and links that end on the way, with ``on_failure: abort`` so does the run;
+    and hosts that join. Those have ranks behind the others', in order; a server's is behind all (``server_rank``).
+
+    Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        capture: Path | None = None,
+        faults: Mapping[Hop, Faults] | None = None,
+        congestion: Congestion | None = None,
+        incidents: Iterable[Incident] = (),
+    ) -> None:
+        if experiment.time == "real":
+            raise ExperimentError("time: real is not for this command; 'p4reduce run', 'compare' and 'confirm' know it")
+        self.experiment = experiment
+        self.topology = build_topology(experiment)
+        self.program = program_of(experiment)
+        workers = worker_hosts(self.topology, experiment.workers)
+        servers = [host.name for host in self.topology.servers]
+        self.server = servers[0] if servers else None
+        self.workers = workers
+        incidents = tuple(incidents)
+        if incidents and experiment.deadline is not None:
+            raise ExperimentError(
+                "deadline: a group that members join or leave waits for its stragglers; leave it away"
+            )
+        self._places = len(workers) + len(joining(incidents))
+        survives = experiment.on_failure != "abort" or bool(incidents)
+        make = partial(SurvivingCarrier, incidents=incidents) if survives else Carrier
+        self.carrier: Carrier = make(
+            experiment,
+            self.topology,
+            self.program,
+            workers=workers,
+            server=self.server,
+            capture=capture,
+            faults=faults,
+            congestion=congestion,
+        )
+        self._groups: dict[tuple[tuple[int, ...], int], Rendezvous] = {}
+        self._grouping = threading.Lock()
+        try:
+            self._rendezvous = Rendezvous(
+                self._places,
+                members=len(workers),
+                server=self.server is not None,
+                carry=self.carrier.carry,
+                start_ps=self.carrier.network.now,
+                subgroup=self._seat_in,
+                carry_stale=self.carrier.carry_stale,
+                on_death=self._note_death if experiment.on_failure != "abort" else None,
+            )
+        except BaseException:
+            self.carrier.close()
+            raise
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """What was decided of the group's members, in order."""
+        return self.carrier.journal.decisions if isinstance(self.carrier, SurvivingCarrier) else ()
+
+    def die(self, rank: int, reason: str) -> bool:
+        """A rank's process has ended without leaving; False where the others cannot go on without it."""
+        return self._rendezvous.die(rank, reason)
+
+    @property
+    def failure(self) -> ClusterError | None:
+        """What the whole group has ended with."""
+        return self._rendezvous.failure
+
+    def _note_death(self, rank: int, at_ps: int, reason: str) -> None:
+        if isinstance(self.carrier, SurvivingCarrier):
+            self.carrier.note_death(rank, at_ps, reason)
+
+    @property
+    def size(self) -> int:
+        """Number of workers at the start."""
+        return len(self.workers)
+
+    @property
+    def places(self) -> int:
+        """Number of workers, with those that may join."""
+        return self._places
+
+    @property
+    def server_rank(self) -> int:
+        """Of the parameter server, if there is one."""
+        return self._places
+
+    def when_joined(self, tell: Joined) -> None:
+        """From now on ``tell`` hears of workers that join: their ranks, changes of the group so far, its members."""
+        self._rendezvous.on_joined = tell
+
+    @property
+    def outside(self) -> Mapping[int, str]:
+        """Workers that were to join and did not, and why."""
+        if not isinstance(self.carrier, SurvivingCarrier):
+            return {}
+        came = {rank for decision in self.decisions for rank in decision.joined}
+        left = [rank for rank in range(self.size, self.places) if rank not in came]
+        return {rank: self.carrier.refused.get(rank, "the others ended before") for rank in left}
+
+    def _seat_in(self, rank: int, ranks: tuple[int, ...], serial: int) -> Seat:
+        """The seat of ``rank`` in the serial-th group of ``ranks``, which is made when its first member asks."""
+        if len(set(ranks)) != len(ranks) or rank not in ranks or not all(0 <= one < self.size for one in ranks):
+            raise ClusterError(f"group: rank {rank} asks for ranks {list(ranks)} of 0 to {self.size - 1}")
+        with self._grouping:
+            found = self._groups.get((ranks, serial))
+            if found is None:
+                hosts = tuple(self.workers[one] for one in ranks)
+                found = self._groups[ranks, serial] = Rendezvous(
+                    len(ranks),
+                    server=False,
+                    carry=lambda calls, check: self.carrier.carry(calls, check, hosts),
+                    start_ps=self.carrier.network.now,
+                    ranks=ranks,
+                    clocks=[self._rendezvous.clock(one) for one in ranks],
+                )
+                if self._rendezvous.failure is not None:
+                    found.fail(self._rendezvous.failure)
+        return found.backend(ranks.index(rank))
+
+    def fail(self, error: ClusterError) -> None:
+        """End all groups: everyone who waits, or calls later, gets ``error``."""
+        for one in self._all_groups():
+            one.fail(error)
+
+    def spans(self) -> list[Span]:
+        """What each rank did from when to when, in all groups."""
+        found = self._rendezvous.spans()
+        for (ranks, _), one in list(self._groups.items()):
+            names = ",".join(map(str, ranks))
+            found += [
+                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name} [{names}]") for span in one.spans()
+            ]
+        return found
+
+    def _all_groups(self) -> list[Rendezvous]:
+        return [self._rendezvous, *self._groups.values()]
+
+    def backend(self, rank: int) -> Seat:
+        """The end of a participant: a worker, or rank ``size`` for the server. Safe to use from any one thread."""
+        return self._rendezvous.backend(rank)
+
+    def communicators(self) -> list[Communicator]:
+        """One for each worker of the start in rank order, then the server's if there is one."""
+        ranks = [*range(self.size), *([] if self.server is None else [self.server_rank])]
+        return [Communicator(self.backend(rank), members=range(self.size)) for rank in ranks]
+
+    def run_threads(self, function: Callable[[Communicator], T], *, server: bool = False) -> list[T]:
+        """Run ``function`` in a thread for each worker (and the server, if asked), and return what they returned.
+
+        The first error of a participant ends the group and is raised; the others' errors follow from it.
+        """
+        found = self.run_surviving(function, server=server)
+        if not found.keys() >= {*range(self.size), *([self.server_rank] if server else [])}:
+            raise ClusterError("not everybody came to the end; " + "; ".join(one.describe() for one in self.decisions))
+        return [found[rank] for rank in sorted(found)]
+
+    def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
+        """The same where members may die, or join: what those returned who did not, by their ranks at the start."""
+        communicators = self.communicators()[: self.size + int(server)]
+        if server and self.server is None:
+            raise ClusterError(f"topology {self.topology.name!r} has no host for a server: add 'servers: 1'")
+        first: list[BaseException] = []
+        returned: dict[int, T] = {}
+        guard = threading.Lock()
+
+        def join(ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
+            for rank in ranks:
+                futures.append(pool.submit(run, rank, Communicator(self.backend(rank), members=members, view=view)))
+
+        def run(rank: int, communicator: Communicator) -> None:
+            try:
+                found = function(communicator)
+                with guard:
+                    returned[rank] = found
+            except ExcludedError:
+                pass  # it died; the others go on
+            except BaseException as error:
+                with guard:
+                    first.append(error)
+                self.fail(ClusterError(f"rank {communicator.rank} failed: {error}"))
+                raise
+            finally:
+                communicator.close()
+
+        ranks = [*range(self.size), self.server_rank]
+        futures: list[Future[None]] = []
+        with ThreadPoolExecutor(self.places + 1, thread_name_prefix="rank") as pool:
+            try:
+                self.when_joined(join)
+                futures += [pool.submit(run, *one) for one in zip(ranks, communicators, strict=False)]
+                while wait(tuple(futures), timeout=SEEN_S).not_done:
+                    pass
+            except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
+                self.fail(ClusterError("interrupted"))
+                raise
+        if first:
+            raise first[0]
+        return returned
+
+    def figures(self) -> list[Figure]:
+        """What the training scripts recorded."""
+        return self._rendezvous.figures()
+
+    def waiting(self) -> str:
+        """Who waits for whom in a collective, as one line; empty when nobody waits."""
+        return "; ".join(filter(None, (one.waiting() for one in self._all_groups())))
+
+    def close(self) -> None:
+        """End what is under way, stop the switches and finish capture files."""
+        for one in self._all_groups():
+            one.close()
+        self.carrier.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def build_topology(experiment: Experiment) -> Topology:
+    """The experiment's topology with its rate and delay overrides."""
+    topology = load(experiment.topology)
+    changes: dict[str, int] = {}
+    if experiment.rate is not None:
+        changes["rate_bps"] = parse_rate(experiment.rate)
+    if experiment.delay is not None:
+        changes["delay_ps"] = parse_delay(experiment.delay)
+    if not changes:
+        return topology
+    return dataclasses.replace(
+        topology,
+        links=tuple(
+            dataclasses.replace(
+                link,
+                rate_bps=changes.get("rate_bps", link.rate_bps),
+                delay_ps=changes.get("delay_ps", link.delay_ps),
+            )
+            for link in topology.links
+        ),
+    )
+
+
+def program_of(experiment: Experiment) -> P4Program:
+    """The user's own P4 program, or the bundled one for the experiment's lanes."""
+    if experiment.p4 is not None:
+        return from_source(experiment.p4, experiment.lanes)
+    if experiment.p4_json is not None and experiment.p4_info is not None:
+        return from_files(experiment.p4_json, experiment.p4_info, experiment.lanes)
+    return bundled(experiment.lanes)
+
+
+def worker_hosts(topology: Topology, wanted: int | None) -> tuple[str, ...]:
+    """The first ``wanted`` hosts that are no servers, or all. Raises ``ExperimentError`` where there are fewer."""
+    hosts = tuple(host.name for host in topology.workers)
+    if wanted is None:
+        return hosts
+    if wanted > len(hosts):
+        raise ExperimentError(f"workers: {wanted}, but topology {topology.name!r} has {len(hosts)} hosts for workers")
+    return hosts[:wanted]

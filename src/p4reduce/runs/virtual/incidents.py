@@ -1,0 +1,317 @@
+"""What happens to hosts, links and switches in virtual time, and when the group's coordinator knows of it.
+
+Members say that they live every ``VIRTUAL_LEASE.beat`` over a control network that takes ``CONTROL_LATENCY_PS`` and
+loses nothing; a switch's P4Runtime stream does the same. What ends with its connection open (a host) is known when the
+lease has run out and the slots name it; a process that ends closes its connection; switches report a link that is down.
+A switch that begins anew is known when the controller looks at it (``LOOK_PS``), and at once when its stream had ended.
+A host that joins tells the coordinator, which tells the members. Whoever was there before has ended with that.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from p4reduce.control_plane.fleet import LOOK_MS
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.membership import VIRTUAL_LEASE, Leases
+from p4reduce.network.virtual import Faults, VirtualNetwork
+from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.topologies.optical import Ends, is_down
+
+Kind = Literal["process", "host", "switch", "link", "join", "restart"]
+LOOK_PS: Final = VIRTUAL_LEASE.term * LOOK_MS // 1000
+"""between two looks of the controller at its switches: as in real time, in units of the lease, which is 1 s there"""
+_CUT = Faults(loss=1.0)
+_WHOLE = Faults()
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What ends at a moment of virtual time: a worker's process, or host, by its host; a switch; a link ``a-b``.
+
+    ``join``: a host begins, or begins anew, and wants to be a member. ``restart``: a switch begins anew, without
+    entries and registers, after it was away for ``away_ps``.
+    """
+
+    at_ps: int
+    kind: Kind
+    what: str
+    away_ps: int = 0
+
+    @property
+    def ends(self) -> Ends:
+        """The two nodes of a link."""
+        return frozenset(self.what.split("-", 1))
+
+    def check(self, topology: Topology, hosts: Sequence[str]) -> None:
+        """`ClusterError` for one that cannot happen."""
+        switches = {node.name for node in topology.switches}
+        known: Collection[object] = {
+            "process": hosts,
+            "host": hosts,
+            "switch": switches,
+            "restart": switches,
+            "link": {frozenset((link.a, link.b)) for link in topology.links},
+            "join": {node.name for node in topology.workers},
+        }[self.kind]
+        if (self.ends if self.kind == "link" else self.what) not in known:
+            kind = {"join": "host for workers", "restart": "switch"}.get(self.kind, self.kind)
+            raise ClusterError(f"incident at {self.at_ps} ps: {self.what!r} is no {kind} of this run")
+
+
+def joining(incidents: Iterable[Incident]) -> tuple[str, ...]:
+    """The hosts that join, in the order in which they do."""
+    return tuple(one.what for one in sorted(incidents, key=lambda one: one.at_ps) if one.kind == "join")
+
+
+@dataclass(frozen=True)
+class _Death:
+    at_ps: int
+    reason: str
+    silent: bool
+    """its connection stays open: only its lease tells"""
+
+
+class Health:
+    """Which members, switches and links there are, in truth and as far as the coordinator knows.
+
+    hosts: of all ranks: of the ``members`` at the start, then of those that join, in order. faults: of links that are
+    whole.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        hosts: Sequence[str],
+        incidents: Iterable[Incident],
+        members: int | None = None,
+        faults: Faults | Mapping[Hop, Faults] = _WHOLE,
+    ) -> None:
+        members = len(hosts) if members is None else members
+        self._topology = topology
+        self._faults = faults
+        self._newest = members
+        self._at = {host: rank for rank, host in enumerate(hosts[:members])}
+        """whose process was the last to begin at a host"""
+        self._came: dict[int, int] = {}
+        """who began since, and is no member yet: when the coordinator knows"""
+        self._broken: tuple[set[Ends], set[str]] = set(), set()
+        """links and switches that are down, known or not"""
+        self._agenda = sorted(incidents, key=lambda one: one.at_ps)
+        for incident in self._agenda:
+            incident.check(topology, hosts)
+        self._leases = Leases(VIRTUAL_LEASE, range(members), 0)
+        self._dead: dict[int, _Death] = {}
+        self._damage: list[tuple[int, Incident]] = []  # of links and switches: when it is known
+        self._looks: list[int] = []  # when the controller looks at switches, one of which began anew
+        self.links: set[Ends] = set()
+        """Links that are known to be down."""
+        self.switches: set[str] = set()
+        """Switches that are known to have ended."""
+        self._accuse_at: int | None = None
+        self._patience = VIRTUAL_LEASE.beat
+
+    @property
+    def dead(self) -> frozenset[int]:
+        """Ranks that have died, known or not."""
+        return frozenset(self._dead)
+
+    @property
+    def eventful(self) -> bool:
+        """Whether anything happened, or is to happen."""
+        return bool(self._agenda or self._looks or self._dead or self.links or self.switches or self._damage)
+
+    def unknown(self, members: Iterable[int]) -> tuple[int, ...]:
+        """Members that have died, which the coordinator does not know."""
+        return tuple(member for member in members if member in self._dead and member not in self._leases.dead)
+
+    def died_before(self, at_ps: int) -> set[int]:
+        """Ranks that have died before a time."""
+        return {rank for rank, death in self._dead.items() if death.at_ps < at_ps}
+
+    def known(self) -> dict[int, str]:
+        """Members that the coordinator knows to be dead, and why."""
+        return self._leases.dead
+
+    def joins_by(self, at_ps: int) -> bool:
+        """Whether the coordinator could tell members by then that somebody joins."""
+        told = at_ps - CONTROL_LATENCY_PS
+        soon = any(one.at_ps + CONTROL_LATENCY_PS <= told for one in self._agenda if one.kind == "join")
+        return soon or bool(self.newcomers(at_ps))
+
+    def newcomers(self, now: int) -> tuple[int, ...]:
+        """Who wants to be a member, so that the members can know by now."""
+        return tuple(rank for rank, known in self._came.items() if known + CONTROL_LATENCY_PS <= now)
+
+    def admit(self, member: int, now: int) -> None:
+        """Somebody who came is a member from now on."""
+        del self._came[member]
+        self._leases.join(member, now)
+
+    def refuse(self, member: int) -> None:
+        """Somebody who came cannot be a member."""
+        del self._came[member]
+
+    def exclude(self, member: int, reason: str) -> None:
+        """One that lives cannot go on."""
+        self._leases.ended(member, reason)
+
+    def die(self, rank: int, at_ps: int, reason: str) -> None:
+        """A member's process has ended; it closed its connection."""
+        self._dead.setdefault(rank, _Death(at_ps, reason, silent=False))
+
+    def next_ps(self, now: int) -> int | None:
+        """When something happens next, or is to be looked at; None: never."""
+        times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
+        for member, death in self._dead.items():
+            if member in self._leases.dead:
+                continue
+            if not death.silent:
+                times.append(death.at_ps + CONTROL_LATENCY_PS)
+            elif (runs_out := self._leases.runs_out(member)) > now:
+                times.append(runs_out)
+        if self._accuse_at is not None:
+            times.append(self._accuse_at)
+        return max(now, min(times)) if times else None
+
+    def happen(self, network: VirtualNetwork, silence: Callable[[int], None], restart: Callable[[str], None]) -> None:
+        """Let what is due by now happen to the network.
+
+        silence: stop a rank's endpoints. restart: a switch loses what was installed.
+        """
+        while self._agenda and self._agenda[0].at_ps <= network.now:
+            incident = self._agenda.pop(0)
+            if incident.kind == "join":
+                self._begin(incident, silence)
+                self._mend(network, incident.what)
+                continue
+            if incident.kind == "restart" and self._starts(network, incident, restart):
+                continue
+            if incident.kind in {"process", "host"}:
+                rank = self._at.get(incident.what)
+                if rank is None or self._came.pop(rank, None) is not None:
+                    continue  # there is no member yet
+                if rank in self._dead or rank not in self._leases.alive:
+                    continue
+                said = "was killed" if incident.kind == "process" else "fell silent"
+                self._dead[rank] = _Death(incident.at_ps, said, silent=incident.kind == "host")
+                self._leases.heard(rank, _last_beat(rank, incident.at_ps) + CONTROL_LATENCY_PS)
+                silence(rank)
+            else:
+                known = incident.at_ps + CONTROL_LATENCY_PS
+                if incident.kind != "link":
+                    known = _last_beat(0, incident.at_ps) + CONTROL_LATENCY_PS + VIRTUAL_LEASE.term
+                if incident.kind != "restart" or known < incident.at_ps + incident.away_ps + CONTROL_LATENCY_PS:
+                    self._damage.append((known, incident))
+                links, switches = self._broken
+                if incident.kind == "link":
+                    links.add(incident.ends)
+                else:
+                    switches.add(incident.what)
+            for link in self._topology.links:
+                ends = frozenset((link.a, link.b))
+                if incident.what in ends if incident.kind != "link" else incident.ends == ends:
+                    for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                        network.set_faults(hop, _CUT)
+
+    def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
+        """A process begins at a host; one that was there has ended, and all connections of it."""
+        old = self._at.get(incident.what)
+        if old is not None:
+            self._came.pop(old, None)
+        if old in self._leases.alive:
+            self._dead[old] = _Death(incident.at_ps, "was started anew", silent=False)
+            silence(old)
+        self._at[incident.what] = self._newest
+        self._came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
+        self._newest += 1
+
+    def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
+        """A switch begins anew; False: it is away from now on."""
+        switch, now = incident.what, incident.at_ps
+        _, down = self._broken
+        if incident.away_ps and switch not in down:
+            back = Incident(now + incident.away_ps, "restart", switch)
+            self._agenda = sorted([*self._agenda, back], key=lambda one: one.at_ps)
+            return False
+        restart(switch)
+        if switch in down:  # its stream has ended; the controller opens it again
+            down.discard(switch)
+            self._looks.append(now + CONTROL_LATENCY_PS)
+        else:
+            self._looks.append((now // LOOK_PS + 1) * LOOK_PS + CONTROL_LATENCY_PS)
+        self._mend(network, switch)
+        return True
+
+    def _mend(self, network: VirtualNetwork, node: str) -> None:
+        """A node's links are as they were, but for those that are down, or lead to what is."""
+        down = is_down(*self._broken)
+        silent = {host for host, rank in self._at.items() if rank in self._dead}
+        for link in self._topology.links:
+            if silent & {link.a, link.b}:
+                continue
+            if node in (link.a, link.b) and not down(link):
+                for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                    whole = self._faults if isinstance(self._faults, Faults) else self._faults.get(hop, _WHOLE)
+                    network.set_faults(hop, whole)
+
+    def notice(
+        self,
+        now: int,
+        blamed: Callable[[], Collection[int]],
+        look: Callable[[], Collection[str]],
+        *,
+        patient: bool,
+    ) -> str | None:
+        """What the coordinator learns by now: a cause to look at the group again, or None.
+
+        look: which switches the controller finds to have begun anew; they are restored.
+
+        blamed: the members that an operation waits for, from switches' slots. Asked only when a lease has run out, and
+        then again and again, less and less often where one is ``patient``.
+        """
+        news = []
+        for known, incident in [one for one in self._damage if one[0] <= now]:
+            self._damage.remove((known, incident))
+            if incident.kind == "link":
+                self.links.add(incident.ends)
+                news.append(f"link {incident.what} is down")
+            else:
+                self.switches.add(incident.what)
+                news.append(f"switch {incident.what} has ended")
+        if any(at_ps <= now for at_ps in self._looks):
+            self._looks = [at_ps for at_ps in self._looks if at_ps > now]
+            for switch in look():
+                self.switches.discard(switch)
+                self._damage = [one for one in self._damage if one[1].what != switch or one[1].kind != "restart"]
+                news.append(f"switch {switch} began anew")
+        for member, death in self._dead.items():
+            if not death.silent and death.at_ps + CONTROL_LATENCY_PS <= now:
+                news += [death.reason] * self._leases.ended(member, death.reason)
+        for member in self._leases.alive:
+            if member not in self._dead:
+                self._leases.heard(member, now)
+        self._accuse_at = None
+        if self._leases.expired(now):
+            news += ["fell silent" for _ in self._leases.accuse(blamed(), now)]
+            if self._leases.expired(now):  # not named yet; while others compute, evidence may take long
+                self._accuse_at = now + self._patience
+                self._patience *= 2 if patient else 1
+        return "; ".join(news) or None
+
+    def look_at(self, now: int) -> None:
+        """There is new evidence."""
+        if self._accuse_at is not None:
+            self._accuse_at = now
+
+    def begun(self) -> None:
+        """Somebody has begun to wait for others."""
+        self._patience = VIRTUAL_LEASE.beat
+
+
+def _last_beat(rank: int, at_ps: int) -> int:
+    """When a member last said that it lives, before it died; members do so at different moments."""
+    phase = rank * VIRTUAL_LEASE.beat // 64 % VIRTUAL_LEASE.beat
+    return max(0, (at_ps - 1 - phase) // VIRTUAL_LEASE.beat * VIRTUAL_LEASE.beat + phase)

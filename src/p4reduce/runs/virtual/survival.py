@@ -1,0 +1,556 @@
+"""One collective of a group whose members may die meanwhile: detect, stop, decide, go on.
+
+| virtual time | what happens |
+|---|---|
+| 0 | the coordinator learns that a member, a link or a switch is gone: it asks the survivors to stop (*prepare*) |
+| 1 ms | they stop, and answer what they have finished |
+| 2 ms | it decides, writes that down, and installs the new tree beside the old one |
+| 3 ms | the switches have it; it tells the survivors (*commit*) |
+| 4 ms | they go on: the collective again over the survivors, or the array that one of them has for all others |
+
+When it learns of another one meanwhile, all this begins anew.
+
+Who joins waits for the moment between two collectives. Members hear of it 2 ms after it has begun; those that had not
+begun the next collective by then begin it in the new group. The coordinator decides as above; they call once more.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.predict import Operation
+from p4reduce.group.backend import COLLECTIVES, FloatArray, Options, as_carried, part
+from p4reduce.group.errors import ClusterError, CollectiveError, ExcludedError, RefusedError
+from p4reduce.group.group import SERVED, Call
+from p4reduce.group.membership import Answer, cannot_redo, decide
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.specs import PATIENCE_PS
+from p4reduce.network.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
+from p4reduce.network.virtual import Stop
+from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS, beyond_int32
+from p4reduce.workers.records import State
+
+if TYPE_CHECKING:
+    from p4reduce.runs.virtual.surviving import SurvivingCarrier
+
+
+# The attempts at one collective of a group whose members may die: who posts what, and who has its result.
+#
+# In the first attempt members post their inputs; in each after a change of the group, those or, where one of them
+# has the result already, that result and zeros: their sum is the result for all others (*spread*).
+
+
+SERVER_WAITS: Final = -1
+"""in place of a chunk: the server waits"""
+_WORDS: Final = Options(words=True)
+
+
+class Attempts:
+    """One collective over all its attempts; whether and when there is another one, ``Survival`` decides.
+
+    Ranks are those of the start; that after the last one is the server.
+    """
+
+    def __init__(self, carrier: "SurvivingCarrier", calls: list[Call]) -> None:
+        self._carrier = carrier
+        self._network = carrier.network
+        self._health = carrier.health
+        self.calls = {call.rank: call for call in calls}
+        """By rank, of those who called."""
+        self.first = calls[0]
+        self.given = {call.rank: call.array.copy() for call in calls}
+        """What they called with."""
+        self.done: dict[int, tuple[int, ...]] = {}
+        """Who has the result, and whose contributions are in it."""
+        self.posted: set[int] = set()
+        """Who has begun in this attempt."""
+        self.job: Job | None = None
+        """Of the last attempt."""
+        self.since_ps = carrier.network.now
+        """When the last of them began."""
+        self._spread = False
+        self._arrays: dict[int, FloatArray] = {}
+        self._contributors = carrier.members
+        self._before = (0, 0)
+        self._beyond = False
+        carrier._host_of = carrier.hosts
+
+    @property
+    def living(self) -> list[int]:
+        """Who takes part and has not died, known or not; the server too."""
+        members = [member for member in self._carrier.members if member not in self._health.dead]
+        size = len(self._carrier.everybody)
+        return members + ([size] if size in self.calls else [])
+
+    @property
+    def unposted(self) -> list[int]:
+        """Who has still to begin: its call comes later."""
+        return [rank for rank in self.living if rank not in self.posted and rank not in self.done]
+
+    @property
+    def held(self) -> bool:
+        """Whether one of the living has the result."""
+        return any(rank in self.done for rank in self.living)
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether all the living have it."""
+        return all(rank in self.done for rank in self.living)
+
+    def begin(self, check: Callable[[], None]) -> None:
+        """The first attempt: on the job that is there, or on a new one."""
+        carrier, first = self._carrier, self.first
+        if first.operation in SERVED and len(carrier.everybody) not in self.calls:
+            raise CollectiveError(f"{first.operation}: the server takes no part")
+        if len(carrier.members) == 1:
+            self.attempt(None, spread=False)
+            return
+        job = carrier.job_of(first.operation, first.root)
+        if job is None:
+            try:
+                number, plan = carrier.plan_for(first.operation, first.root)
+            except ClusterError as error:
+                if carrier.is_main(first.operation):
+                    raise  # the group has no tree any more
+                raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
+            self._network.advance(self._network.now + CONTROL_LATENCY_PS, check=check)
+            job = carrier.attach(number, plan)
+        self.attempt(job, spread=False)
+
+    def attempt(self, job: Job | None, *, spread: bool) -> None:
+        """Have everybody post: its input, or, to spread the result of one to all, that result and zeros."""
+        self.job, self._spread = job, spread
+        self._before = (0, 0) if job is None else self._carrier._totals(job)
+        self.posted = set()
+        self._arrays = {}
+        if not spread:
+            self._contributors = self._carrier.members
+            self._beyond &= self.held
+        for rank in self.living:
+            if rank in self.done and not spread:
+                continue
+            call = self.calls.get(rank)
+            if call is None:
+                raise ClusterError(f"rank {rank} is a member, but did not call {self.first.operation}")
+            if not spread:
+                call.array[:] = self.given[rank]
+                self._arrays[rank] = call.array
+        if spread:
+            self._prepare_spread()
+        if job is None and len(self._carrier.members) == 1 and self.living:
+            rank = self.living[0]
+            self._settle(rank, max(self.calls[rank].start_ps, self._network.now))
+        self.post_due()
+
+    def _prepare_spread(self) -> None:
+        holder = min(rank for rank in self.living if rank in self.done)
+        self._contributors = self.done[holder]
+        for rank in self.living:
+            call = self.calls[rank]
+            if rank == holder:
+                self._arrays[rank] = call.array.copy()
+            elif self.first.operation in SERVED:
+                self._arrays[rank] = call.array
+            else:
+                self._arrays[rank] = np.zeros_like(call.array)
+
+    def post_due(self) -> None:
+        """Who is there begins."""
+        if self.job is None:
+            return
+        now = self._network.now
+        for rank in sorted(self._arrays, key=lambda rank: self.calls[rank].start_ps):
+            call = self.calls[rank]
+            if rank not in self.posted and rank not in self._health.dead and call.start_ps <= now:
+                self.posted.add(rank)
+                self.since_ps = self._network.now
+                self._health.begun()
+                self._post(rank, call)
+
+    def _post(self, rank: int, call: Call) -> None:
+        job, carrier = self.job, self._carrier
+        assert job is not None  # noqa: S101
+        if self._spread and self.first.operation in SERVED:
+            operation, options = "pull", call.options
+        elif self._spread:
+            operation, options = "all_reduce", _WORDS
+        else:
+            operation, options = as_carried(call.operation, ring=bool(job.plan.ring)), call.options
+        collective = COLLECTIVES[operation]
+        index = self._endpoint(rank)
+        if job.server is not None and operation in {"all_reduce", "barrier"}:
+            carrier._post_host_server(job, collective, call)
+        serves = index == job.server
+        self._network.post(
+            index,
+            part(collective, self._arrays[rank], call.iteration, call.learning_rate, options, serves=serves),
+        )
+
+    def _endpoint(self, rank: int) -> int:
+        assert self.job is not None  # noqa: S101
+        host = self._carrier.host_of(rank)
+        if host in self.job.members:
+            return self.job.members[host]
+        assert self.job.server is not None  # noqa: S101
+        return self.job.server
+
+    @property
+    def working(self) -> list[int]:
+        """Endpoints of the living that are at work; of one that had the result before others, too."""
+        if self.job is None:
+            return []
+        working = (self._endpoint(rank) for rank in self.living if rank in self.posted)
+        return [index for index in working if self._network.status(index).state is State.ACTIVE]
+
+    def oldest_missing(self) -> frozenset[int]:
+        """The chunks that survivors wait for; of a server, that it waits."""
+        if self.job is None:
+            return frozenset()
+        waiting = (self._endpoint(rank) for rank in self.living if rank in self.posted and rank not in self.done)
+        oldest = self._network.endpoints.oldest_missing
+        return frozenset(SERVER_WAITS if index == self.job.server else oldest(index) for index in waiting)
+
+    def collect(self) -> None:
+        """Who has its result by now."""
+        if self.job is None:
+            return
+        for rank in list(self.posted):
+            if rank in self.done or rank in self._health.dead:
+                continue
+            status = self._network.status(self._endpoint(rank))
+            if status.state is State.FAILED or status.error is not None:
+                raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
+            if status.state is not State.ACTIVE:
+                # Who gets this result from another rank gets its error, too.
+                self._beyond |= self.first.options.words and status.saturated > self._before[1] and not self._spread
+                self._settle(rank, status.done_at_ps)
+
+    def _settle(self, rank: int, done_ps: int) -> None:
+        self.done[rank] = self._contributors
+        call = self.calls[rank]
+        call.done_ps = done_ps
+        if self._spread and self._arrays[rank] is not call.array:
+            call.array[:] = self._arrays[rank]
+
+    def settle_rest(self) -> None:
+        """All others are done too: there is nothing to spread, they only had not heard of it."""
+        for rank in self.living:
+            if rank not in self.done:
+                self._contributors = next(iter(self.done.values()))
+                self._spread = False
+                self._settle(rank, self._network.now)
+
+    def record(self) -> None:
+        """Check the result and keep the record of it."""
+        carrier, first = self._carrier, self.first
+        left = [self.calls[rank] for rank in self.living]
+        if self.job is None:
+            for call in left if self._beyond else ():
+                call.error = beyond_int32(call)
+        if self.job is None or not left:
+            return
+        contributors = [rank for rank in self._contributors if rank in self.given]
+        inputs = [self.given[rank] for rank in contributors]
+        expected: ExpectedSum | ExpectedWords | None = None
+        if first.operation in {"all_reduce", "push"}:
+            numbers, lanes = self.job.numbers, carrier.experiment.lanes
+            if first.options.words:
+                expected = expect_words(inputs)
+            else:
+                expected = expect_sum(inputs, numbers, lanes, guessed=self.job.guessed)
+        if first.operation == "all_to_all":
+            for call, wanted in zip(left, exchanged([self.given[call.rank] for call in left]), strict=True):
+                if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
+                    raise ClusterError(
+                        f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent"
+                    )
+        elements = 1 if first.operation == "barrier" else first.array.size
+        if not self._spread:
+            called = as_carried(first.operation, ring=bool(self.job.plan.ring))
+            self.job.note(called, elements, words=first.options.words)
+        spread = Operation.PULL if first.operation in SERVED else Operation.ALL_REDUCE
+        carried = spread if self._spread else None
+        carrier._add_record(self.job, left, expected, self._before, carried, beyond=self._beyond)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """One change of the group, picoseconds of virtual time."""
+
+    began_ps: int
+    """When the last of the survivors had called the collective that was under way."""
+    noticed_ps: int
+    """When the coordinator knew the last of what it decided about."""
+    resumed_ps: int
+    """When the survivors went on."""
+
+
+class _Phase(Enum):
+    RUN = auto()
+    STOPPING = auto()
+    """survivors have not heard yet that they are to stop"""
+    ANSWERING = auto()
+    COMMITTING = auto()
+
+
+class Survival:
+    """Carries one collective to its end, whoever dies; see the module."""
+
+    def __init__(self, carrier: "SurvivingCarrier", calls: list[Call], check: Callable[[], None]) -> None:
+        self._carrier = carrier
+        self._network = carrier.network
+        self._health = carrier.health
+        self._check = check
+        self._attempts = Attempts(carrier, calls)
+        self._calls = self._attempts.calls
+        self._first = self._attempts.first
+        self._phase = _Phase.RUN
+        self._deadline: int | None = None
+        self._noticed = 0
+        self._stopped_ps: int | None = None
+        self._oldest: frozenset[int] = frozenset()
+        self._causes: list[str] = []
+        self._new: tuple[int, Plan] | None = None
+        self._raised = False
+
+    # --- from start to end
+
+    def carry(self) -> None:
+        """Until every survivor has its result, or is told that there is none. Raises ``CollectiveError``."""
+        for call in self._calls.values():
+            call.start_ps = max(call.start_ps, self._network.now)
+        if not self._welcome():
+            self._attempts.begin(self._check)
+        while not self._over:
+            watched = self._watched()
+            whole = not self._attempts.unposted
+            until = self._next_ps(whole=whole)
+            if until is None and not watched and whole:
+                raise CollectiveError(f"{self._first.operation}: nobody is left who could carry it on")
+            reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
+            self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
+            if self._phase in {_Phase.RUN, _Phase.STOPPING}:  # nobody begins once it was told to stop
+                self._attempts.post_due()
+                self._attempts.collect()
+            self._proceed()
+            if reason is Stop.QUIET and until is None and not self._over:
+                raise CollectiveError(f"{self._first.operation}: nothing moves any more, but not all have a result")
+            waited_ps = self._network.now - self._attempts.since_ps
+            if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of it
+                raise CollectiveError(f"{self._first.operation}: no result, and nobody is known to be dead")
+        self._finish()
+
+    @property
+    def _over(self) -> bool:
+        if self._phase is not _Phase.RUN:
+            return False
+        return self._raised or (self._attempts.nothing_left and not self._watched())
+
+    def _watched(self) -> list[int]:
+        return self._attempts.working if self._phase is _Phase.RUN else []
+
+    def _next_ps(self, *, whole: bool) -> int | None:
+        now = self._network.now
+        times = [self._deadline] if self._deadline is not None else []
+        if self._phase in {_Phase.RUN, _Phase.STOPPING}:
+            times += [max(now, self._calls[rank].start_ps) for rank in self._attempts.unposted]
+        event = self._health.next_ps(now)
+        if event is not None:
+            times.append(event)
+        return min(times, default=None)
+
+    def _welcome(self) -> bool:
+        """Whether somebody joins before anybody has begun: then nobody begins, but for the new group to be decided."""
+        network, begin = self._network, min((self._calls[rank].start_ps for rank in self._attempts.living), default=0)
+        if not self._health.joins_by(begin):
+            return False
+        network.advance(begin, check=self._check)
+        self._health.happen(network.fabric, self._silence, self._carrier.switches.restart)
+        if not self._carrier.newcomers():
+            return False
+        self._carrier.stop_jobs()
+        self._stopped_ps = self._noticed = network.now
+        self._phase, self._deadline = _Phase.ANSWERING, network.now + CONTROL_LATENCY_PS
+        return True
+
+    def _silence(self, rank: int) -> None:
+        """A host has died: nothing of it is sent any more."""
+        self._carrier.pause(self._carrier.host_of(rank))
+
+    # --- when something happens
+
+    def _proceed(self) -> None:
+        """What the coordinator does now."""
+        now = self._network.now
+        cause = self._health.notice(now, self._blamed, self._carrier.look, patient=bool(self._attempts.unposted))
+        if cause is not None and self._concerned(cause):
+            self._ask_to_stop(cause)
+        elif self._deadline is not None and now >= self._deadline:
+            self._deadline = None
+            if self._phase is _Phase.STOPPING:
+                self._stop()
+            elif self._phase is _Phase.ANSWERING:
+                self._decide()
+            elif self._phase is _Phase.COMMITTING:
+                self._commit()
+
+    def _concerned(self, cause: str) -> bool:
+        """Whether the group has to change; `CollectiveError` where it must not."""
+        lost = self._carrier.losses()
+        plans = [job.plan for job in self._carrier.jobs] if self._phase is _Phase.RUN else []  # else they go anyway
+        plans += [] if self._new is None else [self._new[1]]
+        if not lost and not any(self._carrier.damaged(plan) for plan in plans):
+            return False
+        if self._carrier.on_failure == "abort":
+            said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
+            raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
+        return True
+
+    def _blamed(self) -> set[int]:
+        """Members that the operation under way waits for, by the slots of its tree; of other plans, who is not done."""
+        job = self._attempts.job
+        members = self._carrier.members
+        if self._phase is _Phase.ANSWERING and self._deadline is None:
+            return set(self._health.unknown(members))  # all wait for their answers
+        silent: set[int] = set()
+        if self._stopped_ps is not None and self._network.now >= self._stopped_ps + CONTROL_LATENCY_PS:
+            silent = self._health.died_before(self._stopped_ps)  # they have not answered the first time
+        if job is None or not self._attempts.posted:
+            return silent
+        oldest = self._attempts.oldest_missing() if self._stopped_ps is None else self._oldest
+        if not oldest:
+            return silent
+        everybody = self._carrier.everybody
+        if not job.plan.in_network or oldest == {SERVER_WAITS}:
+            return set(members)
+        blamed = self._carrier.switches.controller.blamed
+        named = frozenset().union(*(blamed(job.plan, seq & 0xFFFFFFFF) for seq in oldest - {SERVER_WAITS}))
+        if not named and job.plan.server is not None:
+            named = frozenset({job.plan.server})  # all have asked, and it has not answered
+        rank_at = {everybody[member]: member for member in members}
+        return silent | {rank_at[name] for name in named if name in rank_at}
+
+    def _ask_to_stop(self, cause: str) -> None:
+        """The first phase, for the first time or anew."""
+        self._causes.append(cause)
+        if self._new is not None:
+            self._carrier.uninstall(self._new[1])
+            self._new = None
+        self._noticed = self._network.now
+        if self._phase in {_Phase.RUN, _Phase.STOPPING}:
+            self._phase, self._deadline = _Phase.STOPPING, self._network.now + CONTROL_LATENCY_PS
+        else:  # they have stopped already
+            self._phase, self._deadline = _Phase.ANSWERING, self._network.now + 2 * CONTROL_LATENCY_PS
+
+    def _stop(self) -> None:
+        """Survivors hear that they are to stop."""
+        self._oldest = self._attempts.oldest_missing()
+        self._carrier.stop_jobs()  # what is still on its way writes to nobody's array
+        self._stopped_ps = self._network.now
+        self._phase, self._deadline = _Phase.ANSWERING, self._network.now + CONTROL_LATENCY_PS
+
+    def _decide(self) -> None:
+        """All answers are in, unless one more has died, which will be noticed."""
+        carrier = self._carrier
+        if self._health.unknown(carrier.members):
+            self._health.look_at(self._network.now)
+            return
+        lost = carrier.losses()
+        carrier.term += 1
+        op, root = self._first.operation, self._first.root
+        redo = not lost or (carrier.on_failure == "shrink" and not cannot_redo(op, root, lost))
+        # Who came by a decision before this one has not called; nor has a process that died before it could.
+        uncalled = any(member not in self._calls and member not in lost for member in carrier.members)
+        joined = self._plan_with_newcomers(lost)
+        decision = decide(
+            self._answers(lost),
+            before=carrier.members,
+            lost=lost,
+            term=carrier.term,
+            epoch=carrier.journal.next_epoch,
+            redo=redo and not uncalled,
+            cause="; ".join(self._causes),
+            joined=joined,
+        )
+        carrier.change(decision)
+        self._raised = decision.outcome == "raised" and decision.operation == self._first.iteration
+        if not joined:
+            self._plan_next()
+        self._phase, self._deadline = _Phase.COMMITTING, self._network.now + 2 * CONTROL_LATENCY_PS
+
+    def _plan_with_newcomers(self, lost: Mapping[int, str]) -> tuple[int, ...]:
+        """Who joins; the tree of the group with them stands beside the old one. Nobody where there is no such tree."""
+        carrier = self._carrier
+        self._new = None
+        if self._phase is not _Phase.ANSWERING or self._attempts.posted or self._attempts.done:
+            return ()
+        newcomers = carrier.newcomers()
+        left = [member for member in carrier.members if member not in lost]
+        if not newcomers or not left:
+            return ()
+        mesh = carrier.experiment.plan == "all-to-all"
+        try:
+            self._new = carrier.plan_for("all_to_all" if mesh else "all_reduce", 0, [*left, *newcomers])
+        except ClusterError as error:
+            carrier.refuse(newcomers, str(error))
+            return ()
+        return newcomers
+
+    def _answers(self, lost: dict[int, str]) -> dict[int, Answer]:
+        """What survivors say. Of an operation with a server, it says for all; blocks for each rank are nobody's."""
+        k, size = self._first.iteration, len(self._carrier.everybody)
+        done = dict(self._attempts.done)
+        left = [member for member in self._carrier.members if member not in lost]
+        if self._first.operation in SERVED:
+            done = dict.fromkeys(left, self._attempts.done[size]) if size in self._attempts.done else {}
+        elif self._first.operation == "all_to_all" and not all(member in done for member in left):
+            done = {}
+        return {member: Answer(k + (member in done), done.get(member, ())) for member in left}
+
+    def _plan_next(self) -> None:
+        """The next tree, beside the old one."""
+        carrier = self._carrier
+        self._new = None
+        if len(carrier.members) > 1 and not self._raised and not self._attempts.nothing_left:
+            # What one has for the others is spread as a sum, where no server has it.
+            served = self._first.operation in SERVED
+            operation = "all_reduce" if self._attempts.held and not served else self._first.operation
+            self._new = carrier.plan_for(operation, self._first.root)
+
+    def _commit(self) -> None:
+        """Survivors hear what was decided, and go on."""
+        carrier = self._carrier
+        carrier.forget_jobs()
+        began = max((self._calls[rank].start_ps for rank in self._attempts.living if rank in self._calls), default=0)
+        carrier.restored.append(Restored(began, self._noticed, self._network.now))
+        self._phase, self._causes, self._stopped_ps = _Phase.RUN, [], None
+        job = None
+        if self._new is not None:
+            job, self._new = carrier.attach(*self._new), None
+        if self._raised or self._attempts.nothing_left:
+            return
+        if self._attempts.held and job is not None and self._first.operation in {"barrier", "push"}:
+            self._attempts.settle_rest()
+            return
+        self._attempts.attempt(job, spread=self._attempts.held and job is not None)
+
+    # --- what came of it
+
+    def _finish(self) -> None:
+        carrier = self._carrier
+        for rank, call in self._calls.items():
+            if rank in self._health.dead or (rank < len(carrier.everybody) and rank not in carrier.members):
+                why = carrier.health.known().get(rank, "has died")
+                call.error = ExcludedError(f"rank {rank} {why}: it is no member any more")
+            elif self._raised:
+                call.array[:] = self._attempts.given[rank]
+                call.raised = True
+                call.done_ps = self._network.now
+            else:
+                call.contributors = self._attempts.done[rank]
+        if not self._raised:
+            self._attempts.record()

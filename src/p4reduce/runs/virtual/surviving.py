@@ -1,0 +1,264 @@
+"""A carrier whose group outlives members, links and switches (``on_failure``), or ends soon after them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from p4reduce.control_plane.entries import switches_on_paths
+from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.program import P4Program
+from p4reduce.group.errors import ClusterError, RefusedError
+from p4reduce.group.group import SERVED, Call
+from p4reduce.group.membership import Decision, Journal, OnFailure, Reach
+from p4reduce.network.jobs.network import Job
+from p4reduce.network.virtual import Faults
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.carrier import ALL_TO_ALL_JOB, FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, Carrier
+from p4reduce.runs.virtual.incidents import Health, Incident, joining
+from p4reduce.runs.virtual.survival import Restored, Survival
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.specs import Congestion
+from p4reduce.workers.status import EndpointStatus
+
+Key = tuple[str, int]
+"""what a job is for: sums, all_to_all, served, or broadcasts from a rank"""
+
+
+class SurvivingCarrier(Carrier):
+    """The network of a group in which things happen. Ranks are those of the start, whoever is left.
+
+    ``members``: ranks that are in the group now. ``journal``: what was decided of them.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        topology: Topology,
+        program: P4Program,
+        *,
+        workers: tuple[str, ...],
+        server: str | None,
+        capture: Path | None,
+        incidents: Sequence[Incident] = (),
+        faults: Mapping[Hop, Faults] | None = None,
+        congestion: Congestion | None = None,
+    ) -> None:
+        self.everybody = (*workers, *joining(incidents))
+        """The hosts of all ranks: of those of the start, then of those that join."""
+        self.members: tuple[int, ...] = tuple(range(len(workers)))
+        self.on_failure: OnFailure = experiment.on_failure
+        self.journal = Journal()
+        self.term = 0
+        self.health = Health(
+            topology,
+            self.everybody,
+            incidents,
+            members=len(workers),
+            faults=experiment.faults.on_links() if faults is None else faults,
+        )
+        self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
+        self.restored: list[Restored] = []
+        """For each decision that took effect, when what happened."""
+        self.refused: dict[int, str] = {}
+        """Who could not join, and why."""
+        self.waiting_since_ps = 0
+        """When the last participant had called the collective that is under way."""
+        self._epochs: dict[int, int] = {}
+        self._lapsed: set[tuple[int, int]] = set()
+        self._paused: set[int] = set()
+        self._stopped = False
+        self._deaths: list[tuple[int, int, str]] = []
+        self._left: list[EndpointStatus] = []
+        super().__init__(
+            experiment,
+            topology,
+            program,
+            workers=workers,
+            server=server,
+            capture=capture,
+            faults=faults,
+            congestion=congestion,
+        )
+
+    # --- what the group calls
+
+    def note_death(self, rank: int, at_ps: int, reason: str) -> None:
+        """A member's process has ended, while its clock stood there. Any thread may say so."""
+        self._deaths.append((rank, at_ps, reason))
+
+    def carry(
+        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
+    ) -> Sequence[Decision]:
+        """As of ``Carrier.carry``; what was decided of the members meanwhile."""
+        if workers is not None:
+            raise RefusedError("groups of some ranks need --on-failure abort: members are watched in the whole group")
+        with self._one:
+            check()
+            while self._deaths:
+                rank, at_ps, reason = self._deaths.pop(0)
+                self.health.die(rank, at_ps, reason)
+                self.pause(self.everybody[rank])
+            known = len(self.journal.decisions)
+            self.waiting_since_ps = max(call.start_ps for call in calls)
+            Survival(self, calls, check).carry()
+            if self.on_collective is not None:
+                self.on_collective(len(self.records))
+            return self.journal.decisions[known:]
+
+    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+        """Not where members may die."""
+        raise RefusedError("push_pull: staleness needs --on-failure abort: who does not wait misses nobody")
+
+    def statuses(self) -> list[EndpointStatus]:
+        """Of all endpoints, those of earlier epochs too."""
+        return [*self._left, *super().statuses()]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Of all ranks, then the server's."""
+        return (*self.everybody, *([] if self.server is None else [self.server]))
+
+    def host_of(self, rank: int) -> str:
+        """Of a rank, or of the server (``size``)."""
+        return self.hosts[rank]
+
+    # --- members and trees
+
+    def losses(self) -> dict[int, str]:
+        """Members that are known to be dead, or that no tree reaches any more, and why."""
+        lost, cut = self.reach.lost(self.members, self.health.known())
+        for member in cut:
+            self.health.exclude(member, lost[member])
+        return lost
+
+    def look(self) -> tuple[str, ...]:
+        """Switches that began anew: restored, but for the plans that were on them, which cannot go on."""
+        found = self.switches.controller.look().restarted
+        for switch in found:
+            self.switches.controller.restore(switch)
+        gone = {*found}
+        for plan in self.switches.controller.installed:
+            if gone & {*switches_on_paths(plan)}:
+                self._lapsed.add((plan.job, plan.epoch))
+        return found
+
+    def damaged(self, plan: Plan) -> bool:
+        """Whether a plan cannot go on: a link or a switch of it is down, or began anew."""
+        return (plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan)
+
+    def newcomers(self) -> tuple[int, ...]:
+        """Who could be a member from now on: known to the members, and within their reach."""
+        known = self.health.known()
+        first = next((self.everybody[member] for member in self.members if member not in known), None)
+        came = self.health.newcomers(self.network.now)
+        return tuple(one for one in came if first is not None and not self.reach.apart([first, self.everybody[one]]))
+
+    def refuse(self, newcomers: Iterable[int], reason: str) -> None:
+        """They cannot be members."""
+        for one in newcomers:
+            self.health.refuse(one)
+            self.refused[one] = reason
+
+    def change(self, decision: Decision) -> None:
+        """The group has other members; its jobs go out of the switches as soon as :meth:`forget_jobs` is called."""
+        self.journal.write(decision)
+        for member in decision.joined:
+            self.health.admit(member, self.network.now)
+        self.members = decision.after
+        self.workers = tuple(self.everybody[member] for member in self.members)
+
+    def stop_jobs(self) -> None:
+        """Hosts do nothing of any job any more; what is in switches stays, as it says who is missing."""
+        for job in self._jobs.values():
+            self._left += self.network.statuses(job)
+            self.network.give_up(job)
+            self.network.retire(job)
+        for index in self._paused:  # another job's endpoint takes its place, of whoever comes back to the host
+            self.network.fabric.resume(index)
+        self._paused.clear()
+        self._stopped = True
+
+    def forget_jobs(self) -> None:
+        """Take every job that was stopped out of the switches: each is made anew when it is needed."""
+        for job in self._jobs.values():
+            self.uninstall(job.plan)
+        self._jobs, self._stopped = {}, False
+
+    def pause(self, host: str) -> None:
+        """Nothing at a host is sent any more."""
+        for job in self._jobs.values() if not self._stopped else ():
+            for index in job.endpoints:
+                if self.network.hosts[index] == host:
+                    self.network.fabric.pause(index)
+                    self._paused.add(index)
+
+    def uninstall(self, plan: Plan) -> None:
+        """Take a plan out of the switches that are there."""
+        self.switches.controller.uninstall(plan, self.health.switches)
+
+    def plan_for(self, operation: str, root: int, members: Sequence[int] | None = None) -> tuple[int, Plan]:
+        """Plan and install the job of an operation, in its next epoch; its number, and the plan.
+
+        members: among whom, if not the group's. Takes effect one control latency from now. ``ClusterError`` where there
+        is no way.
+        """
+        members = self.members if members is None else members
+        workers = tuple(self.everybody[member] for member in members)
+        number, request = self._request(operation, root, workers)
+        epoch = self._epochs.get(number, -1) + 1
+        server = request.server or (self.server if request.plan == "ps" else None)
+        if server is not None and server in self.reach.apart([*workers, server]):
+            raise ClusterError(f"{len(members)} ranks cannot go on: {server} cannot be reached any more")
+        try:
+            plan = self.switches.controller.start_job(replace(request, epoch=epoch), self.reach.view)
+        except (PlanError, ControllerError) as error:
+            raise ClusterError(f"{len(members)} ranks cannot go on: {error}") from error
+        self._epochs[number] = epoch
+        return number, plan
+
+    def attach(self, number: int, plan: Plan) -> Job:
+        """Give the hosts of an installed plan their endpoints."""
+        job = self._jobs[number] = self.network.add(plan, self.numbers)
+        if number == MAIN_JOB:
+            self.main = job
+        return job
+
+    def job_of(self, operation: str, root: int) -> Job | None:
+        """The job that carries an operation now, if there is one."""
+        return self._jobs.get(self._number(operation, root))
+
+    def is_main(self, operation: str) -> bool:
+        """Whether the job of all sums carries an operation."""
+        return self._number(operation, 0) == MAIN_JOB
+
+    def _number(self, operation: str, root: int) -> int:
+        if operation == "broadcast":
+            return FIRST_BROADCAST_JOB + root
+        if operation in SERVED:
+            return SERVED_JOB
+        return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
+
+    def _request(self, operation: str, root: int, workers: tuple[str, ...]) -> tuple[int, PlanRequest]:
+        """As ``Carrier`` chooses: a ring only reduces, everything else goes host to host."""
+        plan, server = self.experiment.plan, None
+        if operation == "all_to_all":
+            plan = "all-to-all"
+        elif plan == "all-to-all":
+            raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
+        if operation == "broadcast":
+            server = self.everybody[root]
+            workers = tuple(worker for worker in workers if worker != server)
+        elif operation in SERVED:
+            server = self.server
+        if plan == "ring" and server is not None:
+            plan = "ps"
+        number = self._number(operation, root)
+        request = PlanRequest(plan=plan, job=number, workers=workers, server=server, window=self.experiment.window)
+        return number, request
+
+    def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
+        """The first main job: as of ``Carrier``."""
+        self._epochs[number] = 0
+        return super()._start_job(number, plan, workers, server)

@@ -1,0 +1,1 @@
+"""What people look at: report pages and the live page."""

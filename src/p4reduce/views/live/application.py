@@ -1,0 +1,404 @@
+"""The page and what it asks for: who is let in, what is answered, and how it is served."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from importlib.resources import files
+from typing import Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from p4reduce.topologies.model import Hop
+from p4reduce.views.live.source import NotOffered, Source, Wanted
+from p4reduce.views.report.network import Drawing, draw_inline
+from p4reduce.views.report.svg import DRAWINGS, HALVINGS, PALETTE, load_colour
+
+# A scene's drawing, made for whoever looks.
+
+
+MAX_DRAWN: Final = 400
+"""nodes of a topology that is still worth looking at"""
+COLOURS: Final = 32
+
+
+def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A scene with its drawing as SVG (None: too large), made here whatever the scene came from, and the colours."""
+    jobs = plain["jobs"]
+    paths = list(dict.fromkeys(tuple(path) for one in jobs for path in one["paths"]))
+    hosts = {node["name"] for node in plain["nodes"] if node["kind"] == "host"}
+    taking = {name for path in paths for name in (path[0], path[-1]) if name in hosts}
+    svg = None
+    if 0 < len(plain["nodes"]) <= MAX_DRAWN:
+        drawing = Drawing.of_result(
+            {"nodes": plain["nodes"], "links": [{"a": one["from"], "b": one["to"]} for one in plain["links"][::2]]},
+            title=f"Network {plain['topology']}",
+            paths=paths,
+            aggregators={name for one in jobs for name in one["switches"]},
+            participants=taking if jobs else None,
+            marked=True,
+        )
+        svg = str(draw_inline(drawing))
+    return {**plain, "svg": svg, "colours": colours()}
+
+
+def colours() -> list[dict[str, str]]:
+    """Colours of loads from the least to the full scale, light and dark."""
+    found = []
+    for number in range(COLOURS):
+        style = load_colour(2.0 ** (HALVINGS * ((number + 1) / COLOURS - 1)))
+        light, dark = (part.partition(":")[2] for part in style.split(";"))
+        found.append({"light": light, "dark": dark})
+    return found
+
+
+TOKEN: Final = "x-live-token"  # noqa: S105  (the name of a header)
+IDLE_S: Final = 10.0
+"""that a connection may take for a request's headers, or wait between two requests"""
+MOST_CONNECTIONS: Final = 64
+BACKLOG: Final = 128
+TICK_S: Final = 0.2
+QUIET_TICKS: Final = 100
+"""after which a comment is sent, so that a page that went away is noticed"""
+MOST_BODY: Final = 1 << 16
+BODY_S: Final = 10.0
+"""for the body of a request"""
+ACTIONS: Final = ("pause", "go", "step", "speed")
+STATIC: Final = {
+    "page.js": "text/javascript",
+    "api.js": "text/javascript",
+    "network.js": "text/javascript",
+    "panels.js": "text/javascript",
+    "timeline.js": "text/javascript",
+    "units.js": "text/javascript",
+    "live.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Connections:
+    """The connections of one server: at most ``MOST_CONNECTIONS``, and none that asks for nothing beyond ``IDLE_S``.
+
+    Where there are too many, the one that has been idle longest is closed, and a new one only if none is idle: whoever
+    holds connections open without asking for anything keeps nobody else away.
+    """
+
+    def __init__(self) -> None:
+        self.idle: dict[_Connection, None] = {}
+        """those without a request under way, the longest idle first"""
+        self.busy: set[_Connection] = set()
+
+    def has_room(self) -> bool:
+        """Whether one more may come; closes an idle one where that makes room."""
+        if len(self.idle) + len(self.busy) < MOST_CONNECTIONS:
+            return True
+        if not self.idle:
+            return False
+        next(iter(self.idle)).shut()
+        return True
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed when it has been without a whole request for ``IDLE_S``."""
+
+    def __init__(self, *arguments: Any, connections: Connections, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._of = connections
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self._of.has_room():
+            self._rest()
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and not self.transport.is_closing():
+            self._forget()
+            if not self.cycle.response_complete:
+                self._of.busy.add(self)
+
+    def on_response_complete(self) -> None:
+        cycle = self.cycle
+        super().on_response_complete()
+        if self.cycle is cycle and not self.transport.is_closing():
+            self._rest()
+
+    def shut(self) -> None:
+        """Close it at once; what it has not been sent is lost."""
+        self._forget()
+        self.transport.abort()
+
+    def _rest(self) -> None:
+        self._forget()
+        self._of.idle[self] = None
+        self._deadline = self.loop.call_later(IDLE_S, self.shut)
+
+    def _forget(self) -> None:
+        self._of.idle.pop(self, None)
+        self._of.busy.discard(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class Serving:
+    """A server for one socket that listens already."""
+
+    def __init__(self, source: Source, token: str, port: int) -> None:
+        for name in ("uvicorn", "asyncio"):  # what strangers send or exhaust is not news of the run
+            logging.getLogger(name).addHandler(logging.NullHandler())
+            logging.getLogger(name).propagate = False
+        config = uvicorn.Config(
+            application(source, token, port, lambda: self._server.should_exit),
+            lifespan="off",
+            ws="none",
+            http=partial(_Connection, connections=Connections()),  # type: ignore[arg-type]
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=int(IDLE_S),
+            backlog=BACKLOG,
+        )
+        self._server = uvicorn.Server(config)
+
+    def run(self, listener: socket.socket) -> None:
+        """Until :meth:`end`; in any thread."""
+        with contextlib.suppress(asyncio.CancelledError):
+            self._server.run(sockets=[listener])
+
+    def end(self) -> None:
+        """Stop; streams to pages that are open end."""
+        self._server.should_exit = True
+
+
+def application(source: Source, token: str, port: int, ending: Callable[[], bool]) -> ASGIApp:
+    """The page and what it asks for; ``ending``: whether streams are to end."""
+    api = _Api(source, ending)
+    routes = [
+        Route("/", _page),
+        Route("/static/{name}", _static),
+        Route("/api/stream", api.stream),
+        Route("/api/scene", api.scene),
+        Route("/api/view", api.view),
+        Route("/api/frames", api.frames),
+        Route("/api/trace", api.trace, methods=["POST"]),
+        Route("/api/run", api.run, methods=["POST"]),
+    ]
+    return _Guard(
+        Starlette(routes=routes, exception_handlers={NotOffered: _not_offered, BadRequest: _bad}), token, port
+    )
+
+
+class BadRequest(ValueError):
+    """A request that cannot be answered; the text says why."""
+
+
+class _Guard:
+    """Lets requests in that name this server and have the token; adds the headers to every answer."""
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self._app = app
+        self._token = token
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", []),
+                    *((name.encode(), value.encode()) for name, value in HEADERS.items()),
+                ]
+            await send(message)
+
+        if scope["type"] != "http":
+            return
+        refused = self._refuse(Request(scope))
+        if refused is not None:  # its body is not read
+            refused.headers["connection"] = "close"
+        await (self._app if refused is None else refused)(scope, receive, with_headers)
+
+    def _refuse(self, request: Request) -> Response | None:
+        if request.headers.get("host", "") not in self._hosts:
+            return PlainTextResponse("this server answers to its own address only\n", 421)
+        origin = request.headers.get("origin")
+        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+            return PlainTextResponse("not from other pages\n", 403)
+        if request.url.path.startswith("/static/"):
+            return None
+        given = request.headers.get(TOKEN) if request.method != "GET" else None
+        if request.method == "GET":
+            given = request.headers.get(TOKEN) or request.query_params.get("token")
+        if not secrets.compare_digest((given or "").encode(), self._token.encode()):
+            return PlainTextResponse("open the address that p4reduce printed: it has a token\n", 403)
+        return None
+
+
+class _Api:
+    def __init__(self, source: Source, ending: Callable[[], bool]) -> None:
+        self._source = source
+        self._ending = ending
+        self._lock = threading.Lock()
+        self._said: dict[str, Any] = {}
+        self._version = 0
+
+    def _tick(self) -> dict[str, Any]:
+        """The source's tick with its ``number``, which grows when anything else in it changes.
+
+        Answers overtake each other: a page drops what is older than what it shows.
+        """
+        with self._lock:
+            tick = self._source.tick()
+            if tick != self._said:
+                self._said, self._version = tick, self._version + 1
+            return {**tick, "number": self._version}
+
+    async def stream(self, request: Request) -> Response:
+        return StreamingResponse(self._ticks(request), media_type="text/event-stream")
+
+    async def _ticks(self, request: Request) -> AsyncIterator[bytes]:
+        self._source.looks(1)
+        try:
+            said, quiet = "", 0
+            while not self._ending():
+                text = json.dumps(self._tick())
+                if text != said or quiet >= QUIET_TICKS:
+                    said, quiet = text, 0
+                    yield f"data: {text}\n\n".encode()
+                quiet += 1
+                await asyncio.sleep(TICK_S)
+        finally:
+            self._source.looks(-1)
+
+    def scene(self, request: Request) -> Response:
+        return JSONResponse(drawn(self._source.scene()))
+
+    def view(self, request: Request) -> Response:
+        query = request.query_params
+        time_ps = query.get("time")
+        wanted = Wanted(
+            None if time_ps in {None, "", "now"} else _whole("time", str(time_ps)),
+            _whole("offset", query.get("offset", "0")),
+            query.get("switch") or None,
+            query.get("job") or None,
+        )
+        return JSONResponse(self._source.view(wanted))
+
+    def frames(self, request: Request) -> Response:
+        return JSONResponse(self._source.frames(self._link(request.query_params)))
+
+    async def trace(self, request: Request) -> Response:
+        asked = await _body(request)
+        link = self._link(asked)
+        try:
+            frame = bytes.fromhex(asked["frame"])
+        except (KeyError, TypeError, ValueError):
+            raise BadRequest("frame: hexadecimal digits") from None
+        if not 14 <= len(frame) <= MOST_BODY:
+            raise BadRequest("frame: an Ethernet frame")
+        return JSONResponse(await asyncio.to_thread(self._source.trace, link, frame))
+
+    async def run(self, request: Request) -> Response:
+        asked = await _body(request)
+        action, value = asked.get("action"), asked.get("value")
+        if action not in ACTIONS:
+            raise BadRequest(f"action: one of {', '.join(ACTIONS)}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (value is not None and not (number and 0 <= value < 1 << 62)) or (action == "speed" and value == 0):
+            raise BadRequest("value: a number of picoseconds")
+        self._source.control(action, value)
+        return JSONResponse(self._tick())
+
+    def _link(self, given: Any) -> Hop:
+        node, port = given.get("node"), _whole("port", str(given.get("port", "")))
+        known = {(link["from"], link["port"]) for link in self._source.scene()["links"]}
+        if (node, port) not in known:
+            raise BadRequest("node, port: no link leaves there")
+        return str(node), port
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        found = int(text)
+    except ValueError:
+        raise BadRequest(f"{name}: a whole number") from None
+    if not -(1 << 62) < found < 1 << 62:
+        raise BadRequest(f"{name}: a whole number")
+    return found
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    text = b""
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                text += part
+                if len(text) > MOST_BODY:
+                    raise BadRequest("the request is too long")
+    except TimeoutError:
+        raise BadRequest(f"the request did not come within {BODY_S:g} s") from None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadRequest("the request is no JSON") from None
+    if not isinstance(found, dict):
+        raise BadRequest("the request is no JSON object")
+    return found
+
+
+def _page(request: Request) -> Response:
+    return Response(_read("index.html"), media_type="text/html")
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name == "colours.css":
+        return Response(PALETTE + DRAWINGS, media_type="text/css")
+    if name not in STATIC:
+        return PlainTextResponse("there is no such file\n", 404)
+    return Response(_read(name), media_type=STATIC[name])
+
+
+def _read(name: str) -> bytes:
+    return files("p4reduce.views.live").joinpath("static", name).read_bytes()
+
+
+async def _not_offered(request: Request, error: Exception) -> Response:
+    """An answer, not an error: a run may end while its page asks for something."""
+    return JSONResponse({"refused": str(error)})
+
+
+async def _bad(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400)

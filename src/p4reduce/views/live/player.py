@@ -1,0 +1,244 @@
+"""The pacer of a run that is looked at: it takes moments down, and holds virtual time when somebody asks it to."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from p4reduce.network.jobs.network import JobNetwork
+from p4reduce.views.live.moments import History, take
+
+T = TypeVar("T")
+
+UNSEEN: Final = 0.004
+"""share of the run's time that taking moments down may cost while nobody looks"""
+SEEN: Final = 0.04
+"""the same while somebody does"""
+CREDIT_S: Final = 0.003
+"""CPU time that is spent beforehand, so that a short run has moments, too"""
+FIRST_EVENTS: Final = 250
+"""events between the first moments"""
+MOST_EVENTS: Final = 200_000
+FRAME_S: Final = 0.05
+"""wall-clock time between moments of a run that is slowed down"""
+LONGEST_S: Final = 1.0
+"""wall-clock time that is waited at most where nothing happens in virtual time"""
+LATE_S: Final = 0.25
+"""wall-clock time that a slowed run may be late, and catch up with"""
+TICK_S: Final = 0.1
+"""how often whoever waits looks whether the run was ended"""
+
+
+class _Step(NamedTuple):
+    """Time stands still when both are reached."""
+
+    time_ps: int
+    events: int
+
+
+class Player:
+    """Drives the time of one network after the other, the newest that :meth:`attach` was given.
+
+    The thread in which time passes takes moments down; all else may be called from any thread.
+    """
+
+    def __init__(self, *, paused: bool = False) -> None:
+        self.history = History()
+        self.network: JobNetwork | None = None
+        self.serial = 0
+        """how many networks there have been"""
+        self.events = FIRST_EVENTS
+        self.viewers = 0
+        """how many look now"""
+        self.stands = False
+        """whether time stands still, and the latest moment is taken down"""
+        self.paused = paused
+        self.speed: float | None = None
+        """picoseconds of virtual time in a second; None: as fast as it goes"""
+        self.cost_s = 0.0
+        """CPU time that moments have cost so far"""
+        self._condition = threading.Condition()
+        self._moving = threading.Lock()
+        self._asking = 0
+        self._step: _Step | None = None
+        self._worked_s = 0.0  # CPU time of the latest slice
+        self._spent_s = 0.0  # the same of all since the latest moment
+        self._moment_s = 50e-6  # what one costs, smoothed
+        self._before = (0, 0)  # events and time of the slice before
+        self._density = 1e-6  # events a picosecond, smoothed
+        self._anchor: tuple[float, int] | None = None
+
+    def attach(self, network: JobNetwork) -> None:
+        """Look at this network from now on."""
+        self.history.clear()
+        self.serial += 1
+        self._before, self._anchor = (0, 0), None
+        self.network = network
+        network.fabric.pacer = self
+
+    def note(self) -> None:
+        """Take the present moment down, which may not have been due: the first one, or the last of a run."""
+        if self.network is not None:
+            self.history.add(self.ask(partial(take, self.network)))
+
+    # --- what the page asks for
+
+    def pause(self) -> None:
+        """Time stands still after the slice that is under way."""
+        with self._condition:
+            self.paused, self._step = True, None
+            self._condition.notify_all()
+
+    def go(self) -> None:
+        """Time goes on."""
+        with self._condition:
+            self.paused, self._step = False, None
+            self._condition.notify_all()
+
+    def step(self, time_ps: int) -> None:
+        """Time goes on by so much, or one event for 0, and stands still again."""
+        with self._condition:
+            self.paused, self.stands = True, False
+            events, now = (0, 0) if self.network is None else (self.network.fabric.events, self.network.now)
+            self._step = _Step(now + time_ps, events + 1)
+            self._condition.notify_all()
+
+    def pace(self, speed: float | None) -> None:
+        """So many picoseconds in a second from now on; None: as fast as it goes."""
+        with self._condition:
+            self.speed, self._anchor = speed, None
+            self._condition.notify_all()
+
+    def looks(self, change: int) -> None:
+        """One more looks, or one less."""
+        with self._condition:
+            self.viewers += change
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for what depends on this player; whether it came to be so."""
+        with self._condition:
+            return self._condition.wait_for(condition, timeout_s)
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """The answer to a question about the network's memory, between two slices."""
+        with self._condition:
+            self._asking += 1
+        try:
+            with self._moving:
+                return question()
+        finally:
+            with self._condition:
+                self._asking -= 1
+                self._condition.notify_all()
+
+    # --- what the network asks for
+
+    def begin(self, check: Callable[[], None]) -> None:
+        """A run of the network begins: one that is held waits, but for a first glance, which shows its jobs."""
+        if self.paused and len(self.history):
+            self.passed(check)
+
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """While this is held events happen."""
+        with self._moving:
+            began = time.thread_time()
+            yield
+            self._worked_s = time.thread_time() - began
+            self._spent_s += self._worked_s
+
+    def passed(self, check: Callable[[], None]) -> None:
+        """A slice is over: take down what there is to see, wait if somebody wants that, choose the next slice."""
+        network = self.network
+        if network is None:
+            return
+        if self._asking:
+            with self._condition:
+                self._condition.wait_for(lambda: not self._asking, TICK_S)
+        free = not self.paused and self.speed is None
+        share = SEEN if self.viewers else UNSEEN
+        self._measure(network)
+        if not free or self._spent_s * share >= self._moment_s or self.cost_s < CREDIT_S:
+            self._spent_s = 0.0
+            cpu = time.thread_time()
+            first = not len(self.history)
+            self.history.add(take(network))
+            with self._condition:
+                self._condition.notify_all()
+            cost = time.thread_time() - cpu
+            if not first:  # which finds nothing in caches
+                self.cost_s += cost
+                self._moment_s += (cost - self._moment_s) / 8
+        if free:
+            self.events = self._free_slice(share)
+        else:
+            self._hold(network, check)
+
+    def _measure(self, network: JobNetwork) -> None:
+        events, now = network.fabric.events, network.now
+        happened, passed = events - self._before[0], now - self._before[1]
+        self._before = events, now
+        if happened > 0 and passed > 0:
+            self._density += (min(happened / passed, 1.0) - self._density) / 4
+
+    def _free_slice(self, share: float) -> int:
+        """Events until moments have earned the next one."""
+        if self.cost_s < CREDIT_S:
+            return FIRST_EVENTS
+        wanted = self._moment_s / share
+        grown = int(self.events * min(2.0, wanted / max(self._worked_s, 1e-6)))
+        return min(max(grown, FIRST_EVENTS), MOST_EVENTS)
+
+    def _hold(self, network: JobNetwork, check: Callable[[], None]) -> None:
+        """Until the next slice may happen; its length."""
+        while True:
+            with self._condition:
+                until = self._until(network)
+                self.stands = until is None
+                if until is not None:
+                    break
+                self._condition.notify_all()
+                self._condition.wait(TICK_S)
+            try:
+                check()
+            except BaseException:
+                self.stands = False
+                raise
+        wait_s, aim_ps = until
+        self.events = self._towards(aim_ps - network.now)
+        deadline = time.perf_counter() + wait_s
+        while (left := deadline - time.perf_counter()) > 0:
+            with self._condition:
+                if self.paused and self._step is None:
+                    break
+                self._condition.wait(min(left, TICK_S))
+            check()
+        if self.paused and self._step is None:
+            self._hold(network, check)
+
+    def _until(self, network: JobNetwork) -> tuple[float, int] | None:
+        """Seconds to wait, and the time that the next slice is to come near to; None: not yet."""
+        now = network.now
+        step = self._step
+        if step is not None and network.now >= step.time_ps and network.fabric.events >= step.events:
+            self._step = step = None
+        if step is not None:
+            return 0.0, step.time_ps
+        if self.paused:
+            self._anchor = None
+            return None
+        if self.speed is None:
+            self.events = FIRST_EVENTS
+            return 0.0, now + 1
+        if self._anchor is None:
+            self._anchor = time.perf_counter(), now
+        wait_s = self._anchor[0] + (now - self._anchor[1]) / self.speed - time.perf_counter()
+        if not -LATE_S <= wait_s <= LONGEST_S:  # nothing happened for long, or it does not go as fast: begin anew
+            self._anchor = None
+        return min(max(wait_s, 0.0), LONGEST_S), now + max(int(self.speed * FRAME_S), 1)
+
+    def _towards(self, ahead_ps: int) -> int:
+        """Events that come near to a time that is so far ahead, without going beyond it by much."""
+        return min(max(int(self._density * ahead_ps * 0.75), 1), MOST_EVENTS)

@@ -1,0 +1,305 @@
+"""A run that was looked at, as a file: the scene, then a view for each moment, a line of JSON each, compressed."""
+
+import gzip
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal, NoReturn, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from p4reduce.base.errors import BadInput
+from p4reduce.runs.result import RunResult
+from p4reduce.topologies.model import Hop
+from p4reduce.views.live.moments import LINK_FIELDS
+from p4reduce.views.live.source import NotOffered, Wanted
+from p4switch.base.files import whole
+
+FILE: Final = "live.jsonl.gz"
+MOST_MOMENTS: Final = 200
+_MOST_BYTES: Final = 512 << 20
+"""of a recording, uncompressed"""
+NO_FRAMES: Final = "A recording has no frames; a run that is paused on its live page has."
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeLine(_Plain):
+    """A node of a recorded scene."""
+
+    name: str
+    kind: Literal["host", "switch", "crossconnect"]
+    role: str
+    capable: bool
+    position: tuple[float, float] | None
+
+
+class LinkLine(_Plain):
+    """A direction of a link."""
+
+    from_: str = Field(alias="from")
+    port: int
+    to: str
+    rate: int
+
+
+class TreeLine(_Plain):
+    """A row of a tree's outline."""
+
+    depth: int
+    node: str
+    says: str
+    kind: str
+
+
+class JobLine(_Plain):
+    """A job."""
+
+    key: str
+    job: int
+    epoch: int
+    plan: str
+    workers: list[str]
+    server: str | None
+    window: int
+    slots: int
+    switches: list[str]
+    paths: list[list[str]]
+    tree: list[TreeLine]
+
+
+class SceneLine(_Plain):
+    """The first line of a recording, under ``p4reduce_recording``."""
+
+    title: str
+    topology: str
+    nodes: list[NodeLine]
+    links: list[LinkLine]
+    jobs: list[JobLine]
+    notes: list[str] = []
+
+
+class WorkerLine(_Plain):
+    """An endpoint at a moment."""
+
+    job: str
+    host: str
+    says: str
+    state: str
+    done: int | None
+    chunks: int
+    flight: int | None
+    window: float
+    resends: int
+    rtt_ps: int
+    error: str | None
+
+
+class SlotsLine(_Plain):
+    """Slots of a job at a switch, at a moment."""
+
+    switch: str
+    job: str
+    want: int
+    rows: list[tuple[int, int | None, Literal["free", "waiting", "complete", "done"], int, str]]
+
+
+class ViewLine(_Plain):
+    """A moment."""
+
+    key: str
+    time_ps: int
+    since_ps: int
+    events: int
+    links: list[list[float | None]]
+    workers: list[WorkerLine]
+    waits: list[str]
+    slots: list[SlotsLine]
+
+
+class Recorded(Protocol):
+    """What can be written down: a source of moments."""
+
+    def scene(self) -> dict[str, Any]:
+        """As of ``Source``."""
+
+    def views(self, most: int) -> list[dict[str, Any]]:
+        """Of at most so many moments, with all slots."""
+
+
+def write(path: Path, source: Recorded) -> Path:
+    """Write what was taken down of a run; returns the path."""
+    with whole(path) as aside, gzip.GzipFile(aside, "wb", compresslevel=5, mtime=0) as file:
+        file.write(_line({"p4reduce_recording": source.scene()}))
+        for view in source.views(MOST_MOMENTS):
+            file.write(_line(view))
+    return path
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+class RecordedSource:
+    """What a page shows of a recording, or of a result without one. See ``source.Source``."""
+
+    def __init__(self, scene: SceneLine, views: Sequence[ViewLine], says: str) -> None:
+        self._scene = scene.model_dump(by_alias=True, mode="json")
+        self._views = views
+        self._times = [view.time_ps for view in views]
+        self._says = says
+
+    def tick(self) -> dict[str, Any]:
+        """Always the same."""
+        return {
+            "scene": "recorded",
+            "state": "ended",
+            "first_ps": self._times[0] if self._times else 0,
+            "last_ps": self._times[-1] if self._times else 0,
+            "count": len(self._times),
+            "speed": None,
+            "controls": False,
+            "frames": False,
+            "why_no_frames": NO_FRAMES,
+            "says": self._says,
+        }
+
+    def scene(self) -> dict[str, Any]:
+        """As it was."""
+        return self._scene
+
+    def view(self, wanted: Wanted) -> dict[str, Any] | None:
+        """As of ``Source``."""
+        if not self._views:
+            return None
+        last = len(self._views) - 1
+        place = last if wanted.time_ps is None else max(bisect_right(self._times, wanted.time_ps) - 1, 0)
+        view = self._views[min(max(place + wanted.offset, 0), last)]
+        slots = [
+            one for one in view.slots if one.switch == wanted.switch and (wanted.job is None or one.job == wanted.job)
+        ]
+        return {**view.model_dump(mode="json"), "slots": slots[0].model_dump(mode="json") if slots else None}
+
+    def control(self, action: str, value: float | None) -> NoReturn:
+        """Not of what is over."""
+        raise NotOffered("this is a recording: it can be looked at, not driven")
+
+    def frames(self, link: Hop) -> NoReturn:
+        """None are recorded."""
+        raise NotOffered(NO_FRAMES)
+
+    def trace(self, link: Hop, frame: bytes) -> NoReturn:
+        """None are recorded."""
+        raise NotOffered(NO_FRAMES)
+
+    def looks(self, change: int) -> None:
+        """Nobody minds."""
+
+
+def read(path: Path) -> RecordedSource:
+    """A recording. Raises ``BadInput``."""
+    try:
+        lines = _lines(path)
+        first = json.loads(next(lines, "{}"))
+        if not isinstance(first, dict) or "p4reduce_recording" not in first:
+            raise BadInput(f"{path}: is no recording of a live page")
+        scene = SceneLine.model_validate(first["p4reduce_recording"])
+        views = [ViewLine.model_validate_json(line) for line in lines]
+    except ValidationError as error:
+        what = error.errors()[0]
+        where = ".".join(str(part) for part in what["loc"])
+        raise BadInput(f"{path}: is no recording of a live page: {where}: {what['msg']}") from None
+    except (gzip.BadGzipFile, EOFError, ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: is no recording of a live page: {error}") from None
+    _check(path, scene, views)
+    return RecordedSource(scene, views, "a recording")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of the file, which may not grow without end when it is unpacked."""
+    left = _MOST_BYTES
+    with gzip.open(path, "rb") as file:
+        while line := file.readline(left + 1):
+            left -= len(line)
+            if left < 0:
+                raise BadInput(f"{path}: unpacks to more than {_MOST_BYTES} bytes; this is no recording")
+            yield line.decode("utf-8")
+
+
+def _check(path: Path, scene: SceneLine, views: Sequence[ViewLine]) -> None:
+    nodes = {node.name for node in scene.nodes}
+    named = {name for link in scene.links for name in (link.from_, link.to)}
+    named |= {name for job in scene.jobs for way in job.paths for name in way}
+    if strange := sorted(named - nodes):
+        raise BadInput(f"{path}: there is no node {strange[0]!r} in its scene")
+    if any(not way for job in scene.jobs for way in job.paths):
+        raise BadInput(f"{path}: a path without nodes in its scene")
+    for view in views:
+        if len(view.links) != len(scene.links) or any(len(row) != len(LINK_FIELDS) for row in view.links):
+            raise BadInput(f"{path}: the moment at {view.time_ps} ps tells of other links than the scene")
+    if any(a.time_ps > b.time_ps for a, b in pairwise(views)):
+        raise BadInput(f"{path}: its moments are not in the order of time")
+
+
+def of_result(result: RunResult) -> RecordedSource:
+    """What a result says of a run that nobody recorded: its network and trees, and one moment, its end."""
+    topology, network = result.topology, result.network
+    loads = {(load.node, load.peer): load for load in network.links}
+    rates = {frozenset((link["a"], link["b"])): int(link["rate_bps"]) for link in topology["links"]}
+    pairs = [pair for link in topology["links"] for pair in ((link["a"], link["b"]), (link["b"], link["a"]))]
+    end = max((one.done_ps for one in network.collectives), default=0)
+    kinds = {node["name"]: node["kind"] for node in topology["nodes"]}
+    scene = {
+        "title": f"{network.plan} on {network.topology}",
+        "topology": network.topology,
+        "nodes": [{name: node.get(name) for name in NodeLine.model_fields} for node in topology["nodes"]],
+        "links": [
+            {"from": a, "port": loads[a, b].port if (a, b) in loads else 0, "to": b, "rate": rates[frozenset((a, b))]}
+            for a, b in pairs
+        ],
+        "jobs": [_job(number, network.plan, network.tree, kinds, result) for number in _jobs(network.tree)],
+    }
+    rows = []
+    for pair in pairs:
+        load = loads.get(pair)
+        if load is None:
+            rows.append([0.0] * len(LINK_FIELDS))
+            continue
+        share = min(1.0, load.busy_ps / end) if end else 0.0
+        lost = load.lost + load.corrupted
+        rows.append([load.bytes, share, 0, load.max_queue, lost, load.queue_drops, load.resend_frames])
+    waits = [f"not as predicted: {line}" for line in network.prediction_differences]
+    view = {
+        "key": str(end), "time_ps": end, "since_ps": 0, "events": 0, "links": rows, "workers": [], "waits": waits,
+        "slots": [],
+    }  # fmt: skip
+    says = "the end of a run that was not recorded; run it with --live and --out to see more"
+    return RecordedSource(SceneLine.model_validate(scene), [ViewLine.model_validate(view)], says)
+
+
+def _jobs(tree: Sequence[dict[str, Any]]) -> list[int]:
+    return list(dict.fromkeys(int(edge["job"]) for edge in tree))
+
+
+def _job(
+    number: int, plan: str, tree: Sequence[dict[str, Any]], kinds: dict[str, str], result: RunResult
+) -> dict[str, Any]:
+    edges = [edge for edge in tree if edge["job"] == number]
+    ends = list(dict.fromkeys(str(edge[side]) for edge in edges for side in ("child", "parent")))
+    return {
+        "key": str(number),
+        "job": number,
+        "epoch": 0,
+        "plan": plan,
+        "workers": [name for name in ends if kinds.get(name) == "host"],
+        "server": None,
+        "window": result.network.window,
+        "slots": result.network.slots,
+        "switches": [name for name in ends if kinds.get(name) == "switch"],
+        "paths": [[str(name) for name in edge["path"]] for edge in edges],
+        "tree": [],
+    }

@@ -1,0 +1,189 @@
+// Puts the parts together: ticks come in, views are asked for one at a time.
+import { ask, listen, Refused, tell } from "./api.js";
+import { Network } from "./network.js";
+import { showFrames, showLinks, showNotes, showSlots, showTasks, showTotals, showTrees, showWaits, showWorkers } from "./panels.js";
+import { Timeline } from "./timeline.js";
+
+const $ = (id) => document.getElementById(id);
+const FIELDS = ["bytes", "load", "queue", "queue_max", "lost", "dropped", "resent"];
+const chosen = { switch: null, link: null, job: "" };
+let tick = null;
+let scene = null;
+let view = null;
+let before = null;
+let key = "now"; // the moment that is shown, exactly as the server knows it
+let asking = false;
+let again = null;
+let framesOf = "";
+
+const network = new Network($("drawing"), $("legend"), { onSwitch: chooseSwitch, onLink: chooseLink });
+const timeline = new Timeline(
+  { play: $("play"), back: $("back"), step: $("step"), newest: $("newest"), speed: $("speed"), stride: $("stride"), slider: $("slider"), output: $("time"), held: $("held") },
+  { onRun: run, onMoment: (offset) => refresh(offset), onError: complain },
+);
+
+async function run(action, value) {
+  update(await tell("run", { action, value }));
+  refresh();
+}
+
+function complain(error) {
+  say(error instanceof Refused ? error.message : "the server does not answer", true);
+}
+
+function say(text, bad = false) {
+  const pill = $("state");
+  if (pill.textContent !== text) pill.textContent = text;
+  pill.classList.toggle("bad", bad);
+  pill.classList.toggle("paused", !bad && tick?.state === "paused");
+}
+
+function update(found) {
+  if (tick && found.number < tick.number) return; // answers overtake each other
+  const other = !tick || tick.scene !== found.scene;
+  const moved = !tick || tick.last_ps !== found.last_ps || tick.count !== found.count || tick.state !== found.state || tick.also !== found.also;
+  tick = found;
+  timeline.update(tick);
+  say(tick.says || { waiting: "waiting for the run", running: "running", paused: "paused", ended: "ended" }[tick.state]);
+  if (other) showScene().catch(complain);
+  else if (moved && timeline.following) refresh();
+}
+
+async function showScene() {
+  scene = await ask("scene");
+  $("title").textContent = scene.title;
+  document.title = `${scene.title} – p4reduce live`;
+  network.show(scene);
+  const jobs = [["", "all jobs"], ...scene.jobs.map((job) => [job.key, `job ${job.job} epoch ${job.epoch} (${job.plan})`])];
+  chosen.job = options($("job"), jobs, chosen.job);
+  const switches = [...new Set(scene.jobs.flatMap((job) => job.switches))];
+  const names = switches.length ? switches : scene.nodes.filter((node) => node.kind === "switch").map((node) => node.name);
+  chosen.switch = options($("switch"), names.map((name) => [name, name]), chosen.switch) || null;
+  showTrees($("trees"), scene, chosen.job);
+  showNotes($("notes"), scene);
+  network.choose(chosen);
+  await refresh();
+}
+
+function options(select, pairs, wanted) {
+  select.replaceChildren(...pairs.map(([value, text]) => new Option(text, value)));
+  select.value = pairs.some(([value]) => value === wanted) ? wanted : (pairs[0]?.[0] ?? "");
+  return select.value;
+}
+
+// One request at a time: what comes meanwhile is asked for afterwards, the latest only.
+async function refresh(offset = 0) {
+  if (asking) {
+    again = { offset };
+    return;
+  }
+  asking = true;
+  try {
+    const time = timeline.following ? "now" : offset && key !== "now" ? key : Math.round(timeline.time);
+    const found = await ask("view", { time, offset, switch: chosen.switch, job: chosen.job });
+    if (found && scene) show(found);
+  } catch (error) {
+    complain(error);
+  } finally {
+    asking = false;
+    const next = again;
+    again = null;
+    if (next) refresh(next.offset);
+  }
+}
+
+function show(found) {
+  before = view;
+  view = { ...found, links: found.links.map((row) => Object.fromEntries(FIELDS.map((name, at) => [name, row[at]]))) };
+  if (view.links.length !== scene.links.length) return; // of another network; its scene is on its way
+  key = document.body.dataset.key = view.key;
+  timeline.arrived(view);
+  network.colour(view, $("mode").value, losing());
+  showTotals($("totals"), view);
+  showTasks($("tasks-card"), $("tasks"), view, chosen.job, chooseJob);
+  showWaits($("waits"), view);
+  showSlots($("slots"), view.slots, scene, chosen.switch);
+  showWorkers($("workers"), view, scene);
+  showLinks($("links"), view, scene, chosen.link, chooseLink);
+  refreshFrames();
+}
+
+function losing() {
+  const found = new Set();
+  if (!before || before.links.length !== view.links.length || before.time_ps >= view.time_ps) return found;
+  view.links.forEach((row, index) => {
+    const then = before.links[index];
+    if (row.lost + row.dropped > then.lost + then.dropped) found.add(index);
+  });
+  return found;
+}
+
+function chooseSwitch(name) {
+  if (![...$("switch").options].some((option) => option.value === name)) $("switch").add(new Option(name, name));
+  chosen.switch = $("switch").value = name;
+  network.choose(chosen);
+  refresh();
+}
+
+function chooseJob(key) {
+  $("job").value = key;
+  chosen.job = $("job").value; // none of the page's choices: all jobs
+  network.choose(chosen);
+  showTrees($("trees"), scene, chosen.job);
+  refresh();
+}
+
+function chooseLink(index) {
+  chosen.link = index;
+  framesOf = "";
+  network.choose(chosen);
+  if (view) showLinks($("links"), view, scene, chosen.link, chooseLink);
+  refreshFrames();
+}
+
+async function refreshFrames() {
+  if (chosen.link === null) return;
+  const link = scene.links[chosen.link];
+  const still = timeline.following && tick.frames;
+  const real = tick.clock === "real"; // frames are caught when somebody asks for them, not at every moment
+  const now = JSON.stringify([chosen.link, still && !real && view?.key, still]);
+  if (now === framesOf) return;
+  framesOf = now;
+  if (!still) {
+    showFrames($("frames"), link, null, tick.why_no_frames);
+    return;
+  }
+  try {
+    const found = await ask("frames", { node: link.from, port: link.port });
+    showFrames($("frames"), link, found, "", (one) => showTrace(link, one), real && catchAgain);
+  } catch (error) {
+    showFrames($("frames"), link, null, error.message);
+  }
+}
+
+function catchAgain() {
+  framesOf = "";
+  refreshFrames();
+}
+
+async function showTrace(link, frame) {
+  const place = $("trace");
+  place.hidden = false;
+  try {
+    const found = await tell("trace", { node: link.from, port: link.port, frame: frame.frame });
+    $("trace-title").textContent = `What ${found.switch} does with this frame at port ${found.port}`;
+    $("outcome").textContent = found.outcome;
+    $("steps").textContent = found.lines.join("\n");
+  } catch (error) {
+    $("trace-title").textContent = "No trace";
+    $("outcome").textContent = error.message;
+    $("steps").textContent = "";
+  }
+  place.focus();
+  place.scrollIntoView({ block: "nearest" });
+}
+
+$("mode").addEventListener("change", () => view && network.colour(view, $("mode").value, losing()));
+$("switch").addEventListener("change", () => chooseSwitch($("switch").value));
+$("job").addEventListener("change", () => chooseJob($("job").value));
+listen(update, () => say("the server does not answer: the run was ended", true));

@@ -1,0 +1,160 @@
+"""Orchestrated tasks on a live page: served by the process of their network, which has its virtual time."""
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from p4reduce.control_plane.orchestrator import Store, StoreError, TaskError, TaskRow
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
+from p4reduce.play.tasks.world import World
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.server import LiveServer
+from p4reduce.views.live.source import VirtualSource, Wanted
+
+MOST_TASKS: Final = 60
+"""that are shown: those at work, then those that wait, then those that ended last"""
+
+
+class TaskSource(VirtualSource):
+    """The network of an orchestrator, and the tasks of its database. See ``source.Source``."""
+
+    def __init__(self, title: str, player: Player, database: Path | None) -> None:
+        """``database``: the orchestrator's, which is only read; None: it is not known, no tasks are shown."""
+        super().__init__(title, player)
+        self._database = database
+        self._lock = threading.Lock()
+        self._stamp = -1  # of the database when it was read
+        self._rows: list[dict[str, Any]] = []
+        self._ends: dict[str, list[int]] = {}  # of rounds, picoseconds
+        self._jobs: dict[str, list[str]] = {}
+        self._final: set[str] = set()  # nothing more is to be found out of them
+        self.fault = ""
+
+    def tick(self) -> dict[str, Any]:
+        """As of `Source`; ``also`` changes with the database."""
+        return {**super().tick(), "also": self._changed()}
+
+    def _changed(self) -> int:
+        """When the database was last written, in nanoseconds; 0: it is not there."""
+        found = 0
+        for suffix in ("", "-wal") if self._database is not None else ():
+            with suppress(OSError):
+                found = max(found, Path(f"{self._database}{suffix}").stat().st_mtime_ns)
+        return found
+
+    def view(self, wanted: Wanted) -> dict[str, Any] | None:
+        """As of `Source`, and ``tasks`` as they stood then."""
+        found = super().view(wanted)
+        if found is None:
+            return None
+        return {**found, "tasks": self._tasks(int(found["time_ps"])), "no_tasks": self.fault}
+
+    def _tasks(self, at_ps: int) -> list[dict[str, Any]]:
+        with self._lock:
+            if (stamp := self._changed()) != self._stamp:
+                self._stamp = stamp
+                self._read()
+            return [{**row, **_state(row, at_ps), "rounds_done": self._done(row, at_ps)} for row in self._rows]
+
+    def _done(self, row: Mapping[str, Any], at_ps: int) -> int:
+        return sum(end <= at_ps for end in self._ends.get(str(row["name"]), []))
+
+    def _read(self) -> None:
+        """Tasks as they stand now; what cannot be read leaves the last ones."""
+        if self._database is None or not self._database.is_file():
+            self.fault = "The database of these tasks is not known here."
+            return
+        try:
+            with Store(self._database) as store:
+                rows = _first(store.tasks())
+                for row in rows:
+                    if row.finished_ps is None or row.name not in self._final:
+                        self._look_up(store, row)
+            self._rows = [self._plain(row) for row in rows]
+            self.fault = ""
+        except (StoreError, TaskError) as error:
+            self.fault = str(error)
+
+    def _look_up(self, store: Store, row: TaskRow) -> None:
+        """A task's trees, also those that are gone, and when its rounds ended."""
+        if row.started_ps is None and row.state is TaskState.QUEUED:
+            return
+        plans = store.plans(tuple(Phase), row.name)
+        self._jobs[row.name] = [f"{plan.job}.{plan.epoch}" for plan in plans]
+        self._ends[row.name] = [one["done_ps"] for one in store.history.rounds(row.name)]
+        if row.finished_ps is not None:
+            self._final.add(row.name)
+
+    def _plain(self, row: TaskRow) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "state": str(row.state),
+            "says": row.reason or row.waits or row.fault,
+            "rounds": row.task.rounds,
+            "workers": len(row.task.workers),
+            "server": row.task.server,
+            "arrival_ps": row.arrival_ps,
+            "started_ps": row.started_ps,
+            "finished_ps": row.finished_ps,
+            "jobs": self._jobs.get(row.name, []),
+        }
+
+
+def _first(rows: list[TaskRow]) -> list[TaskRow]:
+    """Those that are worth showing, in the order of their arrival."""
+    rank = dict.fromkeys(AT_WORK, 0) | {TaskState.SCHEDULED: 0, TaskState.QUEUED: 1}
+    chosen = sorted(rows, key=lambda row: (rank.get(row.state, 2), -(row.finished_ps or 0), row.number))[:MOST_TASKS]
+    return sorted(chosen, key=lambda row: row.number)
+
+
+def _state(row: Mapping[str, Any], at_ps: int) -> dict[str, Any]:
+    """Where a task stood at a moment, by the times at which it started and ended."""
+    if row["finished_ps"] is not None and row["finished_ps"] <= at_ps:
+        return {}
+    if row["state"] in {str(state) for state in ENDED} or (row["started_ps"] or 0) > at_ps:
+        begun = row["started_ps"] is not None and row["started_ps"] <= at_ps
+        waits = "queued" if row["arrival_ps"] <= at_ps else "not there yet"
+        return {"state": "running" if begun else waits, "says": ""}
+    return {}
+
+
+class TaskPages:
+    """The page of a network's process, from when somebody first asks for it. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._source: TaskSource | None = None
+        self._server: LiveServer | None = None
+
+    def __call__(self, world: World, request: Mapping[str, Any]) -> dict[str, str]:
+        """Where the page is: ``url``.
+
+        ``title``, ``database`` (a path) and ``hold`` (begin paused) are of the first who asks; ``ended`` says what
+        stands on the page from now on, when nothing more will come.
+        """
+        if self._source is None or self._server is None:
+            player = Player(paused=bool(request.get("hold")))
+            database = request.get("database")
+            self._source = TaskSource(
+                str(request.get("title") or f"tasks on {world.topology.name}"),
+                player,
+                None if database is None else Path(str(database)),
+            )
+            player.attach(world.network)
+            player.note()
+            self._server = LiveServer(self._source)
+            self._server.start()
+        if request.get("ended"):
+            self._source.finish(str(request["ended"]))
+        return {"url": self._server.url}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()

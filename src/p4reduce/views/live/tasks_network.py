@@ -1,0 +1,35 @@
+"""The process of a network whose tasks can be looked at: ``python -m p4reduce.views.live.tasks_network``.
+
+As ``python -m p4reduce.play.tasks``, with a page for whoever asks for one; it is imported then.
+"""
+
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from p4reduce.play.tasks.__main__ import main
+
+if TYPE_CHECKING:
+    from p4reduce.play.tasks.world import World
+    from p4reduce.views.live.tasks import TaskPages
+
+
+class _Pages:
+    """Imports the page when somebody asks for it."""
+
+    def __init__(self, parts: ExitStack) -> None:
+        self._parts = parts
+        self._pages: TaskPages | None = None
+
+    def __call__(self, world: "World", request: dict[str, Any]) -> dict[str, str]:
+        if self._pages is None:
+            from p4reduce.views.live.tasks import TaskPages  # noqa: PLC0415  (slow to import)
+
+            self._pages = self._parts.enter_context(TaskPages())
+        return self._pages(world, request)
+
+
+if __name__ == "__main__":
+    with ExitStack() as ending:
+        code = main(_Pages(ending))
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""Benchmarks of the virtual fabric: ``make bench-fabric``, or ``python -m studies.bench.fabric --help``."""

@@ -1,0 +1,141 @@
+"""What distance costs, with and without losses: time over the bound for delays from a rack's to a continent's.
+
+Three limits show. *Round trips*: an all-reduce takes one, that of a ring 2(n - 1) hops, however fast the links are.
+*Slots*: rate * round trip beyond the chunks that the window holds; a window is at most half the slots of a switch, so a
+tree then moves at ``Plan.slots_rate_bps``. *Losses*: each round of repair is a round trip, and more where nothing that
+left later tells of it.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from p4reduce.control_plane.plans import Plan
+from p4reduce.runs.experiment import FaultOptions
+from p4reduce.topologies import parse_delay
+from p4switch.base.units import PS_PER_MS, PS_PER_US
+from studies.bench.loss.virtual import Measured, measure
+from studies.bench.report import Report
+from studies.frame import save_all
+
+DELAYS: Final = ("1us", "10us", "100us", "1ms", "10ms")
+LOSSES: Final = (0.0, 0.0001, 0.001, 0.01)
+RATES: Final = ("100G",)
+"""what counts is rate * delay: at 10G links that are ten times as long give the same figures"""
+ELEMENTS: Final = 1_000_000
+TOPOLOGY: Final = "leaf-spine-8"
+COLUMNS: Final = {
+    "rate": "rate",
+    "plan": "plan",
+    "delay": "a link",
+    "bound_ms": "bound ms",
+    "rtt_us": "RTT us",
+    "needed": "chunks a RTT",
+    "window": "window",
+    "slots": "slots",
+    "limit": "limited by",
+    "least": "at least",
+    **{f"ratio_{loss:g}": f"{loss:.2%} lost" for loss in LOSSES},
+}
+
+
+def distance(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measures, prints and draws; without bars: there is no row that may not hold."""
+    rows: list[dict[str, Any]] = []
+    cases = [(rate, plan, delay) for rate in RATES for plan in options.plans for delay in DELAYS]
+    with report.progress("distance", len(cases) * len(LOSSES)) as step:
+        for rate, plan, delay in cases:
+            row: dict[str, Any] = {"rate": rate, "plan": plan, "delay": delay}
+            for loss in LOSSES:
+                step(f"{plan} {rate} {delay} {loss:.2%}")
+                faults = FaultOptions(loss=loss)
+                found = measure(plan, rate, ELEMENTS, options.seeds[0], TOPOLOGY, faults, delay=delay)
+                row |= limits(found)
+                row[f"ratio_{loss:g}"] = round(found.ratio, 4)
+            rows.append(row)
+    title = f"{ELEMENTS:,} elements, {TOPOLOGY}, 8 workers: time over the bound, by delay and loss of each link"
+    report.rows("distance", title, COLUMNS, rows)
+    if options.figures is not None:
+        draw(rows, options.figures)
+    return []
+
+
+def limits(found: Measured) -> dict[str, Any]:
+    """What holds a plan back at this distance, and times of the bound that follow from it alone.
+
+    "link": its window holds a round trip's chunks. "slots" and "window": it does not, and moves at a window in each
+    round trip; the former where half of a switch's slots are fewer, the latter where hosts' memory is (``HOST_WINDOW``,
+    ``MAX_RING_WINDOW``). "round trips": the whole tensor fits the window, and takes less time than its way does.
+    """
+    plan = found.plan
+    windows = -(-found.chunks // plan.window)
+    way = _around(plan) if plan.ring else plan.rtt_ps
+    if plan.slots_limited and windows > 1:
+        limit, least = "slots", windows * plan.rtt_ps / found.bound_ps
+    elif way > found.bound_ps:
+        # The last frame of a ring's share leaves after that share, one of 2(n - 1), and then has the way before it.
+        sending = 1 / (2 * (len(plan.ring) - 1)) if plan.ring else 1.0
+        limit, least = "round trips", sending + way / found.bound_ps
+    elif plan.window < plan.window_needed:
+        limit, least = "window", plan.window_needed / plan.window
+    else:
+        limit, least = "link", 1.0
+    return {
+        "rtt_us": round(plan.rtt_ps / PS_PER_US, 1),
+        "needed": plan.window_needed,
+        "window": plan.window,
+        "slots": plan.slots or None,
+        "limit": limit,
+        "least": round(least, 3),
+        "bound_ms": round(found.bound_ps / PS_PER_MS, 3),
+    }
+
+
+def _around(plan: Plan) -> int:
+    """How long a frame of a ring is on links until all have the sum: 2(n - 1) hops, from where they are longest."""
+    hops = [
+        sum(plan.topology.link_at(*hop).delay_ps for hop in plan.path_hops(a, b))
+        for a, b in zip(plan.ring, (*plan.ring[1:], plan.ring[0]), strict=True)
+    ]
+    size = len(hops)
+    return max(sum(hops[(start + step) % size] for step in range(2 * (size - 1))) for start in range(size))
+
+
+# The figure of what distance costs.
+
+
+_MARKS = "osD^"
+
+
+def draw(rows: Sequence[dict[str, Any]], folder: Path) -> Path:
+    """Write distance.svg and distance.png into ``folder``: a panel for each rate and plan. Returns the PNG."""
+    return save_all([("distance", _panels(rows))], folder)["distance"]
+
+
+def _panels(rows: Sequence[dict[str, Any]]) -> Figure:
+    rates, plans = (list(dict.fromkeys(row[key] for row in rows)) for key in ("rate", "plan"))
+    figure = Figure(figsize=(3 * len(plans) + 0.6, 2.7 * len(rates) + 0.5), layout="constrained")
+    panels = figure.subplots(len(rates), len(plans), squeeze=False, sharex=True, sharey=True)
+    for rate, line in zip(rates, panels, strict=True):
+        for plan, axes in zip(plans, line, strict=True):
+            own = [row for row in rows if (row["rate"], row["plan"]) == (rate, plan)]
+            delays = [parse_delay(row["delay"]) / PS_PER_US for row in own]
+            bounds = [row["bound_ms"] for row in own]
+            for mark, loss in zip(_MARKS, LOSSES, strict=True):
+                times = [row[f"ratio_{loss:g}"] * bound for row, bound in zip(own, bounds, strict=True)]
+                axes.plot(delays, times, mark, ls="-", ms=3, label=f"{loss:.2%} lost")
+            least = [row["least"] * bound for row, bound in zip(own, bounds, strict=True)]
+            axes.plot(delays, least, "k--", linewidth=0.8, label="its limit alone")
+            for delay, height, row in zip(delays, least, own, strict=True):
+                place = {"xytext": (2, -4), "textcoords": "offset points", "va": "top", "ha": "right"}
+                axes.annotate(row["limit"], (delay, height), fontsize=6, **place)
+            axes.set(xscale="log", yscale="log", title=f"{plan}, {rate}")
+    for axes in panels[-1]:
+        axes.set_xlabel("delay of a link, us")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("time, ms")
+    panels[0][0].legend(fontsize=7, loc="upper left")
+    return figure

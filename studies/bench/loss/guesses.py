@@ -1,0 +1,271 @@
+"""Exponents that are guessed: what that saves, what a wrong guess costs, and how often a training's are wrong."""
+
+import argparse
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.predict import plan_bound
+from p4reduce.network.jobs.asynchronous import Clockwork
+from p4reduce.network.jobs.channels import Channels
+from p4reduce.network.jobs.network import NO_FAULTS, JobNetwork
+from p4reduce.network.jobs.specs import Numbers
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.verify import expect_sum
+from p4reduce.network.virtual.faults import Faults
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.cluster import build_topology
+from p4reduce.workers.numbers import BlockFloat, FixedScale
+from p4reduce.workers.operation import DEPTH, Exponents, Post, exponents_of, guess, missed
+from p4reduce.workers.records import Collective
+from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, single_threaded_blas
+from studies.bench.report import Report
+
+# Collectives one after the other: what a round trip for exponents costs, and what announcing them ahead saves.
+
+
+COUNT: Final = 10
+ELEMENTS: Final = 262_144
+"""1 MiB"""
+RATE: Final = "100G"
+CASES: Final = (("block", False, None), ("block", True, 1.055), ("fixed", False, None))
+"""numbers, whether announced, the most that the ratio of all may be, with the first, for which nothing is announced"""
+
+
+@dataclass(frozen=True)
+class BackToBack:
+    """ratio: time of all, over as many lower bounds of the plan. spared: chunks that needed no frame without lanes."""
+
+    ratio: float
+    spared: int
+    differences: int
+
+
+def back_to_back(rate: str, elements: int, count: int, *, numbers: str, announced: bool) -> BackToBack:
+    """``count`` all-reduces in a row on leaf-spine-8, the same sums checked for each.
+
+    numbers: ``block`` or ``fixed``. announced: each is called while the one before is under way; else when it is done.
+    """
+    topology = build_topology(Experiment(topology="leaf-spine-8", rate=rate))
+    workers = [worker.name for worker in topology.workers]
+    scale: Numbers = BlockFloat() if numbers == "block" else FixedScale(16384.0)
+    rng = np.random.default_rng(1)
+    given = [[rng.integers(-8, 8, elements).astype(np.float32) for _ in workers] for _ in range(count)]
+    got = [[np.zeros(elements, np.float32) for _ in workers] for _ in range(count)]
+    with EmbeddedSwitches(topology, bundled(256)) as switches, JobNetwork(switches) as network:
+        clockwork = Clockwork(network)
+        request = PlanRequest(plan="steiner", job=1)
+        channels = Channels.install(clockwork, switches.controller, request, [None], scale)
+        job = channels.jobs[0]
+
+        def post(place: int, number: int) -> None:
+            if number < count:
+                one = Post(Collective.ALL_REDUCE, given[number][place], got[number][place], number)
+                then = (lambda _done: None) if announced else (lambda _done: post(place, number + 1))
+                channels.post(workers[place], 0, one, then)
+
+        began = network.now
+        for place in range(len(workers)):
+            for number in range(count if announced else 1):
+                post(place, number)
+        clockwork.run()
+        took = network.done_ps(job) - began
+        for _ in range(count):
+            job.note("all_reduce", elements)
+        network.advance()
+        predicted = job.predicted()
+        links = network.fabric.links
+        differences = sum(predicted[hop].bytes != link.inc_first_bytes for hop, link in links.items())
+        bound = plan_bound(job.plan, elements).time_ps
+    for inputs, outputs in zip(given, got, strict=True):
+        total = sum(inputs)
+        if not all(np.array_equal(output, total) for output in outputs):
+            raise AssertionError("a sum is wrong")
+    return BackToBack(took / (count * bound), job.spared, differences)
+
+
+def in_a_row(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The table of this part."""
+    rows = []
+    with report.progress("in a row", len(CASES)) as step:
+        for numbers, announced, bar in CASES:
+            step(f"{numbers}, {'announced' if announced else 'not announced'}")
+            run = back_to_back(RATE, ELEMENTS, COUNT, numbers=numbers, announced=announced)
+            row = {"rate": RATE, "elements": ELEMENTS, "numbers": numbers, "announced": announced}
+            row |= {"ratio": round(run.ratio, 4), "bar": bar, "spared": run.spared}
+            row["holds"] = not run.differences and (bar is None or run.ratio <= bar)
+            rows.append(row)
+    columns = {"rate": "rate", "elements": "elements", "numbers": "numbers", "announced": "announced",
+               "ratio": "ratio", "bar": "bar", "spared": "frames spared", "holds": "holds"}  # fmt: skip
+    report.rows("row", f"{COUNT} collectives in a row", columns, rows)
+    return rows
+
+
+LANES: Final = 256
+WORKERS: Final = 8
+WRONG: Final = (0, 1, 8, 32)
+"""chunks of each all-reduce whose guesses do not do"""
+LOSSES: Final = (0.001, 0.01, 0.05)
+SEEDS: Final = (3, 4, 5)
+BAR: Final = 1.055
+Floats = NDArray[np.float32]
+
+
+def random(elements: int, seed: int, count: int) -> Iterator[list[Floats]]:
+    """``count`` all-reduces of random numbers of the same kind."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield [rng.standard_normal(elements, dtype=np.float32) for _ in range(WORKERS)]
+
+
+def scaled(wrong: int, count: int) -> Iterator[list[Floats]]:
+    """``count`` all-reduces of whole numbers; so many of their first chunks grow by 8 bits from one to the next."""
+    rng = np.random.default_rng(1)
+    arrays = [rng.integers(-8, 8, ELEMENTS).astype(np.float32) for _ in range(WORKERS)]
+    for _ in range(count):
+        yield [array.copy() for array in arrays]
+        for array in arrays:
+            array[: wrong * LANES] *= 2.0**8
+
+
+def gradients(elements: int) -> Iterator[list[Floats]]:
+    """Of the training on the digits, all its iterations: for each worker the first ``elements`` of its gradient."""
+    with single_threaded_blas():
+        options = TrainingOptions()
+        tasks = [TrainingTask(options, rank, WORKERS) for rank in range(WORKERS)]
+        parameters = tasks[0].model.initial(options.seed)
+        velocity = np.zeros_like(parameters)
+        for iteration in range(tasks[0].iterations):
+            found = [np.empty_like(parameters) for _ in tasks]
+            for task, gradient in zip(tasks, found, strict=True):
+                task.gradient(parameters, iteration, gradient)
+            yield [gradient[:elements].copy() for gradient in found]
+            velocity = np.float32(options.momentum) * velocity + np.sum(found, axis=0)
+            parameters -= np.float32(options.learning_rate / WORKERS) * velocity
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """Of each all-reduce its time over the plan's bound, and how many chunks came again.
+
+    differences: links whose bytes are not those predicted. guessed: first chunks that are.
+    """
+
+    ratios: list[float]
+    again: list[int]
+    differences: int
+    guessed: int
+
+
+def on_packets(
+    rounds: Iterator[list[Floats]], *, speculates: bool, faults: Faults = NO_FAULTS, seed: int = 0
+) -> Guessed:
+    """Each all-reduce is called when the one before is done. AssertionError for a sum further off than it may be."""
+    topology = build_topology(Experiment(topology="leaf-spine-8", rate=RATE))
+    numbers = BlockFloat(speculates=speculates)
+    ratios, again = [], []
+    with (
+        EmbeddedSwitches(topology, bundled(LANES)) as switches,
+        JobNetwork(switches, faults=faults, seed=seed) as network,
+    ):
+        clockwork = Clockwork(network)
+        channels = Channels.install(clockwork, switches.controller, PlanRequest(plan="steiner", job=1), [None], numbers)
+        (job,) = channels.jobs
+        for number, given in enumerate(rounds):
+            elements = given[0].size
+            began, before = network.now, job.repeated
+            got = [np.zeros_like(array) for array in given]
+            for worker, source, target in zip(job.plan.workers, given, got, strict=True):
+                post = Post(Collective.ALL_REDUCE, source, target, number)
+                channels.post(worker, 0, post, lambda _done: None)
+            clockwork.run()
+            ratios.append((network.done_ps(job) - began) / plan_bound(job.plan, elements).time_ps)
+            again.append(job.repeated - before)
+            job.note("all_reduce", elements)
+            expected = expect_sum(given, numbers, LANES, guessed=job.guessed)
+            if any(expected.deviation(one).worst_ratio > 1 for one in got):
+                raise AssertionError("a sum is wrong")
+        network.advance()
+        predicted = job.predicted()
+        differences = sum(predicted[hop].bytes != link.inc_first_bytes for hop, link in network.fabric.links.items())
+    return Guessed(ratios, again, differences, job.guessed)
+
+
+def wrong_guesses(first: int) -> list[dict[str, Any]]:
+    """How often guesses of the digits' gradients do not do, in the first chunks of an all-reduce, by bits of slack."""
+    agreed = [np.max([exponents_of(one, LANES)[:first] for one in given], axis=0) for given in gradients(ELEMENTS)]
+    rows = []
+    for depth in (1, DEPTH):
+        for slack in (0, 1, 2):
+            larger, smaller, operations = _misses(agreed, depth, slack)
+            rows.append({"of": depth, "slack": slack, "larger": larger, "smaller": smaller, "operations": operations})
+    return rows
+
+
+def _misses(agreed: list[Exponents], depth: int, slack: int) -> tuple[float, float, float]:
+    """Chunks of an all-reduce that are larger than guessed, that are too much smaller; the share with one of these."""
+    seen: deque[Exponents] = deque([agreed[0]], maxlen=depth)
+    larger, wrong = [], []
+    for truths in agreed[1:]:
+        guesses = guess(seen, slack)
+        larger.append(np.count_nonzero(truths > guesses))
+        wrong.append(np.count_nonzero(missed(guesses, truths)))
+        seen.append(truths)
+    return (
+        round(float(np.mean(larger)), 2),
+        round(float(np.mean(wrong) - np.mean(larger)), 2),
+        round(float(np.mean(np.array(wrong) > 0)), 2),
+    )
+
+
+def under_loss(step: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Means of the second to fourth all-reduce of random numbers, where links lose frames: guessed and waiting."""
+    rows: list[dict[str, Any]] = []
+    for elements in (ELEMENTS, 4 * ELEMENTS):
+        for loss in LOSSES:
+            step(f"{elements} elements, {100 * loss:g} % lost")
+            row: dict[str, Any] = {"elements": elements, "loss": loss}
+            for name, speculates in (("guessed", True), ("waiting", False)):
+                found: list[float] = []
+                for seed in SEEDS:
+                    rounds = random(elements, seed, 4)
+                    run = on_packets(rounds, speculates=speculates, faults=Faults(loss=loss), seed=seed)
+                    found += run.ratios[1:]
+                row[name] = round(float(np.mean(found)), 4)
+            rows.append(row)
+    return rows
+
+
+def guesses(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The tables of this part; the first all-reduce of a run, which has nothing to guess by, is not in a mean."""
+    rows, lead = [], 0
+    cases = [(f"{wrong} wrong", scaled(wrong, 4), True) for wrong in WRONG]
+    cases += [("gradients", gradients(ELEMENTS), True), ("gradients", gradients(ELEMENTS), False)]
+    with report.progress("guesses", len(cases) + 1 + 2 * len(LOSSES)) as step:
+        for name, rounds, speculates in cases:
+            step(f"{name}{'' if speculates else ', waiting'}")
+            run = on_packets(rounds, speculates=speculates)
+            lead = run.guessed if speculates else lead
+            bar = BAR if speculates and name in {"0 wrong", "gradients"} else None
+            ratio, worst = round(float(np.mean(run.ratios[1:])), 4), round(max(run.ratios[1:]), 4)
+            row: dict[str, Any] = {"inputs": name, "speculates": speculates, "ratio": ratio, "worst": worst, "bar": bar}
+            row["again"] = round(float(np.mean(run.again[1:])), 2)
+            row["holds"] = not run.differences and (bar is None or ratio <= bar)
+            rows.append(row)
+        step("how often")
+        counted = wrong_guesses(lead)
+        lossy = under_loss(step)
+    columns = {"inputs": "inputs", "speculates": "speculates", "ratio": "time / bound", "worst": "the worst",
+               "again": "chunks again", "bar": "bar", "holds": "holds"}  # fmt: skip
+    report.rows("guesses", "1 MiB at 100G, each called when the one before is done", columns, rows)
+    columns = {"of": "largest of", "slack": "bits more", "larger": "too small a guess", "smaller": "6 bits too large",
+               "operations": "all-reduces with one"}  # fmt: skip
+    report.rows("wrong", f"wrong guesses among the first {lead} chunks of the gradients", columns, counted)
+    columns = {"elements": "elements", "loss": "loss", "guessed": "guessed", "waiting": "waiting"}
+    report.rows("guesses-loss", "time / bound where links lose frames, 100G", columns, lossy)
+    return rows

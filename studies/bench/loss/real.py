@@ -1,0 +1,198 @@
+"""What losses cost in real time: the same all-reduces on three networks of one machine, in turn.
+
+"plain" is without relays, as a run without faults is; "clean" has relays that lose nothing, "lossy" the same ones with
+losses on every link. The time of a lossy all-reduce is held against that of the clean one just before it, and the
+median of these ratios counts: what slows one of them down slows down its neighbour.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+from p4reduce.base.signals import handling
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.real.net import enter_command, here_command, why_not
+from p4reduce.network.real.net.namespaces import last_lines, start, stop
+from p4reduce.network.real.net.state import RunFolder
+from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.real.run import MACHINE_CODE
+from p4switch.native.objects import prepare
+from studies.bench.report import Report, Step
+
+BARS: Final = {20_000: 3.0, 1_000_000: 1.5}
+"""elements: times of no loss, at most"""
+MOST_ASKS: Final = 0.2
+"""of all workers, for each chunk, where nothing is lost"""
+LOSS: Final = 0.02
+LINKS: Final = ("udp", "veth")
+COLUMNS: Final = {
+    "links": "links",
+    "elements": "elements",
+    "loss": "loss",
+    "plain_ms": "no relays ms",
+    "clean_ms": "clean ms",
+    "lossy_ms": "lossy ms",
+    "ratio": "ratio",
+    "bar": "bar",
+    "quartile": "upper quartile",
+    "asks": "asks, no relays",
+    "clean_asks": "clean",
+    "most_asks": "at most",
+    "lossy_asks": "lossy",
+    "holds": "holds",
+}
+_NEVER: Final = 1e-15
+"""a loss that brings relays and does not happen"""
+_CLUSTER: Final = (sys.executable, "-m", "studies.bench.loss.cluster")
+_KINDS: Final = {"plain": 0.0, "clean": _NEVER, "lossy": LOSS}
+
+
+class Group:
+    """Workers, switch and links of one network, in processes of their own. A context manager; for the main thread."""
+
+    def __init__(self, links: str, loss: float, seed: int) -> None:
+        self._experiment = Experiment.model_validate(
+            {
+                "topology": "star:hosts=4",
+                "plan": "steiner",
+                "time": "real",
+                "links": links,
+                "seed": seed,
+                "faults": FaultOptions(loss=loss),
+                "budget_s": 3600.0,
+            }
+        )
+        self._parts = ExitStack()
+        self._turn = 0
+        self.lanes = 0
+
+    def reduce(self, elements: int) -> tuple[float, float]:
+        """One all-reduce: milliseconds, and questions of all workers for each chunk. ``ClusterError`` if it fails."""
+        answer = self._tell({"elements": elements, "turn": self._turn})
+        self._turn += 1
+        return answer["ms"], answer["asks"] / -(-elements // self.lanes)
+
+    def __enter__(self) -> "Group":
+        try:
+            folder = self._parts.enter_context(RunFolder())
+            self._log = folder.logs / "cluster.log"
+            make = enter_command if self._experiment.links == "veth" else here_command
+            self._process = self._parts.enter_context(_started(make(_CLUSTER), folder, self._log))
+            request = {"experiment": self._experiment.model_dump(mode="json"), "folder": str(folder.logs)}
+            self.lanes = self._tell({**request, "name": folder.name})["lanes"]
+        except BaseException:
+            self._parts.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with handling(signal.SIG_IGN, signal.SIGINT):
+            self._parts.close()
+
+    def _tell(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+        assert self._process.stdout is not None  # noqa: S101
+        with contextlib.suppress(BrokenPipeError):  # its last lines say why
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": f"ended:\n{last_lines(self._log)}"}
+        if "error" in answer:
+            raise ClusterError(f"{self._experiment.links}: {answer['error']}")
+        return answer
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str], folder: RunFolder, log: Any) -> "Iterator[subprocess.Popen[str]]":
+    with log.open("wb") as errors:
+        process = start(
+            command,
+            env={**os.environ, **folder.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
+        assert process.stdout is not None  # noqa: S101
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdout.close()
+        stop([process])
+
+
+def real(report: Report, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measures and prints; the rows."""
+    rows: list[dict[str, Any]] = []
+    with report.progress("real time", len(options.links) * len(BARS) * options.rounds) as step:
+        for links in options.links:
+            if links == "veth" and (reason := why_not()) is not None:
+                report.skipped(f"real time, {links}", reason)
+                continue
+            found = measure(links, tuple(BARS), options.rounds, options.seeds[0], step)
+            rows += [row(links, elements, seen) for elements, seen in found.items()]
+    report.rows("real", "Loss in real time, 4 workers, one switch", COLUMNS, rows)
+    return rows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One round: milliseconds and questions for each chunk, by kind of network."""
+
+    ms: dict[str, float]
+    asks: dict[str, float]
+
+
+def measure(links: str, sizes: Sequence[int], rounds: int, seed: int, step: Step) -> dict[int, list[Seen]]:
+    """By size, rounds of one all-reduce on each of the three networks; what comes before the first fills caches."""
+    prepare(*MACHINE_CODE)
+    found: dict[int, list[Seen]] = {}
+    with ExitStack() as stack:
+        groups = {kind: stack.enter_context(Group(links, loss, seed)) for kind, loss in _KINDS.items()}
+        for elements in sizes:
+            for group in groups.values():
+                group.reduce(elements)
+            found[elements] = []
+            for number in range(rounds):
+                step(f"{links}, {elements:,} elements, round {number + 1}")
+                both = {kind: group.reduce(elements) for kind, group in groups.items()}
+                ms, asks = ({kind: one[place] for kind, one in both.items()} for place in (0, 1))
+                found[elements].append(Seen(ms, asks))
+    return found
+
+
+def row(links: str, elements: int, rounds: Sequence[Seen]) -> dict[str, Any]:
+    """What is printed of them."""
+    ms = {kind: statistics.median(one.ms[kind] for one in rounds) for kind in _KINDS}
+    asks = {kind: statistics.mean(one.asks[kind] for one in rounds) for kind in _KINDS}
+    ratios = sorted(one.ms["lossy"] / one.ms["clean"] for one in rounds)
+    ratio = statistics.median(ratios)
+    return {
+        "links": links,
+        "elements": elements,
+        "loss": LOSS,
+        "plain_ms": ms["plain"],
+        "clean_ms": ms["clean"],
+        "lossy_ms": ms["lossy"],
+        "ratio": round(ratio, 3),
+        "bar": BARS[elements],
+        "quartile": round(ratios[3 * len(ratios) // 4], 3),
+        "asks": asks["plain"],
+        "clean_asks": asks["clean"],
+        "most_asks": MOST_ASKS,
+        "lossy_asks": asks["lossy"],
+        "holds": ratio <= BARS[elements] and max(asks["plain"], asks["clean"]) <= MOST_ASKS,
+    }

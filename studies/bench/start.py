@@ -1,0 +1,158 @@
+"""``make bench-start``: how long a user waits, from nothing compiled to a warm run.
+
+Each command is a process of its own, as a user starts it. "Nothing compiled": an empty cache of machine code. Python's
+own byte code is put in place before, as pip leaves it, and where PYTHONDONTWRITEBYTECODE is set, too. Seconds of a
+processor are those of the command and all that it started; they hardly depend on what else the machine does, the
+seconds on the clock do: they are of this machine, at this time.
+"""
+
+import argparse
+import compileall
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from p4reduce.base.output import Output
+
+COMMAND: Final = (sys.executable, "-m", "p4reduce.cli.entry")
+TABLE: Final = "lower"
+"""a word in the headings of the table of results"""
+PACKAGE: Final = Path(__file__).parents[1]
+
+
+NOTHING: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class Waited:
+    """Medians of ``runs`` runs. ``first_s``: until the first table was there, on the clock."""
+
+    what: str
+    runs: int
+    cpu_s: float
+    clock_s: float
+    first_s: float
+
+
+def measure(
+    what: str,
+    command: Sequence[str],
+    environment: Mapping[str, str] = NOTHING,
+    *,
+    runs: int = 1,
+    folder: Path | None = None,
+) -> Waited:
+    """Start a command so many times, one after the other, with this added to the environment."""
+    found = [_once(command, environment, folder) for _ in range(runs)]
+    cpu, clock, first = (statistics.median(column) for column in zip(*found, strict=True))
+    return Waited(what, runs, round(cpu, 2), round(clock, 2), round(first, 2))
+
+
+def _once(command: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> tuple[float, float, float]:
+    used, began = _cpu_s(), time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        first = None
+        for line in process.stdout or ():
+            if first is None and TABLE in line:
+                first = time.monotonic() - began
+        code = process.wait()
+        clock = time.monotonic() - began
+        if code != 0:
+            errors.seek(0)
+            raise RuntimeError(f"{' '.join(command)}: exit code {code}: {errors.read()}")
+    return _cpu_s() - used, clock, clock if first is None else first
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def byte_code(package: Path = PACKAGE) -> None:
+    """Make Python's byte code of a package, whose folders may be links: `compileall` follows them only when named."""
+    for path in (package, *package.iterdir()):
+        if path.is_dir():
+            compileall.compile_dir(path, quiet=2)
+
+
+def start_up(runs: int) -> list[Waited]:
+    """All that this measures, with caches in a folder of its own."""
+    byte_code()
+    with tempfile.TemporaryDirectory(prefix="p4reduce-start-") as name:
+        folder = Path(name)
+
+        def caches(which: str) -> dict[str, str]:
+            return {"NUMBA_CACHE_DIR": str(folder / which / "kernels"), "P4REDUCE_CACHE": str(folder / which / "p4")}
+
+        tensor = (*COMMAND, "run", "-e", "1024")
+        return [
+            measure("--help", (*COMMAND, "--help"), runs=runs),
+            measure("first run -e 1024", tensor, caches("run")),
+            measure("run -e 1024", tensor, caches("run"), runs=runs),
+            measure("first demo", (*COMMAND, "demo", "--out", str(folder / "demo")), caches("demo")),
+            measure("demo", (*COMMAND, "demo", "--out", str(folder / "again")), caches("demo")),
+        ]
+
+
+def from_nothing(checkout: Path) -> list[Waited]:
+    """The first lines of README in a fresh clone, and the wheel in a fresh environment, with libraries of PyPI."""
+    with tempfile.TemporaryDirectory(prefix="p4reduce-nothing-") as name:
+        folder = Path(name)
+        clone, wheel = folder / "p4reduce", folder / "wheel"
+        own = {"HOME": name, "PYTHONPATH": "", "NUMBA_CACHE_DIR": "", "P4REDUCE_CACHE": ""}
+        command = str(wheel / "bin" / "p4reduce")
+        found = [
+            measure("git clone", ("git", "clone", "--quiet", str(checkout), str(clone)), own),
+            measure("make .venv/.installed", ("make", ".venv/.installed"), own, folder=clone),
+            measure("make demo", ("make", "demo"), own, folder=clone),
+            measure("make demo, again", ("make", "demo"), own, folder=clone),
+            measure("make dist", ("make", "dist"), own, folder=clone),
+            measure("python -m venv", (sys.executable, "-m", "venv", str(wheel)), own),
+        ]
+        (built,) = (clone / "dist").glob("*.whl")
+        return [
+            *found,
+            measure("pip install *.whl[demo]", (str(wheel / "bin" / "pip"), "install", "-q", f"{built}[demo]"), own),
+            measure("p4reduce run -e 1024", (command, "run", "-e", "1024"), own, folder=folder),
+            measure("p4reduce run -e 1024, again", (command, "run", "-e", "1024"), own, folder=folder),
+        ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print a table, or JSON."""
+    parser = argparse.ArgumentParser(prog="python -m studies.bench.start", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--runs", type=int, default=5, help="of what is quick; the median is shown (default 5)")
+    parser.add_argument("--clone", type=Path, help="of this repository, a fresh clone and a wheel instead (needs PyPI)")
+    chosen = parser.parse_args(arguments)
+    output = Output(as_json=chosen.json)
+    found = start_up(chosen.runs) if chosen.clone is None else from_nothing(chosen.clone)
+    load = os.getloadavg()[0]
+    output.data({"load": load, "processors": os.cpu_count(), "waited": [asdict(one) for one in found]})
+    output.table(
+        ("command", "runs", "CPU s", "clock s", "first table"),
+        [(one.what, str(one.runs), f"{one.cpu_s}", f"{one.clock_s}", f"{one.first_s}") for one in found],
+    )
+    output.note(f"{os.cpu_count()} processors, load {load:.1f} at the end")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

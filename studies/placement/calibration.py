@@ -1,0 +1,429 @@
+"""The flow model against packets: the same jobs through the P4 program, and as a fluid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.control_plane.frames import frame_bytes
+from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.predict import Operation, predict
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.background import Background, Demands, SourceOptions
+from p4reduce.network.jobs.asynchronous import Clockwork
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.topologies import Topology, load
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.numbers import FixedScale
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
+from p4switch.base.units import PS_PER_S
+from studies.placement.kernels.fluid import iteration_ends
+
+# Iteration times of jobs that share links, by the fluid of :mod:`~studies.placement.kernels.fluid`.
+
+
+Floats = NDArray[np.float64]
+Link = int
+_LEAST: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A job as a fluid: seconds that it computes, bits by link of an iteration, and bits of one of its flows.
+
+    ``latency_s`` passes between its last bit and the end of its iteration, ``begin_s`` before its first iteration.
+    Shares of a link are as weights of flows: ``stream`` is over the flow's weight.
+    """
+
+    compute_s: float
+    bits: Mapping[Link, float]
+    stream: float
+    latency_s: float = 0.0
+    begin_s: float = 0.0
+
+    def alone_s(self, capacity_bps: Floats) -> float:
+        """Seconds of an iteration where nobody else is."""
+        longest = max((bits / capacity_bps[link] for link, bits in self.bits.items()), default=0.0)
+        return float(self.compute_s + longest + self.latency_s)
+
+
+def ends_of(flows: Sequence[Flow], capacity_bps: Floats, rounds: int) -> Floats:
+    """When every job ends its first iterations, seconds, float64 (jobs, rounds). ``ValueError`` for fewer than one."""
+    if rounds < 1:
+        raise ValueError(f"rounds: {rounds}, must be at least 1")
+    used = sorted({link for flow in flows for link in flow.bits})
+    place = {link: number for number, link in enumerate(used)}
+    starts = np.cumsum([0, *(len(flow.bits) for flow in flows)]).astype(np.int64)
+    links = np.array([place[link] for flow in flows for link in flow.bits], np.int64)
+    bits = np.array([share for flow in flows for share in flow.bits.values()], np.float64)
+
+    def column(values: list[float]) -> Floats:
+        return np.array(values, np.float64)
+
+    found: Floats = iteration_ends(
+        column([max(flow.compute_s, _LEAST) for flow in flows]),
+        column([flow.latency_s for flow in flows]),
+        column([flow.stream for flow in flows]),
+        starts,
+        links,
+        bits,
+        column([capacity_bps[link] for link in used]),
+        column([flow.begin_s for flow in flows]),
+        rounds,
+    )
+    return found
+
+
+def steady_times(flows: Sequence[Flow], capacity_bps: Floats, *, rounds: int = 24, skipped: int = 6) -> list[float]:
+    """Mean seconds of an iteration of every job, after the first ones."""
+    ends = ends_of(flows, capacity_bps, rounds)
+    return [float((own[-1] - own[skipped - 1]) / (rounds - skipped)) for own in ends]
+
+
+# Jobs that arrive at a cluster: sizes, models, lengths, drawn from a seed.
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is trained: float32 numbers, and seconds that a worker computes in an iteration."""
+
+    name: str
+    elements: int
+    compute_s: float
+
+    @property
+    def bits(self) -> float:
+        """Of the model on a wire, in frames of 256 lanes."""
+        return 8.0 * self.elements / LANES * (frame_bytes(LANES) + AROUND)
+
+
+LANES: Final = 256
+AROUND: Final = 24
+"""bytes on the wire around a frame: preamble, check sum, gap"""
+MODELS: Final = (
+    Model("ResNet-50", 25_557_032, 0.060),
+    Model("VGG-16", 138_357_544, 0.120),
+    Model("BERT-large", 336_226_108, 0.300),
+    Model("GPT-2", 124_439_808, 0.150),
+)
+"""Numbers of parameters are those of torchvision and of the models' papers; seconds are ours, for a batch that fills a
+GPU: what matters is their ratio to communication, 0.25 to 0.6 of an iteration through a tree at 25 Gb/s"""
+SMALLEST: Final = 2
+LARGEST: Final = 32
+MEDIAN_S: Final = 120.0
+SIGMA: Final = 1.0
+"""of the logarithm of a job's length"""
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """A job: when it comes, how many workers it wants, what it trains and how many iterations."""
+
+    name: str
+    arrival_s: float
+    workers: int
+    model: Model
+    rounds: float
+    alone_s: float
+    """length at the links' rate, through a tree that is its own"""
+
+
+def draw_jobs(seed: int, count: int, load: float, slots: int, rate_bps: float) -> list[ClusterJob]:
+    """Poisson arrivals of jobs of 2 to 32 workers (log-uniform) and log-normal lengths.
+
+    ``load`` is the share of all ``slots`` that they would keep busy if each ran alone through its own tree; what they
+    lose to each other comes on top. ``ValueError`` for one that is not above 0.
+    """
+    if not load > 0:
+        raise ValueError(f"load: {load}, must be above 0")
+    random = np.random.Generator(np.random.Philox(key=[seed, count]))
+    sizes = np.exp(random.uniform(np.log(SMALLEST), np.log(LARGEST + 1), count)).astype(int)
+    models = random.integers(len(MODELS), size=count)
+    lengths = MEDIAN_S * np.exp(SIGMA * random.standard_normal(count))
+    busy = float(np.mean(sizes * lengths))  # slot-seconds of a job
+    arrivals = np.cumsum(random.exponential(busy / (load * slots), count))
+    found = []
+    for number in range(count):
+        model = MODELS[models[number]]
+        iteration = model.compute_s + model.bits / rate_bps
+        rounds = max(1.0, round(lengths[number] / iteration))
+        found.append(
+            ClusterJob(
+                f"job{number}", float(arrivals[number]), int(sizes[number]), model, rounds, float(rounds * iteration)
+            )
+        )
+    return found
+
+
+NUMBERS: Final = FixedScale(1.0)
+"""gradients are small whole numbers"""
+QUEUE_FRAMES: Final = 4096
+ROUNDS: Final = 8
+SKIPPED: Final = 2
+"""first iterations, in which jobs fall into step"""
+RING_SHARE: Final = 0.44
+"""of its window that a flow of a ring has in a queue: what a ring took of a link beside a tree while both sent, 1.77
+times as much, over the ratio of their windows, 4. Acknowledgements come for 16 frames at a time, and a frame leaves
+when that of the host before is in"""
+BACKGROUND_SEED: Final = 3
+LOADED: Final = ("leaf1", "leaf2")
+"""whose uplinks others use"""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A job of a point: its hosts, its plan ('steiner' or 'ring'), float32 numbers, seconds that it computes."""
+
+    hosts: tuple[str, ...]
+    plan: str
+    elements: int
+    compute_s: float
+    begin_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class CalibrationPoint:
+    """Jobs on a small network.
+
+    Attributes
+    ----------
+    name, topology : str
+        In tables; as of ``topologies.load``.
+    jobs : tuple of Trainer
+        They begin with the network.
+    rounds : int
+        Iterations; more where phases go round slowly, or others' bursts have to average out.
+    background : float
+        Share of the uplinks of leaves 1 and 2 that on/off flows between hosts of theirs take, both ways.
+    """
+
+    name: str
+    topology: str
+    jobs: tuple[Trainer, ...]
+    rounds: int = ROUNDS
+    background: float = 0.0
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Mean seconds of an iteration of every job, on packets and in the model."""
+
+    name: str
+    packets_s: tuple[float, ...]
+    model_s: tuple[float, ...]
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """Of the model, signed, as shares of packets."""
+        return tuple(model / packets - 1 for model, packets in zip(self.model_s, self.packets_s, strict=True))
+
+    @property
+    def error(self) -> float:
+        """The largest, without its sign."""
+        return max(map(abs, self.errors))
+
+
+@dataclass(frozen=True)
+class Across(Background):
+    """Background traffic of which the uplinks of the first two leaves carry a share, both ways."""
+
+    def demands(self, topology: Topology) -> Demands:
+        """Between the last four hosts of the one and of the other."""
+        hosts = tuple(host.name for host in topology.hosts)
+        ends = [[hosts.index(name) for name in topology.neighbours(leaf) if name in hosts][-4:] for leaf in LOADED]
+        matrix = np.zeros((len(hosts), len(hosts)))
+        rate = min(topology.link_at(*hop).rate_bps for hop in _uplinks(topology, LOADED[0]))
+        length = SourceOptions().frame_bytes
+        for a, b in zip(*ends, strict=True):
+            matrix[a, b] = matrix[b, a] = self.load * rate / len(ends[0]) * length / (length + AROUND)
+        return Demands(hosts, matrix)
+
+
+def calibrate(point: CalibrationPoint) -> Calibrated:
+    """Run a point both ways. ``ClusterError`` when a sum is wrong, or a byte more or less than predicted was sent."""
+    topology = load(point.topology)
+    with EmbeddedSwitches(topology, bundled(LANES)) as switches:
+        plans = [
+            switches.controller.start_job(
+                PlanRequest(one.plan, job=number + 1, workers=one.hosts, server=None, lanes=LANES)
+            )
+            for number, one in enumerate(point.jobs)
+        ]
+        packets = _on_packets(switches, point, plans)
+    flows = [flow_of(plan, one) for plan, one in zip(plans, point.jobs, strict=True)]
+    model = ends_of(flows, left_of(topology, point.background), point.rounds)
+    return Calibrated(point.name, tuple(_means(packets)), tuple(_means(model)))
+
+
+def _means(ends: Floats) -> list[float]:
+    return [float((own[-1] - own[SKIPPED - 1]) / (len(own) - SKIPPED)) for own in ends]
+
+
+def left_of(topology: Topology, background: float) -> Floats:
+    """What others leave of directed links, bit/s, in the order of :func:`hops_of`."""
+    taken = {hop for leaf in LOADED for hop in _uplinks(topology, leaf)} if background else set()
+    return np.array(
+        [topology.link_at(*hop).rate_bps * (1 - background * (hop in taken)) for hop in hops_of(topology)], np.float64
+    )
+
+
+def _uplinks(topology: Topology, leaf: str) -> list[Hop]:
+    """Of a leaf, both directions."""
+    spines = [other for other in topology.neighbours(leaf) if topology.node(other).is_switch]
+    return [
+        hop for spine in spines for hop in ((leaf, topology.port(leaf, spine)), (spine, topology.port(spine, leaf)))
+    ]
+
+
+def hops_of(topology: Topology) -> list[Hop]:
+    """Directed links in a fixed order."""
+    return [end for link in topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
+
+
+def flow_of(plan: Plan, job: Trainer) -> Flow:
+    """A job as a fluid: what its plan puts on directed links, and a round trip before its last frame is back.
+
+    Its flows' shares of a link are as their windows, which is what stands in the queue.
+    """
+    places = {hop: number for number, hop in enumerate(hops_of(plan.topology))}
+    bits = {
+        places[hop]: 8.0 * (one.bytes + AROUND * one.frames)
+        for hop, one in predict(plan, Operation.ALL_REDUCE, job.elements, lead=0).items()
+        if one.frames
+    }
+    stream = bits[places[(job.hosts[0], 1)]] / (plan.window * (RING_SHARE if plan.ring else 1.0))
+    return Flow(job.compute_s, bits, stream, plan.rtt_ps / PS_PER_S, job.begin_s)
+
+
+def _on_packets(switches: EmbeddedSwitches, point: CalibrationPoint, plans: Sequence[Plan]) -> Floats:
+    """Ends of the iterations of all jobs, seconds, float64 (jobs, rounds)."""
+    background = Across("gravity", point.background, BACKGROUND_SEED) if point.background else None
+    with JobNetwork(switches, queue_frames=QUEUE_FRAMES, background=background) as network:
+        clockwork = Clockwork(network)
+        runs = [
+            TrainerRun(clockwork, network.add(plan, NUMBERS), one, point.rounds)
+            for plan, one in zip(plans, point.jobs, strict=True)
+        ]
+        for run in runs:
+            run.begin(runs)
+        clockwork.run(until=lambda: all(len(run.ends_ps) >= point.rounds for run in runs))  # others' traffic never ends
+        return np.array([[end / PS_PER_S for end in run.ends_ps[: point.rounds]] for run in runs])
+
+
+class TrainerRun:
+    """All hosts compute, all-reduce, and begin anew when the last of them has the sum."""
+
+    def __init__(self, clockwork: Clockwork, job: Job, about: Trainer, rounds: int) -> None:
+        self._clockwork, self._job, self._about, self._rounds = clockwork, job, about, rounds
+        self._given = [
+            np.random.Generator(np.random.Philox(rank)).integers(-8, 9, about.elements).astype(np.float32)
+            for rank in range(len(about.hosts))
+        ]
+        self._sums = [np.zeros(about.elements, np.float32) for _ in about.hosts]
+        self._expected = np.sum(self._given, axis=0, dtype=np.float32)
+        self._open = 0
+        self.ends_ps: list[int] = []
+        self._all: Sequence[TrainerRun] = ()
+
+    def begin(self, runs: "Sequence[TrainerRun]") -> None:
+        """All go on until each of them has its iterations: those that are left would be alone else."""
+        self._all = runs
+        self._compute(round(self._about.begin_s * PS_PER_S))
+
+    def _compute(self, now_ps: int) -> None:
+        if any(len(run.ends_ps) < self._rounds for run in self._all):
+            self._clockwork.at(now_ps + round(self._about.compute_s * PS_PER_S), self._communicate)
+
+    def _communicate(self) -> None:
+        self._open = len(self._about.hosts)
+        for host, given, total in zip(self._about.hosts, self._given, self._sums, strict=True):
+            self._clockwork.post(self._job.members[host], Post(Collective.ALL_REDUCE, given, total), self._done)
+
+    def _done(self, done_ps: int) -> None:
+        self._open -= 1
+        if self._open:
+            return
+        for host, total in zip(self._about.hosts, self._sums, strict=True):
+            if not np.array_equal(total, self._expected):
+                raise ClusterError(f"calibration: {host} has a wrong sum in iteration {len(self.ends_ps)}")
+        self.ends_ps.append(done_ps)
+        self._compute(done_ps)
+
+
+# The points of the calibration: small networks on which packets and the flow model carry the same jobs.
+
+
+def _rack(number: int, first: int = 1, count: int = 4) -> tuple[str, ...]:
+    """Some hosts of a rack of eight."""
+    return tuple(f"h{8 * (number - 1) + at}" for at in range(first, first + count))
+
+
+_ONE: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G"
+_TWO: Final = "leaf-spine:leaves=4,spines=2,hosts=8,rate=25G"
+_HALF: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G,capable=spine*"
+_SLOW: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G,uplink=10G"
+_FAST: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=100G"
+_SIZE: Final = 61_706
+_ALONE_S: Final = 8 * -(-_SIZE // LANES) * (frame_bytes(LANES) + AROUND) / 25e9
+"""of a model of that size on a link"""
+A: Final = (*_rack(1), *_rack(2))
+A1: Final = (*_rack(1, 1, 2), *_rack(2, 1, 2))
+A2: Final = (*_rack(1, 3, 2), *_rack(2, 3, 2))
+B: Final = (*_rack(1, 5), *_rack(2, 5))
+C: Final = (*_rack(1, 5, 2), *_rack(3, 1, 2))
+D: Final = (*_rack(1, 7, 2), *_rack(4, 1, 2))
+
+
+def _phi(phi: float, times: float = 1.0) -> float:
+    """Seconds of computing beside a communication of ``times`` a model."""
+    return _ALONE_S * times * (1 - phi) / phi
+
+
+def trainer(
+    hosts: tuple[str, ...], plan: str = "steiner", phi: float = 0.4, size: int = 1, begin: float = 0.0
+) -> Trainer:
+    """A job of `size` models, a share phi of whose iterations is communication when it is alone at 25 Gb/s."""
+    return Trainer(hosts, plan, _SIZE * size, _phi(phi, size), begin * _ALONE_S)
+
+
+POINTS: Final = (
+    CalibrationPoint("tree, a rack", _TWO, (trainer(_rack(1, 1, 8)),)),
+    CalibrationPoint("ring, a rack", _TWO, (trainer(_rack(1, 1, 8), "ring"),)),
+    CalibrationPoint("two trees that share, in step", _ONE, (trainer(A), trainer(B))),
+    CalibrationPoint("a tree and a ring that share", _ONE, (trainer(A), trainer(B, "ring")), rounds=24),
+    CalibrationPoint("tree, two racks", _TWO, (trainer(A),)),
+    CalibrationPoint("ring, two racks", _ONE, (trainer(A, "ring"),)),
+    CalibrationPoint("tree, 32 hosts", _TWO, (trainer(sum((_rack(n, 1, 8) for n in (1, 2, 3, 4)), ())),)),
+    CalibrationPoint("two trees that share, out of step", _ONE, (trainer(A), trainer(B, phi=0.25, begin=0.7))),
+    CalibrationPoint("two trees, 1 : 3", _ONE, (trainer(A), trainer(B, phi=0.5, size=3))),
+    CalibrationPoint(
+        "three trees on an uplink", _ONE, (trainer(A), trainer(C, phi=0.5, begin=0.3), trainer(D, phi=0.3))
+    ),
+    CalibrationPoint("two rings that share", _ONE, (trainer(A, "ring"), trainer(B, "ring", begin=0.5))),
+    CalibrationPoint("tree in part: leaves do not add up", _HALF, (trainer(A, phi=0.6),)),
+    CalibrationPoint("trees in part that share", _HALF, (trainer(A, phi=0.6), trainer(C, phi=0.5))),
+    CalibrationPoint("slow uplinks, tree", _SLOW, (trainer(A),)),
+    CalibrationPoint("slow uplinks, two trees", _SLOW, (trainer(A), trainer(B, phi=0.3))),
+    CalibrationPoint("a tree and a ring that share, 100G", _FAST, (trainer(A), trainer(B, "ring")), rounds=24),
+    CalibrationPoint(
+        "a tree and a ring, out of step", _ONE, (trainer(A, phi=0.3), trainer(B, "ring", begin=0.7)), rounds=24
+    ),
+    CalibrationPoint("two trees and a ring", _ONE, (trainer(A1), trainer(A2, phi=0.3), trainer(B, "ring")), rounds=24),
+    CalibrationPoint(
+        "a tree and two rings", _ONE, (trainer(A1), trainer(A2, "ring", phi=0.3), trainer(B, "ring")), rounds=24
+    ),
+    *(
+        CalibrationPoint(f"background {100 * load:.0f} %, {name}", _ONE, jobs, rounds=16, background=load)
+        for load in (0.3, 0.6, 0.9)
+        for name, jobs in (
+            ("tree", (trainer(A, size=4),)),
+            ("ring", (trainer(A, "ring", size=4),)),
+            ("two trees", (trainer(A1), trainer(A2, phi=0.25, size=2, begin=0.5))),
+        )
+    ),
+)
+"""the first four are those of the sample"""

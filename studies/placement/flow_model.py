@@ -1,0 +1,316 @@
+"""A cluster over its jobs' lives: who waits, where jobs go, how fast they are beside each other, when they end.
+
+Between two events (an arrival, an end) nothing changes but progress, so the iteration times of jobs that share links
+are found once for each set of them, by the fluid of `calibration.py`, and lengths follow.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from p4reduce.control_plane.placement import Cluster, Load, Racks, place
+from p4reduce.control_plane.placement.cluster import Copies, ring_copies, tree_copies
+from p4reduce.control_plane.placement.orders import Contender, order_named, sorted_queue, whole_trees, work
+from p4reduce.control_plane.placement.policies import PlacementPolicy
+from p4reduce.control_plane.scheduling.policy import NetworkState, Rejection
+from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4switch.base.units import PS_PER_S
+from studies.placement.calibration import RING_SHARE, ClusterJob, Flow, steady_times
+from studies.placement.settings import PLENTY, Scenario
+
+_SLOTS: Final = 2
+"""that a job takes of a switch, as policies count them"""
+_RETRIES: Final = 8
+"""waiting tasks that may be passed at one time, as of the orchestrator"""
+OWNERS: Final = 4
+RING_WINDOWS: Final = {25: 4, 100: 2}
+"""by rate, Gb/s: a ring's window over a tree's, as the planner chooses them between racks (powers of two)"""
+_AHEAD: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has ended. ``racks``: that it was spread over."""
+
+    name: str
+    wait_s: float
+    jct_s: float
+    slowdown: float
+    racks: int
+    in_time: bool
+    """before its deadline, ten times its length alone after its arrival"""
+
+
+@dataclass
+class _Running:
+    job: ClusterJob
+    hosts: tuple[str, ...]
+    began_s: float
+    left: float
+    trees: tuple[Copies, ...]
+    """that are as good, the best first; none where no switch on its way can add up"""
+    ring: Copies
+    ring_weight: float
+    """what its ring's flows take of a link over what a tree's do"""
+    tree: Copies | None = None
+    """that it has now"""
+    iteration_s: float = 1.0
+
+    @property
+    def choice(self) -> int:
+        """Which of its trees it has; -1: its ring."""
+        return -1 if self.tree is None else [id(tree) for tree in self.trees].index(id(self.tree))
+
+    @property
+    def copies(self) -> Copies:
+        """What it puts on links now."""
+        return self.ring if self.tree is None else self.tree
+
+    def flow(self) -> Flow:
+        bits, copies = self.job.model.bits, self.copies.copies
+        share = bits * min(copies.values(), default=1.0) / (1.0 if self.tree is not None else self.ring_weight)
+        return Flow(self.job.model.compute_s, {link: bits * times for link, times in copies.items()}, share)
+
+
+@dataclass
+class ClusterRun:
+    """One run of a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The cluster.
+    jobs : sequence of ClusterJob
+        By arrival.
+    policy : str or function
+        A placement policy, or its name.
+    order : str
+        Of tasks that wait.
+    backfill : bool
+        Whether one that does not fit lets others pass.
+    """
+
+    scenario: Scenario
+    jobs: Sequence[ClusterJob]
+    policy: str | PlacementPolicy
+    order: str = "fifo"
+    backfill: bool = True
+    ended: list[Ended] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._state = self.scenario.state()
+        self._racks = racks_of(self.scenario)
+        self._order = order_named(self.order)
+        self._slots = {host.name: 1 for host in self._racks.topology.workers}
+        self._free = dict(self._slots)
+        self._running: dict[str, _Running] = {}
+        self._waiting: dict[str, Task] = {}
+        self._by_name = {job.name: job for job in self.jobs}
+        self._served: dict[str, float] = {}
+        self._known: dict[frozenset[tuple[str, int]], dict[str, float]] = {}
+        self._capacity = Cluster(self._racks, self._state, self._slots, self._free, rings=True).capacity_bps
+        self._switches = sorted(self._racks.capable)
+        self._now = 0.0
+
+    def run(self) -> list[Ended]:
+        """All jobs to their ends."""
+        coming = sorted(self.jobs, key=lambda job: job.arrival_s)[::-1]
+        while coming or self._running:
+            arrival = coming[-1].arrival_s if coming else np.inf
+            end = min((self._now + one.left * one.iteration_s for one in self._running.values()), default=np.inf)
+            self._advance(min(arrival, end))
+            done = [one for one in self._running.values() if one.left <= _AHEAD * one.job.rounds]
+            for one in done:
+                self._end(one)
+            while coming and coming[-1].arrival_s <= self._now:
+                job = coming.pop()
+                self._waiting[job.name] = self._task(job)
+            self._admit()
+            self._give_slots()
+            self._find_times()
+        return self.ended
+
+    # --- events
+
+    def _advance(self, to_s: float) -> None:
+        for one in self._running.values():
+            one.left -= (to_s - self._now) / one.iteration_s
+        self._now = to_s
+
+    def _end(self, one: _Running) -> None:
+        job = one.job
+        del self._running[job.name]
+        for host in one.hosts:
+            self._free[host] = 1
+        taken = self._now - job.arrival_s
+        racks = len({self._racks.of[host] for host in one.hosts})
+        in_time = taken <= 10 * job.alone_s
+        self.ended.append(Ended(job.name, one.began_s - job.arrival_s, taken, taken / job.alone_s, racks, in_time))
+
+    def _admit(self) -> None:
+        failed = 0
+        for name in sorted_queue(self._waiting, self._order, self._served):
+            task = self._waiting[name]
+            if task.size > sum(self._free.values()):
+                failed += 1
+                if not self.backfill or failed >= _RETRIES:
+                    return
+                continue
+            try:
+                self._begin(task)
+            except Rejection:  # the policy would rather wait
+                failed += 1
+                if not self.backfill or failed >= _RETRIES:
+                    return
+                continue
+            self._served[task.owner] = self._served.get(task.owner, 0.0) + work(task)
+            del self._waiting[name]
+
+    def _begin(self, task: Task) -> None:
+        job, cluster = self._by_name[task.name], self._cluster()
+        hosts = place(task, cluster, self.policy).workers
+        for host in hosts:
+            self._free[host] = 0
+        racks = {self._racks.of[host] for host in hosts}
+        able = self._racks.capable if self.scenario.giving != "ring" else frozenset[str]()
+        if self.scenario.giving == "partial":
+            able = frozenset(switch for switch in able if self._ranges_left()[switch] > 0)
+        trees = [tree_copies(self._racks, hosts, way, able) for way in self._racks.ways(racks, able)]
+        rings = [ring_copies(self._racks, hosts, way) for way in self._racks.ways(racks)]
+        trees.sort(key=lambda one: cluster.lasts(one.copies))
+        ring = min(rings, key=lambda one: cluster.lasts(one.copies))
+        weight = RING_SHARE * RING_WINDOWS[self.scenario.rate_gbps]
+        one = _Running(job, hosts, self._now, job.rounds, tuple(trees), ring, weight)
+        if self.scenario.giving == "partial":
+            one.tree = trees[0] if trees else None
+        elif self.scenario.giving == "whole":
+            left = self._ranges_left()
+            able_trees = [tree for tree in trees if all(left[switch] > 0 for switch in tree.slots)]
+            if able_trees and self._alone(one, able_trees[0]) < self._alone(one, ring):
+                one.tree = able_trees[0]
+        self._running[job.name] = one
+
+    def _alone(self, one: _Running, copies: Copies) -> float:
+        bits = one.job.model.bits
+        longest = max((bits * times / self._capacity[link] for link, times in copies.copies.items()), default=0.0)
+        return float(one.job.model.compute_s + longest)
+
+    def _give_slots(self) -> None:
+        """By value: all jobs contend anew; others keep what they got when they came."""
+        if self.scenario.giving != "value":
+            return
+        contenders = [
+            Contender(
+                name,
+                tuple(tree.slots for tree in one.trees),
+                self._alone(one, one.trees[0]),
+                self._alone(one, one.ring),
+                one.job.workers,
+            )
+            for name, one in self._running.items()
+            if one.trees
+        ]
+        chosen = whole_trees(contenders, dict.fromkeys(self._switches, self.scenario.slots))
+        for name, one in self._running.items():
+            one.tree = one.trees[chosen[name]] if name in chosen else None
+
+    def _ranges_left(self) -> Counter[str]:
+        left = Counter(dict.fromkeys(self._switches, self.scenario.slots))
+        for one in self._running.values():
+            left.subtract(one.copies.slots)
+        return left
+
+    # --- what policies see
+
+    def _task(self, job: ClusterJob) -> Task:
+        number = int(job.name.removeprefix("job"))
+        arrival = round(job.arrival_s * PS_PER_S)
+        return Task(
+            job.name,
+            "",
+            (),
+            job.model.elements,
+            int(job.rounds),
+            round(job.model.compute_s * PS_PER_S),
+            arrival_ps=arrival,
+            deadline_ps=arrival + round(10 * job.alone_s * PS_PER_S),
+            priority=number % 8,
+            wanted=Wanted(job.workers),
+            owner=f"owner{number % OWNERS}",
+        )
+
+    def _cluster(self) -> Cluster:
+        slots: dict[str, int] = {}
+        if self.scenario.slots < PLENTY and self.scenario.giving in ("partial", "whole"):
+            slots = {switch: _SLOTS * left for switch, left in self._ranges_left().items()}
+        if self.scenario.giving == "ring":
+            slots = dict.fromkeys(self._switches, 0)
+        state = NetworkState(self._state.topology, background_bps=self._state.background_bps, slots=slots)
+        return Cluster(
+            self._racks,
+            state,
+            self._slots,
+            dict(self._free),
+            running=self._loads(),
+            hosts={name: dict.fromkeys(one.hosts, 1) for name, one in self._running.items()},
+            rings=True,
+        )
+
+    def _loads(self) -> Mapping[str, Load]:
+        return {
+            name: one.copies.load(one.job.model.bits, one.job.model.compute_s, one.left)
+            for name, one in self._running.items()
+        }
+
+    # --- how fast jobs are
+
+    def _find_times(self) -> None:
+        for group in self._groups():
+            key = frozenset((one.job.name, one.choice) for one in group)
+            known = self._known.get(key)
+            if known is None:
+                known = self._known[key] = dict(zip([one.job.name for one in group], self._times(group), strict=True))
+            for one in group:
+                one.iteration_s = known[one.job.name]
+
+    def _times(self, group: Sequence[_Running]) -> list[float]:
+        flows = [one.flow() for one in group]
+        if len(group) == 1:
+            return [flows[0].alone_s(self._capacity)]
+        # Phases are those of jobs that began at any time; drawn by the jobs' names, so that policies meet the same.
+        numbers = [int(one.job.name.removeprefix("job")) for one in group]
+        shifts = [np.random.Generator(np.random.Philox(number)).random() for number in numbers]
+        shifted = [
+            Flow(flow.compute_s, flow.bits, flow.stream, begin_s=shift * flow.alone_s(self._capacity))
+            for flow, shift in zip(flows, shifts, strict=True)
+        ]
+        return steady_times(shifted, self._capacity)
+
+    def _groups(self) -> list[list[_Running]]:
+        """Jobs that share links, directly or by others."""
+        found: list[tuple[set[int], list[_Running]]] = []
+        for one in sorted(self._running.values(), key=lambda one: one.job.name):
+            links, members = set(one.copies.copies), [one]
+            rest = []
+            for other, own in found:
+                if links & other:
+                    links |= other
+                    members = own + members
+                else:
+                    rest.append((other, own))
+            found = [*rest, (links, members)]
+        return [members for _, members in found]
+
+
+_RACKS: dict[tuple[str, int, tuple[int, ...]], Racks] = {}
+
+
+def racks_of(scenario: Scenario) -> Racks:
+    """Of a scenario's topology, made once in a process."""
+    key = (scenario.network, scenario.rate_gbps, scenario.incapable)
+    if key not in _RACKS:
+        _RACKS[key] = Racks(scenario.topology())
+    return _RACKS[key]

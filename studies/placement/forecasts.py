@@ -1,0 +1,335 @@
+"""Forecasts of links' loads that were measured on packets: on/off traffic of others, and jobs that train.
+
+A reading is what the port's counter says that an uplink was busy since the last one.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from p4reduce.control_plane.entries import SwitchSettings
+from p4reduce.control_plane.placement.forecast import LAGS, Floats, learn, nrmse
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.background import BackgroundEndpoints, RequestEndpoints, Requests, SourceOptions
+from p4reduce.network.jobs.asynchronous import Clockwork
+from p4reduce.network.jobs.network import JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.topologies import Topology, load
+from p4switch.base.units import PS_PER_S
+from studies.placement.calibration import (
+    A1,
+    A2,
+    LANES,
+    LOADED,
+    NUMBERS,
+    QUEUE_FRAMES,
+    SKIPPED,
+    A,
+    Across,
+    Trainer,
+    TrainerRun,
+    trainer,
+)
+
+TOPOLOGY: Final = "leaf-spine:leaves=2,spines=1,hosts=8,rate=25G"
+EVERY_PS: Final = 20_000_000
+"""between two readings"""
+AHEAD: Final = 10
+METHODS: Final = ("mean", "ewma", "ar", "boosted-trees")
+_FRAME_S: Final = 8 * 1110 / 25e9
+_ENDLESS: Final = 1 << 60
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is on the uplink: on/off flows whose bursts last so many readings on average, and jobs."""
+
+    name: str
+    share: float = 0.0
+    burst: float = 0.0
+    jobs: tuple[Trainer, ...] = ()
+
+
+LOADS: Final = (
+    Load("on/off, bursts of 5 readings", 0.4, 5),
+    Load("on/off, bursts of 20 readings", 0.4, 20),
+    Load("on/off, bursts of 80 readings", 0.4, 80),
+    Load("a job", jobs=(trainer(A),)),
+    Load("two jobs", jobs=(trainer(A1), trainer(A2, phi=0.25, begin=0.5))),
+    Load("two jobs and on/off, bursts of 20", 0.3, 20, (trainer(A1), trainer(A2, phi=0.25, begin=0.5))),
+)
+
+
+@dataclass(frozen=True)
+class ForecastUnit:
+    """A load, measured once for all methods."""
+
+    load: Load
+    seed: int
+    readings: int
+
+
+@dataclass(frozen=True)
+class ForecastRow:
+    """Error of a method on readings that it did not learn from: a line of forecasts.csv."""
+
+    load: str
+    method: str
+    seed: int
+    nrmse: float
+
+
+@dataclass(frozen=True)
+class ForecastPoint:
+    """Of all seeds."""
+
+    load: str
+    method: str
+    seeds: int
+    nrmse: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Some of the held-out readings and what was said of them: for the figure."""
+
+    load: str
+    readings: tuple[float, ...]
+    said: tuple[tuple[str, tuple[float, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Bursts(Across):
+    """The same between two leaves, in bursts of so many frames."""
+
+    burst_frames: int = 16
+
+    def endpoints(self, topology: Topology) -> BackgroundEndpoints:
+        """Its sources."""
+        options = SourceOptions(burst_frames=self.burst_frames)
+        return BackgroundEndpoints(topology, self.demands(topology), options, self.seed)
+
+
+def measure(unit: ForecastUnit) -> Floats:
+    """Share of the time that the first leaf's uplink was busy, reading by reading, float64 (readings,)."""
+    about = unit.load
+    frames = max(1, round(about.burst * EVERY_PS / 1e12 / _FRAME_S))
+    others = Bursts("gravity", about.share, unit.seed, burst_frames=frames) if about.share else None
+    topology = load(TOPOLOGY)
+    hop = (LOADED[0], topology.port(LOADED[0], "spine1"))
+    with (
+        EmbeddedSwitches(topology, bundled(LANES)) as switches,
+        JobNetwork(switches, queue_frames=QUEUE_FRAMES, background=others) as network,
+    ):
+        clockwork, busy = Clockwork(network), [0]
+
+        def read() -> None:
+            busy.append(network.fabric.links[hop].busy_ps)
+
+        runs = []
+        for number, one in enumerate(about.jobs):
+            plan = switches.controller.start_job(
+                PlanRequest(one.plan, job=number + 1, workers=one.hosts, server=None, lanes=LANES)
+            )
+            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), _shifted(one, unit.seed), _ENDLESS))
+        for run in runs:
+            run.begin(runs)
+        for number in range(unit.readings):
+            clockwork.at((number + 1) * EVERY_PS, read)
+        clockwork.run(until=lambda: len(busy) > unit.readings)
+        return np.asarray(np.diff(np.array(busy, np.float64)) / EVERY_PS, np.float64)
+
+
+def _shifted(job: Trainer, seed: int) -> Trainer:
+    """Seeds of jobs differ by when they begin and how long they compute."""
+    random = np.random.Generator(np.random.Philox(key=[seed, len(job.hosts) * job.elements]))
+    compute = job.compute_s * (1 + 0.2 * float(random.random()))
+    return Trainer(job.hosts, job.plan, job.elements, compute, job.begin_s + float(random.random()) * compute)
+
+
+def run_forecasts(unit: ForecastUnit) -> tuple[list[ForecastRow], Trace]:
+    """All methods on one measured load; they learn from its first half."""
+    series = measure(unit)
+    rows = [ForecastRow(unit.load.name, name, unit.seed, nrmse(name, series, AHEAD)) for name in METHODS]
+    cut = len(series) // 2
+    ends = range(max(cut, LAGS), min(len(series) - AHEAD + 1, cut + 150))
+    said = []
+    for name in METHODS:
+        predict = learn(name, series[:cut], AHEAD)
+        said.append((name, tuple(predict(series[:end]) for end in ends)))
+    return rows, Trace(unit.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(said))
+
+
+def forecast_points(rows: Sequence[ForecastRow]) -> list[ForecastPoint]:
+    """Over seeds, in the order of the rows."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        groups.setdefault((row.load, row.method), []).append(row.nrmse)
+    return [
+        ForecastPoint(load, method, len(errors), statistics.fmean(errors), min(errors), max(errors))
+        for (load, method), errors in groups.items()
+    ]
+
+
+# Inference beside training, on packets: requests with answers of 16 frames, and jobs that train on the same links.
+
+
+INFERENCE_TOPOLOGY: Final = "leaf-spine:leaves=4,spines=1,hosts=8,rate=25G"
+CODE_POINT: Final = 46
+"""expedited forwarding (RFC 3246)"""
+CLASS: Final = 7
+TRAINING: Final = (trainer(A, size=4), trainer(("h1", "h2", "h17", "h18"), phi=0.25, size=4))
+"""two jobs that share leaf 1 and its uplink"""
+CLIENTS: Final = ("h13", "h14", "h15", "h16")
+PLACES: Final = {
+    "behind the jobs' uplink": ("h5", "h6", "h7", "h8"),
+    "on the workers' hosts": ("h1", "h2", "h3", "h4"),
+    "in the clients' rack": ("h9", "h10", "h11", "h12"),
+}
+"""where servers are: the clients are in the second rack, with half of the first job's workers"""
+_LATEST_PS: Final = 10 * PS_PER_S
+
+
+@dataclass(frozen=True)
+class InferenceUnit:
+    """Requests from one place, at a rate of each client, in a class of their own or in that of all."""
+
+    place: str
+    rate_hz: float
+    classes: bool
+    seed: int
+    count: int
+
+
+@dataclass(frozen=True)
+class InferenceRow:
+    """Latencies from asking to the last frame of the answer: a line of inference.csv."""
+
+    place: str
+    rate_hz: float
+    classes: bool
+    seed: int
+    p50_us: float
+    p99_us: float
+    unloaded_p50_us: float
+    unloaded_p99_us: float
+    """of the same requests where nobody trains"""
+    training: float
+    """iteration of the slower of two jobs over that without requests"""
+
+    @property
+    def ratio(self) -> float:
+        """Of the 99th percentile to that without training."""
+        return self.p99_us / self.unloaded_p99_us
+
+
+@dataclass(frozen=True)
+class InferencePoint:
+    """Means of the seeds; ``worst``: the largest ratio of a seed."""
+
+    place: str
+    rate_hz: float
+    classes: bool
+    seeds: int
+    p50_us: float
+    p99_us: float
+    unloaded_p99_us: float
+    ratio: float
+    worst: float
+    training: float
+
+
+def run_inference(unit: InferenceUnit) -> InferenceRow:
+    """The same requests alone and beside training. ``ClusterError`` where one has no answer, or a sum is wrong."""
+    requests = Requests(
+        CLIENTS,
+        PLACES[unit.place],
+        unit.rate_hz,
+        unit.count,
+        dscp=CODE_POINT if unit.classes else 0,
+        priority=CLASS if unit.classes else 0,
+        seed=unit.seed,
+    )
+    alone, _ = _run(requests, ())
+    beside, iterations = _run(requests, TRAINING)
+    slower = [here / without for here, without in zip(iterations, _without(), strict=True)]
+    return InferenceRow(
+        unit.place,
+        unit.rate_hz,
+        unit.classes,
+        unit.seed,
+        float(np.percentile(beside, 50)),
+        float(np.percentile(beside, 99)),
+        float(np.percentile(alone, 50)),
+        float(np.percentile(alone, 99)),
+        max(slower),
+    )
+
+
+@lru_cache(maxsize=1)
+def _without() -> list[float]:
+    return _run(None, TRAINING)[1]
+
+
+def _run(requests: Requests | None, jobs: Sequence[Trainer]) -> tuple[list[float], list[float]]:
+    """Latencies of all requests, us, and mean seconds of an iteration of every job."""
+    settings = SwitchSettings(dscp_classes={CODE_POINT: CLASS})
+    with (
+        EmbeddedSwitches(load(INFERENCE_TOPOLOGY), bundled(LANES), settings=settings) as switches,
+        JobNetwork(switches, queue_frames=QUEUE_FRAMES, background=requests) as network,
+    ):
+        clockwork = Clockwork(network)
+        rounds = 12 if requests is None else _ENDLESS
+        runs = []
+        for number, one in enumerate(jobs):
+            request = PlanRequest(one.plan, job=number + 1, workers=one.hosts, server=None, lanes=LANES)
+            plan = switches.controller.start_job(request)
+            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), one, rounds))
+        for run in runs:
+            run.begin(runs)
+        parties = network.endpoints
+        if not isinstance(parties, RequestEndpoints):
+            clockwork.run()
+            return [], [_iteration(run) for run in runs]
+        if runs:
+            clockwork.run(until=lambda: parties.finished or network.now > _LATEST_PS)
+        else:
+            network.advance()
+        if not parties.finished:
+            raise ClusterError(f"inference: {int((parties.ended_ps == 0).sum())} requests have no answer")
+        latencies = (parties.ended_ps - parties.asked_ps).reshape(-1) / 1e6
+        return latencies.tolist(), [_iteration(run) for run in runs]
+
+
+def _iteration(run: TrainerRun) -> float:
+    ends = run.ends_ps
+    if len(ends) <= SKIPPED:
+        raise ClusterError("inference: requests ended before jobs had a few iterations: ask for more requests")
+    return (ends[-1] - ends[SKIPPED - 1]) / (len(ends) - SKIPPED) / PS_PER_S
+
+
+def inference_points(rows: Sequence[InferenceRow]) -> list[InferencePoint]:
+    """Means over seeds, in the order of the rows."""
+    groups: dict[tuple[str, float, bool], list[InferenceRow]] = {}
+    for row in rows:
+        groups.setdefault((row.place, row.rate_hz, row.classes), []).append(row)
+    return [
+        InferencePoint(
+            *key,
+            len(own),
+            statistics.fmean(row.p50_us for row in own),
+            statistics.fmean(row.p99_us for row in own),
+            statistics.fmean(row.unloaded_p99_us for row in own),
+            statistics.fmean(row.ratio for row in own),
+            max(row.ratio for row in own),
+            statistics.fmean(row.training for row in own),
+        )
+        for key, own in groups.items()
+    ]

@@ -1,0 +1,255 @@
+"""REINFORCE (Williams, 1992) over whole runs of small clusters, and tests on other seeds and larger networks."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.control_plane.placement.cluster import Cluster, asked
+from p4reduce.control_plane.placement.policies import PlacementPolicy, broken, cost_of, hosts_of, shares, worth
+from p4reduce.control_plane.scheduling.policy import Rejection
+from p4reduce.control_plane.scheduling.task import Task
+from studies.placement.calibration import draw_jobs
+from studies.placement.flow_model import ClusterRun
+from studies.placement.settings import SMALL_HOSTS, Scenario
+
+# A policy that scores candidates by a small network: sampled while it learns, the best one afterwards.
+#
+# As DeepRM (Mao et al., "Resource management with deep reinforcement learning", HotNets 2016) it may let a task
+# wait, too. It sees the candidates of 'ina-aware' and that policy's predictions among other features, so it can be
+# as good.
+
+
+Floats = NDArray[np.float64]
+FEATURES: Final = 11
+HIDDEN: Final = 16
+AHEAD: Final = 2
+"""ends of other tasks that a task may wait for"""
+_LEAST: Final = 1e-12
+
+
+@dataclass
+class Weights:
+    """Of a network with one hidden layer (tanh) beside a linear part: (features, hidden), (hidden,), (features,)."""
+
+    inner: Floats
+    outer: Floats
+    linear: Floats
+
+    @classmethod
+    def drawn(cls, seed: int) -> "Weights":
+        """To begin with: hardly any preference."""
+        random = np.random.Generator(np.random.Philox(seed))
+        return cls(
+            random.normal(0, 0.5 / FEATURES**0.5, (FEATURES, HIDDEN)),
+            random.normal(0, 0.1 / HIDDEN**0.5, HIDDEN),
+            np.zeros(FEATURES),
+        )
+
+    def parts(self) -> tuple[Floats, Floats, Floats]:
+        """The arrays, to be changed in place."""
+        return self.inner, self.outer, self.linear
+
+
+@dataclass
+class Learned:
+    """A placement policy. With ``random`` it draws from its probabilities and sums up their gradients."""
+
+    weights: Weights
+    random: np.random.Generator | None = None
+    gradient: Weights = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gradient = Weights(*(np.zeros_like(part) for part in self.weights.parts()))
+
+    def __call__(self, task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """The hosts of a candidate; `Rejection` where it would rather wait."""
+        room = cluster.check(task)
+        options = shares(cluster, task, room)
+        hosts = [hosts_of(cluster, task, room, share) for share in options]
+        costs = [cost_of(task, cluster, own) for own in hosts]
+        least = min(total for total, _ in costs)
+        free, count = sum(map(len, room.values())), asked(task).count
+        rows = []
+        for place, (share, (total, why)) in enumerate(zip(options, costs, strict=True)):
+            rows.append(
+                [
+                    1.0,
+                    np.log(total / least),
+                    np.log(max(why["iteration_s"], _LEAST) / max(task.training_ps / 1e12, _LEAST)),
+                    np.clip(why["others_s"] / total, -1.0, 1.0),
+                    len(share) / 4.0,
+                    worth(cluster, share),
+                    broken(room, share) / max(free, 1),
+                    float(place == 0),
+                    free / max(len(cluster.slots), 1),
+                    count / 32.0,
+                    0.0,
+                ]
+            )
+        waits = self._waits(task, cluster, least)
+        if waits is not None:
+            rows.append([1.0, waits, *[0.0] * 6, free / max(len(cluster.slots), 1), count / 32.0, 1.0])
+        chosen = self._choose(np.array(rows, np.float64))
+        if chosen == len(options):
+            raise Rejection(f"task {task.name}: it waits for another to end")
+        return hosts[chosen], {"candidates": len(options)}
+
+    def _waits(self, task: Task, cluster: Cluster, now_s: float) -> float | None:
+        """Logarithm of how long it takes if it waits for one of the next ends, over now; None where nobody runs."""
+        best, gone = np.inf, list[str]()
+        for end_s, name in cluster.ends()[:AHEAD]:
+            gone.append(name)
+            later = cluster.without(gone)
+            room = later.room(task.slots)
+            share = shares(later, task, room)[0]
+            best = min(best, end_s + cost_of(task, later, hosts_of(later, task, room, share))[0])
+        return float(np.log(best / now_s)) if gone else None
+
+    def _choose(self, rows: Floats) -> int:
+        hidden = np.tanh(rows @ self.weights.inner)
+        scores = hidden @ self.weights.outer + rows @ self.weights.linear
+        if self.random is None:
+            return int(scores.argmax())
+        chances = np.exp(scores - scores.max())
+        chances /= chances.sum()
+        chosen = int(self.random.choice(len(chances), p=chances))
+        pull = -chances
+        pull[chosen] += 1.0
+        self.gradient.outer += hidden.T @ pull
+        self.gradient.linear += rows.T @ pull
+        self.gradient.inner += rows.T @ (pull[:, None] * self.weights.outer * (1 - hidden**2))
+        return chosen
+
+
+LEARNED: Final = "learned"
+HEURISTICS: Final = ("packed", "netpack", "cassini", "ina-aware")
+FIRST_SEED: Final = 1000
+"""of the jobs that it learns from; those of tests are far below"""
+JOBS: Final = 40
+LOAD: Final = 0.8
+ROLLOUTS: Final = 8
+"""of the same jobs, whose mean is what each is compared with"""
+RATE: Final = 0.03
+"""of Adam"""
+LEAVES: Final = 6
+
+
+@dataclass(frozen=True)
+class LearnUnit:
+    """A policy that is learned from one seed, and tested."""
+
+    seed: int
+    updates: int
+    scenarios: tuple[Scenario, ...]
+    test_seeds: tuple[int, ...]
+    jobs: int
+    """of a test"""
+
+
+@dataclass(frozen=True)
+class LearnRow:
+    """Mean JCT in a test: a line of learned.csv."""
+
+    scenario: str
+    policy: str
+    training: int
+    """seed of the training; 0: it did not learn"""
+    seed: int
+    jct_s: float
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What came of a training: after each update the JCT of its rollouts over those of 'packed'; tests."""
+
+    seed: int
+    curve: tuple[float, ...]
+    rows: tuple[LearnRow, ...]
+
+
+def scenes(random: np.random.Generator) -> Iterator[Scenario]:
+    """Small clusters without end, each with others' traffic and incapable leaves of its own."""
+    while True:
+        loaded = tuple(int(leaf) + 1 for leaf in np.flatnonzero(random.random(LEAVES) < 0.4))
+        incapable = tuple(int(leaf) + 1 for leaf in np.flatnonzero(random.random(LEAVES) < 0.3))
+        background = float(random.choice((0.0, 0.5, 0.8)))
+        yield Scenario("training", "small", background=background, loaded=loaded, incapable=incapable)
+
+
+def mean_jct(scenario: Scenario, policy: str | PlacementPolicy, seed: int, jobs: int, slots: int) -> float:
+    """Seconds, of a run."""
+    drawn = draw_jobs(seed, jobs, LOAD, slots, 1e9 * scenario.rate_gbps)
+    return statistics.fmean(one.jct_s for one in ClusterRun(scenario, drawn, policy).run())
+
+
+def learn(seed: int, updates: int) -> tuple[Weights, list[float]]:
+    """Weights, and by update the mean JCT of rollouts over that of 'packed'."""
+    random = np.random.Generator(np.random.Philox(key=[seed, 1]))
+    weights = Weights.drawn(seed)
+    moments = [(np.zeros_like(part), np.zeros_like(part)) for part in weights.parts()]
+    clusters, curve = scenes(random), []
+    for update in range(updates):
+        scenario, jobs_seed = next(clusters), FIRST_SEED + 1000 * seed + update
+        base = mean_jct(scenario, "packed", jobs_seed, JOBS, SMALL_HOSTS)
+        rollouts = [Learned(weights, random) for _ in range(ROLLOUTS)]
+        times = np.log([mean_jct(scenario, one, jobs_seed, JOBS, SMALL_HOSTS) / base for one in rollouts])
+        curve.append(float(np.exp(times.mean())))
+        gains = (times.mean() - times) / (times.std() + 1e-3) / ROLLOUTS
+        for number, (part, (first, second)) in enumerate(zip(weights.parts(), moments, strict=True)):
+            slope: Floats = sum(
+                (gain * one.gradient.parts()[number] for gain, one in zip(gains, rollouts, strict=True)),
+                start=np.zeros_like(part),
+            )
+            first[...] = 0.9 * first + 0.1 * slope
+            second[...] = 0.999 * second + 0.001 * slope**2
+            steady = 1 - 0.9 ** (update + 1), 1 - 0.999 ** (update + 1)
+            part[...] += RATE * (1 - update / updates) * (first / steady[0]) / (np.sqrt(second / steady[1]) + 1e-8)
+    return weights, curve
+
+
+def run_learning(unit: LearnUnit) -> Learning:
+    """Learn, and test; heuristics are tested by the first seed's training alone."""
+    weights, curve = learn(unit.seed, unit.updates)
+    tests: list[tuple[str, str | PlacementPolicy, int]] = [(LEARNED, Learned(weights), unit.seed)]
+    if unit.seed == 1:
+        tests += [(name, name, 0) for name in HEURISTICS]
+    rows = [
+        LearnRow(scenario.name, name, training, seed, mean_jct(scenario, policy, seed, unit.jobs, 128))
+        for scenario in unit.scenarios
+        for name, policy, training in tests
+        for seed in unit.test_seeds
+    ]
+    return Learning(unit.seed, tuple(curve), tuple(rows))
+
+
+@dataclass(frozen=True)
+class LearnPoint:
+    """Means over test seeds; of 'learned' over trainings too, with the best and the worst of them."""
+
+    scenario: str
+    policy: str
+    trainings: int
+    seeds: int
+    jct_s: float
+    best_s: float
+    worst_s: float
+
+
+def learn_points(learnings: Sequence[Learning]) -> list[LearnPoint]:
+    """In the order of the rows."""
+    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for learning in learnings:
+        for row in learning.rows:
+            groups.setdefault((row.scenario, row.policy), {}).setdefault(row.training, []).append(row.jct_s)
+    points = []
+    for (scenario, policy), trainings in groups.items():
+        means = [statistics.fmean(own) for own in trainings.values()]
+        first = next(iter(trainings.values()))
+        points.append(
+            LearnPoint(scenario, policy, len(means), len(first), statistics.fmean(means), min(means), max(means))
+        )
+    return points

@@ -1,0 +1,743 @@
+"""One round of many tasks on packets: their trees installed over P4Runtime, their frames through the P4 program."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.control_plane.counters import Fate, Incident, compare_counters, compare_links, expected_on_links
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_time_ps
+from p4reduce.control_plane.plans import Plan
+from p4reduce.control_plane.plans.problem import power_of_two
+from p4reduce.control_plane.predict import Operation, Traffic, add, predict
+from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.scheduling.policy import Decision
+from p4reduce.control_plane.scheduling.view import plan_requests
+from p4reduce.group.backend import FloatArray
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.background import Background, Loads, link_loads
+from p4reduce.network.jobs.network import Job, JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.verify import ExpectedSum, expect_sum
+from p4reduce.network.virtual import Stop, VirtualNetwork
+from p4reduce.runs.experiment import tensor
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.workers.numbers import FixedScale
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+from studies.poster.settings import PosterSettings, Scenario
+
+# The least time that a round can take on a plan's trees: serialization on the busiest link, and depth.
+#
+# Written S for the time that a model's C full frames take on a host's link (S/b), the bound of a round without
+# aggregation is n * S at the global model's link and the way there and back; with aggregation S on a worker's link
+# (k * S on a link that k edges of the tree cross) and the way there and back. Nothing else is assumed: frames may
+# come in any order, hosts and switches take no time, queues are as long as needed.
+
+
+Edge = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A link in one direction of a round: how many edges of the tree cross it, and how far it is from both ends."""
+
+    copies: int
+    head_ps: int
+    """from the phase's start until the first frame has crossed the link"""
+    tail_ps: int
+    """from the last frame's crossing to the phase's end"""
+    time_ps: int
+    """of a frame on the link"""
+
+    def lasts(self, chunks: int) -> int:
+        """The phase takes at least so long for so many chunks."""
+        return self.head_ps + (self.copies * chunks - 1) * self.time_ps + self.tail_ps
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One direction of a round."""
+
+    spans: Mapping[Hop, Span]
+    one_ps: int
+    """what a chunk alone takes"""
+    farthest_ps: int
+    """what a frame alone takes on the longest way"""
+
+    def lasts(self, chunks: int) -> int:
+        """Least time for so many chunks."""
+        return max(span.lasts(chunks) for span in self.spans.values())
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan's trees allow."""
+
+    bound_ps: int
+    """lower bound of a round"""
+    ordered_ps: int
+    """the same where hosts add up and the server answers all workers of a chunk before those of the next"""
+    chunk_ps: int
+    """by how much it grows with one more chunk: what that takes on the busiest link"""
+
+
+def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
+    """The least time from the workers' start to the last worker's result, picoseconds.
+
+    U_1 and U_C: one chunk and all chunks from every worker to the server; D_1 and D_C: down to every worker. The last
+    chunk goes down after it came up, and nothing goes down before the first came up: T >= max(U_C + D_1, U_1 + D_C).
+    A link that carries both ways in one direction (edges of an overlay that double back) carries their sum.
+    """
+    count = chunks(elements, plan.lanes)
+    if plan.ring:
+        return _ring(plan, count)
+    up = _up(plan, HEADER_BYTES if operation is Operation.PULL else plan.frame_bytes)
+    down = _down(plan, HEADER_BYTES if operation is Operation.PUSH else plan.frame_bytes)
+    times = [up.lasts(count) + down.one_ps, up.one_ps + down.lasts(count)]
+    for hop in up.spans.keys() & down.spans.keys():
+        there, back = up.spans[hop], down.spans[hop]
+        busy = count * (there.copies * there.time_ps + back.copies * back.time_ps)
+        first = min(there.time_ps, back.time_ps)
+        tail = min(there.tail_ps + down.one_ps, back.tail_ps)
+        times.append(min(there.head_ps, up.one_ps + back.head_ps) - first + busy + tail)
+    per_chunk: Counter[Hop] = Counter()
+    for phase in (up, down):
+        for hop, span in phase.spans.items():
+            per_chunk[hop] += span.copies * span.time_ps
+    bound = max(times)
+    return Limits(bound, max(bound, _ordered(plan, up, down, count)), max(per_chunk.values()))
+
+
+def _ring(plan: Plan, count: int) -> Limits:
+    """Of a ring of N hosts: 2 (N - 1) ceil(C / N) frames on every stream, and a piece's way round.
+
+    A link that k streams cross is busy for k times that, after a frame has come to it and before it comes to the
+    stream's end. The last piece to be summed passes 2 (N - 1) hosts one after the other, wherever it begins.
+    """
+    n = len(plan.ring)
+    if n == 1:
+        return Limits(0, 0, 0)
+    edges = _Edges(plan, plan.edges, plan.frame_bytes)
+    frames = 2 * (n - 1) * -(-count // n)
+    times = []
+    for hop, crossing in edges.crossing.items():
+        head = min(before for _, before, _ in crossing) - edges.time[hop]
+        tail = min(after for _, _, after in crossing)
+        times.append(head + len(crossing) * frames * edges.time[hop] + tail)
+    streams = list(edges.latency.values())
+    times.append(2 * sum(streams) - 2 * max(streams))
+    busiest = max(len(crossing) * edges.time[hop] for hop, crossing in edges.crossing.items())
+    bound = max(times)
+    return Limits(bound, bound, -(-2 * (n - 1) * busiest // n))
+
+
+def _ordered(plan: Plan, up: Phase, down: Phase, count: int) -> int:
+    """Least time of a host-side server that answers chunk by chunk; 0 for aggregation in the network.
+
+    Nothing goes down before the first chunk has come up from the farthest worker, U_1. The last chunk's first answer
+    leaves behind n(C - 1) others, and may be the one for the farthest worker: T >= U_1 + n(C - 1) t + D. In any order
+    the farthest worker's answers could all leave first; where the way is long against n * S that is what tells
+    ``bound_ps`` and this apart.
+    """
+    if plan.in_network or plan.server is None:
+        return 0
+    own = down.spans[(plan.server, 1)]
+    return up.one_ps + (count - 1) * own.copies * own.time_ps + down.farthest_ps
+
+
+class _Edges:
+    """Times along the edges of a plan, one direction; all picoseconds for frames of one length."""
+
+    def __init__(self, plan: Plan, edges: Iterable[Edge], length: int) -> None:
+        self.time: dict[Hop, int] = {}
+        self.latency: dict[Edge, int] = {}
+        self.crossing: dict[Hop, list[tuple[Edge, int, int]]] = {}
+        """for each link the edges that cross it: until a frame has crossed it, and from there to the edge's end"""
+        for edge in edges:
+            hops = plan.path_hops(*edge)
+            passed = 0
+            reached = []
+            for hop in hops:
+                link = plan.topology.link_at(*hop)
+                if hop not in self.time:
+                    self.time[hop] = frame_time_ps(length, link.rate_bps)
+                passed += self.time[hop] + link.delay_ps
+                reached.append(passed)
+            self.latency[edge] = passed
+            for hop, before in zip(hops, reached, strict=True):
+                self.crossing.setdefault(hop, []).append((edge, before, passed - before))
+
+
+def _up(plan: Plan, length: int) -> Phase:
+    """From the workers to the server. An aggregator sends a chunk when it has it from all its children."""
+    edges = _Edges(plan, plan.edges, length)
+    above = dict(plan.edges)
+    below = _children(plan)
+    ready: dict[str, int] = dict.fromkeys(plan.workers, 0)
+    onward: dict[str, int] = {}
+
+    def when(node: str) -> int:
+        if node not in ready:
+            ready[node] = max(when(child) + edges.latency[child, node] for child in below[node])
+        return ready[node]
+
+    def to_top(node: str) -> int:
+        if node not in onward:
+            parent = above.get(node)
+            onward[node] = 0 if parent is None else edges.latency[node, parent] + to_top(parent)
+        return onward[node]
+
+    spans = {}
+    for hop, crossing in edges.crossing.items():
+        head = min(when(child) + before for (child, _), before, _ in crossing)
+        tail = min(after + to_top(parent) for (_, parent), _, after in crossing)
+        spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
+    top = when(plan.server or plan.root)
+    return Phase(spans, top, top)
+
+
+def _down(plan: Plan, length: int) -> Phase:
+    """From the server to all workers."""
+    edges = _Edges(plan, [(parent, child) for child, parent in plan.edges], length)
+    above = dict(plan.edges)
+    below = _children(plan)
+    arrived: dict[str, int] = {}
+    farthest: dict[str, int] = {}
+
+    def when(node: str) -> int:
+        if node not in arrived:
+            parent = above.get(node)
+            arrived[node] = 0 if parent is None else when(parent) + edges.latency[parent, node]
+        return arrived[node]
+
+    def to_last(node: str) -> int:
+        if node not in farthest:
+            children = below.get(node, ())
+            farthest[node] = max((edges.latency[node, child] + to_last(child) for child in children), default=0)
+        return farthest[node]
+
+    spans = {}
+    for hop, crossing in edges.crossing.items():
+        head = min(when(parent) + before for (parent, _), before, _ in crossing)
+        tail = min(after + to_last(child) for (_, child), _, after in crossing)
+        spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
+    longest = max(when(worker) for worker in plan.workers)
+    return Phase(spans, max(longest, *(span.lasts(1) for span in spans.values())), longest)
+
+
+def _children(plan: Plan) -> dict[str, list[str]]:
+    below: dict[str, list[str]] = {}
+    for child, parent in plan.edges:
+        below.setdefault(parent, []).append(child)
+    return below
+
+
+# What a round put on links, against what its plans predict.
+
+
+Carried = Sequence[tuple[Plan, Operation]]
+"""the plans of a round and what each carried"""
+Seen = tuple[dict[Hop, Traffic], dict[str, NDArray[np.int64]]]
+"""first transmissions on every link, and the change of every counter of links"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One round of a task, counted."""
+
+    communication_ps: int
+    """from the local models' start to the last of them that has its new weights"""
+    bound_ps: int
+    """the least that these trees allow (:mod:`~studies.poster.packets`)"""
+    ordered_ps: int
+    """the least where a host-side server answers chunk by chunk; equal to ``bound_ps`` for trees"""
+    bytes: int
+    """on all links, resends included"""
+    first_bytes: int
+    """of first transmissions"""
+    predicted_bytes: int
+    resend_bytes: int
+    dropped: int
+    """frames of the task that a full queue dropped"""
+    aggregators: int
+    chunk_ps: int
+    """what one more chunk takes on the busiest link of these trees"""
+    differences: tuple[str, ...]
+    """links on which first transmissions are not what was predicted; empty when all is well"""
+
+
+def predict_round(carried: Carried, elements: int) -> dict[Hop, Traffic]:
+    """First transmissions of a round on every link; numbers have a fixed scale, so no exponents are agreed ahead."""
+    return add(*(predict(plan, operation, elements, lead=0) for plan, operation in carried))
+
+
+def links_since(network: VirtualNetwork, before: NDArray[Any]) -> Seen:
+    """First transmissions on every link since ``before``, and the change of every counter."""
+    after = network.links.array()
+    change = {name: after[name] - before[name] for name in after.dtype.names or ()}
+    frames, sizes = change["inc_first_frames"].tolist(), change["inc_first_bytes"].tolist()
+    return dict(zip(network.links, map(Traffic, frames, sizes), strict=True)), change
+
+
+def count_round(
+    network: VirtualNetwork,
+    carried: Carried,
+    elements: int,
+    *,
+    predicted: dict[Hop, Traffic],
+    seen: Seen,
+    communication_ps: int,
+) -> tuple[Measured, dict[Hop, Traffic]]:
+    """What a round took, and the first transmissions that were to be expected after what full queues dropped.
+
+    ``seen`` is of its whole time; no other task has sent in it.
+    """
+    counted, change = seen
+    expected, dropped = predicted, 0
+    if change["queue_drops"].any():
+        fates = _dropped(network)
+        parts = [
+            expected_on_links(plan, predict(plan, operation, elements, lead=0), fates.get(plan.job, ()))
+            for plan, operation in carried
+        ]
+        expected = add(*parts)
+        dropped = sum(incident.frames for plan, _ in carried for incident in fates.get(plan.job, ()))
+    differences = [] if counted == expected else compare_links(network.topology, expected, counted)
+    allowed = [limits(plan, operation, elements) for plan, operation in carried]
+    first, resent = int(change["inc_first_bytes"].sum()), int(change["inc_resend_bytes"].sum())
+    measured = Measured(
+        communication_ps=communication_ps,
+        bound_ps=sum(one.bound_ps for one in allowed),
+        ordered_ps=sum(one.ordered_ps for one in allowed),
+        bytes=first + resent,
+        first_bytes=first,
+        predicted_bytes=sum(traffic.bytes for traffic in predicted.values()),
+        resend_bytes=resent,
+        dropped=dropped,
+        aggregators=sum(len(plan.aggregators) for plan, _ in carried),
+        chunk_ps=sum(one.chunk_ps for one in allowed),
+        differences=tuple(differences),
+    )
+    return measured, expected
+
+
+def _dropped(network: VirtualNetwork) -> dict[int, list[Incident]]:
+    """First transmissions that full queues dropped since the network began, by job; each job runs one round in it."""
+    found: dict[int, list[Incident]] = {}
+    for ((node, port), destination, job), seen in network.incidents().items():
+        if seen.queue_dropped:
+            found.setdefault(job, []).append(
+                Incident(node, port, destination, Fate.QUEUE_DROPPED, seen.queue_dropped, seen.queue_dropped_bytes)
+            )
+    return found
+
+
+# A round of one task: what its local models send, what the global model must get, and where results go.
+
+
+NUMBERS: Final = FixedScale(2.0**20)
+"""One scale for all: no exponents are agreed ahead, so that what is timed is a model up and a model down"""
+
+
+@dataclass
+class Round:
+    """A task that is installed: its jobs, and what its local models send."""
+
+    jobs: list[Job]
+    """one that pushes and pulls, or one that pushes and one that pulls; or a ring"""
+    inputs: Sequence[FloatArray]
+    """of the local models; of a ring, perhaps of its last host too"""
+    expected: ExpectedSum
+    targets: FloatArray
+    """float32, a row for each local model and the last one for the global model"""
+    operation: Operation | None = None
+    """of its only job where that is one phase of several: PUSH, or PULL of the last row of ``targets``"""
+
+    @property
+    def weights(self) -> FloatArray:
+        """Those of the global model."""
+        weights: FloatArray = self.targets[-1]
+        return weights
+
+    @property
+    def carried(self) -> list[tuple[Plan, Operation]]:
+        """What its plans carry."""
+        if self.jobs[0].plan.ring:
+            return [(self.jobs[0].plan, Operation.ALL_REDUCE)]
+        if self.operation:
+            return [(self.jobs[0].plan, self.operation)]
+        operations = [Operation.PUSH_PULL] if len(self.jobs) == 1 else [Operation.PUSH, Operation.PULL]
+        return [(job.plan, operation) for job, operation in zip(self.jobs, operations, strict=True)]
+
+    def total(self) -> FloatArray:
+        """The sum that the global model got: with both in one job its weights 0 became 0 - n * sum / n."""
+        negative = self.carried[0][1] is Operation.PUSH_PULL
+        return -self.weights if negative else self.weights.copy()
+
+    def check(self) -> None:
+        """The sum is right, and everybody has the same weights, byte by byte. Raises ``ClusterError``."""
+        plan = self.jobs[0].plan
+        ratio = self.expected.deviation(self.total()).worst_ratio
+        if ratio > 1:
+            raise ClusterError(f"{plan.name}: a sum is {ratio:.3g} times its documented error bound off")
+        if self.operation is Operation.PUSH:
+            return
+        for rank, worker in enumerate(plan.workers):
+            if not np.array_equal(self.targets[rank].view(np.uint32), self.weights.view(np.uint32)):
+                raise ClusterError(f"{plan.name}: {worker} got other weights than the global model has")
+
+
+def drawn_round(jobs: list[Job], seed: int, elements: int, lanes: int) -> Round:
+    """A round of random gradients, float32 of shape (elements,), the same for a seed."""
+    plan = jobs[0].plan
+    members = _local_models(plan)
+    known = _expected_sum(seed, members, elements, lanes, in_network=plan.in_network)
+    return Round(jobs, [_gradient(seed, rank, elements) for rank in range(members)], known, _targets(jobs, elements))
+
+
+def given_round(jobs: list[Job], inputs: Sequence[FloatArray], lanes: int) -> Round:
+    """A round with the local models' own arrays, float32 of one shape (elements,), in rank order."""
+    expected = expect_sum(list(inputs), NUMBERS if jobs[0].plan.in_network else None, lanes)
+    return Round(jobs, inputs, expected, _targets(jobs, inputs[0].size))
+
+
+def _targets(jobs: Sequence[Job], elements: int) -> FloatArray:
+    return np.zeros((_local_models(jobs[0].plan) + 1, elements), np.float32)
+
+
+def _local_models(plan: Plan) -> int:
+    """How many there are: the last worker of a ring is the global model's host."""
+    return len(plan.workers) - bool(plan.ring)
+
+
+@lru_cache(maxsize=64)
+def _gradient(seed: int, rank: int, elements: int) -> FloatArray:
+    return tensor(seed, rank, 0, elements)
+
+
+@lru_cache(maxsize=32)
+def _expected_sum(seed: int, members: int, elements: int, lanes: int, *, in_network: bool) -> ExpectedSum:
+    inputs = [_gradient(seed, rank, elements) for rank in range(members)]
+    return expect_sum(inputs, NUMBERS if in_network else None, lanes)
+
+
+QUEUE_FRAMES: Final = 1024
+WARM_UP_PS: Final = 200_000_000
+"""of background traffic before the first task: 0.2 ms"""
+MEASURED_PS: Final = 2_000_000_000
+"""in which utilisation is measured for the scheduler: 2 ms"""
+MOST_TASKS: Final = 32
+"""in one network at a time: what endpoints keep in memory"""
+TWICE: Final = ("duplicate", "unexpected result")
+"""why a switch refuses contributions and results that it has already"""
+FIRST_JOB: Final = 1
+
+
+class TaskNetwork:
+    """The switches of a scenario, and rounds of tasks on them. Use as a context manager.
+
+    With :meth:`run` tasks take turns: each round has the links to itself, but for background traffic, while the trees
+    of the others are installed beside it. So each is held against its own bound, and all policies meet the same
+    conditions. With :meth:`run_at_once` they all begin at one time.
+
+    Parameters
+    ----------
+    topology : Topology
+        The network.
+    program : P4Program
+        What the switches run.
+    elements : int
+        Model size.
+    load : float
+        Of background traffic (:meth:`~p4reduce.network.background.Demands.at_load`), 0: none.
+    seed : int
+        Of tensors and background traffic.
+    """
+
+    def __init__(
+        self, topology: Topology, program: P4Program, *, elements: int, load: float = 0.0, seed: int = 0
+    ) -> None:
+        self.topology = topology
+        self.elements, self.lanes, self.seed = elements, program.lanes, seed
+        self._slots = program.slots
+        self._background = Background("gravity", load, seed) if load else None
+        self._expected: list[dict[Hop, Traffic]] = []
+        self._switches = EmbeddedSwitches(topology, program)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._switches.close()
+
+    def background(self) -> Loads:
+        """What background traffic takes of every link, bit/s, measured on its packets; nothing without it."""
+        if self._background is None:
+            return {}
+        with self._network() as network:
+            before, since = dict(network.fabric.links), network.now
+            network.advance(since + MEASURED_PS)
+            return link_loads(network.fabric, before, since)
+
+    def run(self, decisions: Sequence[Decision]) -> Iterator[Measured]:
+        """One round of every task, in their order.
+
+        Raises
+        ------
+        ClusterError
+            When a round does not end, or a sum is wrong.
+        """
+        waiting = list(decisions)[::-1]
+        while waiting:
+            plans: list[tuple[Decision, list[Plan]]] = []
+            while waiting and len(plans) < MOST_TASKS:
+                made = self._plan(waiting[-1], FIRST_JOB + 2 * len(plans), alone=not plans)
+                if made is None:
+                    break
+                plans.append((waiting.pop(), made))
+            yield from (one for _, one in self._run_installed(plans, None))
+
+    def run_at_once(self, decisions: Sequence[Decision]) -> tuple[list[int], Measured]:
+        """One round of every task, all from the same moment on.
+
+        Returns
+        -------
+        list of int and Measured
+            How long each task took, in their order, picoseconds; what all of them put on links.
+
+        Raises
+        ------
+        PlanError
+            When there are none, or the switches have too few slots for all of them with whole windows.
+        ClusterError
+            As of :meth:`run`.
+        """
+        if not decisions:
+            raise PlanError("no task to run")
+        plans = self._plan_all(decisions)
+        if len(plans) < len(decisions):
+            self._release(plans)
+            raise PlanError(
+                f"slots for {len(plans)} of {len(decisions)} tasks; run_at_once() takes what fitting() leaves"
+            )
+        every = [plan for _, own in plans for plan in own]
+        self._switches.controller.install_idle(every)
+        with self._network() as network:
+            rounds = self._rounds(network, plans)
+            before, began = network.fabric.links.array(), network.now
+            self._carry(network, rounds)
+            for one in rounds:
+                one.check()
+            done = [network.done_ps(one.jobs[-1]) - began for one in rounds]
+            carried = [what for one in rounds for what in one.carried]
+            measured = self._count(network, carried, before, max(done))
+        self._switches.controller.uninstall_idle(every)
+        return done, measured
+
+    def fitting(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """Those that switches have slots for, with whole windows, at the same time; the first ones come first."""
+        plans = self._plan_all(decisions)
+        self._release(plans)
+        return [decision for decision, _ in plans]
+
+    def add_up(self, decision: Decision, inputs: Sequence[FloatArray]) -> tuple[FloatArray, Measured]:
+        """One round with the local models' own arrays.
+
+        Parameters
+        ----------
+        decision : Decision
+            The trees of a task.
+        inputs : sequence of float32, each of shape (elements,)
+            What each local model sends, in rank order.
+
+        Returns
+        -------
+        float32 of shape (elements,) and Measured
+            The sum that the global model got, and what it took.
+        """
+        plans = self._plan(decision, FIRST_JOB, alone=True)
+        assert plans is not None  # alone: a plan, or an error  # noqa: S101
+        ((total, measured),) = self._run_installed([(decision, plans)], inputs)
+        return total, measured
+
+    def check_counters(self, *, resends: bool = False) -> list[str]:
+        """Differences between all predictions so far and what the P4 program counted at its ports.
+
+        Where rounds take turns nothing is sent twice, and nothing refused. With ``resends`` a switch may refuse what it
+        has already; for any other reason it may not.
+        """
+        counters = self._switches.controller.read_counters()
+        found = compare_counters(self.topology, add({}, *self._expected), counters)
+        for name, own in counters.items():
+            refused = {reason: seen for reason, seen in own.refused.items() if not (resends and reason in TWICE)}
+            if refused:
+                found.append(f"{name} refused {refused}")
+        return found
+
+    # --- installing
+
+    def _plan_all(self, decisions: Sequence[Decision]) -> list[tuple[Decision, list[Plan]]]:
+        plans: list[tuple[Decision, list[Plan]]] = []
+        for decision in decisions:
+            made = self._plan(decision, FIRST_JOB + 2 * len(plans), alone=False)
+            if made is not None:
+                plans.append((decision, made))
+        return plans
+
+    def _release(self, plans: Sequence[tuple[Decision, list[Plan]]]) -> None:
+        for _, own in plans:
+            for plan in own:
+                self._switches.controller.release(plan)
+
+    def _plan(self, decision: Decision, job: int, *, alone: bool) -> list[Plan] | None:
+        """Plans of a task beside those that are there; None when slots are too few for now."""
+        controller = self._switches.controller
+        plans: list[Plan] = []
+        try:
+            requests = plan_requests(decision, job=job)
+            # Two trees of a task share a switch's slots; and no more than the whole model is ever in flight.
+            most = min(power_of_two(2 * chunks(self.elements, self.lanes)), self._slots // power_of_two(len(requests)))
+            for request in requests:
+                plan = controller.plan(replace(request, max_slots=min(most, request.max_slots or most)))
+                # Without aggregation more than this in flight only queues up before the global model's link.
+                plans.append(plan if plan.in_network or plan.ring else replace(plan, window=plan.window_needed))
+        except PlanError:
+            for plan in plans:
+                controller.release(plan)
+            if alone:
+                raise
+            return None
+        if any(plan.slots_limited and plan.slots < most for plan in plans) and not alone:
+            for plan in plans:
+                controller.release(plan)
+            return None
+        return plans
+
+    def _run_installed(
+        self, plans: Sequence[tuple[Decision, list[Plan]]], inputs: Sequence[FloatArray] | None
+    ) -> Iterator[tuple[FloatArray, Measured]]:
+        every = [plan for _, own in plans for plan in own]
+        self._switches.controller.install_idle(every)
+        with self._network() as network:
+            for one in self._rounds(network, plans, inputs):
+                yield self._measure(network, one)
+        self._switches.controller.uninstall_idle(every)
+
+    def _network(self) -> JobNetwork:
+        """One that begins at 0; where there is background traffic, it has been there for a while."""
+        network = JobNetwork(self._switches, queue_frames=QUEUE_FRAMES, seed=self.seed, background=self._background)
+        if self._background is not None:
+            network.advance(WARM_UP_PS)
+        return network
+
+    def _rounds(
+        self,
+        network: JobNetwork,
+        plans: Sequence[tuple[Decision, list[Plan]]],
+        inputs: Sequence[FloatArray] | None = None,
+    ) -> list[Round]:
+        rounds = []
+        for _, own in plans:
+            jobs = [network.add(plan, NUMBERS) for plan in own]
+            if inputs is None:
+                rounds.append(drawn_round(jobs, self.seed, self.elements, self.lanes))
+            else:
+                rounds.append(given_round(jobs, inputs, self.lanes))
+        return rounds
+
+    # --- one round
+
+    def _measure(self, network: JobNetwork, one: Round) -> tuple[FloatArray, Measured]:
+        before, began = network.fabric.links.array(), network.now
+        self._carry(network, [one])
+        one.check()
+        return one.total(), self._count(network, one.carried, before, network.done_ps(one.jobs[-1]) - began)
+
+    def _count(self, network: JobNetwork, carried: Carried, before: NDArray[Any], lasted_ps: int) -> Measured:
+        predicted = predict_round(carried, self.elements)
+        seen = links_since(network.fabric, before)
+        if seen[0] != predicted:
+            # What is still on its way belongs to these rounds.
+            network.advance(network.now + 2 * max(plan.rtt_ps for plan, _ in carried))
+            seen = links_since(network.fabric, before)
+        measured, expected = count_round(
+            network.fabric, carried, self.elements, predicted=predicted, seen=seen, communication_ps=lasted_ps
+        )
+        self._expected.append(expected)
+        return measured
+
+    def _carry(self, network: JobNetwork, rounds: Sequence[Round]) -> None:
+        """All rounds from now on: gradients up and new weights down, chunk by chunk where one tree does both.
+
+        Where there are two, the broadcast of a task begins when its last upload was acknowledged.
+        """
+        for one in rounds:
+            self._post(network, one, 0)
+        open_ = [(one, 0) for one in rounds]
+        while open_:
+            working = [index for one, step in open_ for index in one.jobs[step].endpoints]
+            reason = network.advance(watch=working, first=len(open_) > 1)
+            following = []
+            for one, step in open_:
+                states = [State(int(network.endpoints.records[index]["status"])) for index in one.jobs[step].endpoints]
+                if reason is not Stop.DONE or State.FAILED in states:
+                    raise self._stuck(network, one.jobs[step], reason)
+                if State.ACTIVE in states:
+                    following.append((one, step))
+                elif step + 1 < len(one.jobs):
+                    self._post(network, one, step + 1)
+                    following.append((one, step + 1))
+            open_ = following
+
+    def _post(self, network: JobNetwork, one: Round, step: int) -> None:
+        """What a job of a round has to do, and go."""
+        job, weights = one.jobs[step], one.weights
+        _, operation = one.carried[step]
+        if operation is Operation.ALL_REDUCE:
+            given = list(one.inputs)
+            if len(given) < len(job.members):  # G's host is the last of the ring, and adds nothing
+                given.append(np.zeros_like(given[0]))
+            for worker, own, result in zip(job.plan.workers, given, one.targets, strict=True):
+                network.post(job.members[worker], Post(Collective.ALL_REDUCE, own, result))
+            return
+        assert job.server is not None  # noqa: S101
+        for rank, worker in enumerate(job.plan.workers):
+            source = None if operation is Operation.PULL else one.inputs[rank]
+            target = None if operation is Operation.PUSH else one.targets[rank]
+            network.post(job.members[worker], Post(Collective[operation.name], source, target))
+        if operation is Operation.PUSH_PULL:
+            # Weights 0 and a rate of n make the new weights minus the sum, which is known.
+            served = Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(one.inputs)))
+        elif operation is Operation.PUSH:
+            served = Post(Collective.PUSH, None, weights)
+        else:
+            served = Post(Collective.PULL, weights)
+        network.post(job.server, served)
+
+    def _stuck(self, network: JobNetwork, job: Job, reason: Stop) -> ClusterError:
+        errors = [status.error for status in network.statuses(job) if status.error]
+        return ClusterError(
+            f"{job.plan.name} on {self.topology.name}: the round of job {job.plan.job} did not end "
+            f"({reason.name.lower()}): {errors[0] if errors else 'an endpoint still waits'}"
+        )
+
+
+def task_network(settings: PosterSettings, scenario: Scenario, topology: Topology, seed: int) -> TaskNetwork:
+    """The network of a scenario, whose topology may have been changed, as the experiment asks for it."""
+    return TaskNetwork(
+        topology,
+        bundled(settings.lanes),
+        elements=settings.elements,
+        load=scenario.load,
+        seed=seed,
+    )

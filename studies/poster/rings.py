@@ -1,0 +1,469 @@
+"""Without switches that add: what the same tasks take when hosts add up models among themselves.
+
+Rings, and the overlay MST of hosts. A piece of its own, in no claim: the bound of a ring is not tight
+(:mod:`~studies.poster.packets`), and phases are not pipelined.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Protocol
+
+import numpy as np
+
+from p4reduce.control_plane.plans.problem import StarLayout
+from p4reduce.control_plane.predict import Operation
+from p4reduce.control_plane.scheduling.policy import POLICIES, Decision, NetworkState, Rejection
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.trees import NAME, HostTree, overlay_mst_hosts
+from p4reduce.control_plane.scheduling.trees import NAME as HOST_TREE
+from p4reduce.control_plane.scheduling.view import View
+from p4reduce.group.backend import FloatArray
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.verify import expect_sum
+from p4reduce.runs.experiment import tensor
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from studies.poster.packets import FIRST_JOB, Measured, Round, TaskNetwork, limits
+from studies.poster.settings import SPFF, PosterSettings, Scenario, tasks_of
+from studies.poster.units import FINISHED, REJECTED, decide_all
+
+# Tasks that run in phases, on packets: what hosts add up or pass on is whole before it goes further.
+
+
+Held = dict[str, FloatArray]
+"""what every host has, by its name"""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Jobs that run at the same time."""
+
+    operation: Operation
+    """ALL_REDUCE of rings; PUSH: a host adds what others send to its own; PULL: others get what a host has"""
+    decisions: tuple[Decision, ...]
+
+
+class Phased(Protocol):
+    """A task that was admitted, with its phases in order."""
+
+    @property
+    def name(self) -> str:
+        """Of the policy."""
+
+    @property
+    def task(self) -> Task:
+        """What asked for it."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Each with something to do."""
+
+    @property
+    def demand_bps(self) -> Mapping[Hop, int]:
+        """What it reserves on every directed link."""
+
+
+class PhasedNetwork(TaskNetwork):
+    """A network that carries tasks of several phases too."""
+
+    def run_phases(
+        self, found: Phased, inputs: Sequence[FloatArray]
+    ) -> tuple[FloatArray, Measured, tuple[Measured, ...]]:
+        """One round: each phase begins when all of the one before have what it gave them; nothing is pipelined.
+
+        What a phase takes is counted until its last host is done. Acknowledgements that are still on their way then
+        are waited for, in nobody's time: each phase has the links to itself, like the rounds of :meth:`run`.
+
+        Parameters
+        ----------
+        found : Phased
+            What was admitted.
+        inputs : sequence of float32, each of shape (elements,)
+            What each local model gives, in rank order; G's host adds nothing.
+
+        Returns
+        -------
+        float32 of shape (elements,), Measured, tuple of Measured
+            The sum that every host got; what the round took; the same of every phase.
+
+        Raises
+        ------
+        ClusterError
+            When a phase does not end, a sum is wrong, or hosts end with different bytes.
+        """
+        plans = []
+        for number, decision in enumerate(decision for phase in found.phases for decision in phase.decisions):
+            made = self._plan(decision, FIRST_JOB + number, alone=True)
+            assert made is not None  # alone: plans, or an error  # noqa: S101
+            plans.append((decision, made))
+        every = [plan for _, own in plans for plan in own]
+        self._switches.controller.install_idle(every)
+        held: Held = dict(zip(found.task.workers, inputs, strict=True))
+        held[found.task.server] = np.zeros_like(inputs[0])
+        measured = []
+        with self._network() as network:
+            waiting = iter(self._rounds(network, plans))
+            for phase in found.phases:
+                rounds = [self._round(next(waiting), phase.operation, held) for _ in phase.decisions]
+                before, began = network.fabric.links.array(), network.now
+                self._carry(network, rounds)
+                for one in rounds:
+                    one.check()
+                    _keep(one, held)
+                done = max(network.done_ps(one.jobs[0]) for one in rounds) - began
+                carried = [what for one in rounds for what in one.carried]
+                own = self._count(network, carried, before, done)
+                allowed = [limits(plan, operation, self.elements) for plan, operation in carried]
+                measured.append(
+                    replace(
+                        own,
+                        bound_ps=max(one.bound_ps for one in allowed),
+                        ordered_ps=max(one.ordered_ps for one in allowed),
+                        chunk_ps=max(one.chunk_ps for one in allowed),
+                    )
+                )
+        self._switches.controller.uninstall_idle(every)
+        _check(found, held, inputs, self.lanes)
+        return held[found.task.server], _one_after_the_other(measured), tuple(measured)
+
+    def _round(self, idle: Round, operation: Operation, held: Held) -> Round:
+        plan = idle.jobs[0].plan
+        if operation is Operation.PULL:
+            assert plan.server is not None  # noqa: S101
+            given = [held[plan.server]]
+        else:
+            given = [held[host] for host in plan.workers]
+        targets = np.zeros((len(plan.workers) + (not plan.ring), self.elements), np.float32)
+        if operation is Operation.PULL:
+            targets[-1] = given[0]
+        return Round(idle.jobs, given, expect_sum(given, None, self.lanes), targets, operation)
+
+
+def _keep(one: Round, held: Held) -> None:
+    """What hosts have after a round."""
+    plan = one.jobs[0].plan
+    if one.operation is Operation.PUSH:
+        assert plan.server is not None  # noqa: S101
+        held[plan.server] = held[plan.server] + one.weights
+    else:
+        held.update({host: one.targets[rank] for rank, host in enumerate(plan.workers)})
+
+
+def _check(found: Phased, held: Held, inputs: Sequence[FloatArray], lanes: int) -> None:
+    total = held[found.task.server]
+    ratio = expect_sum(list(inputs), None, lanes).deviation(total).worst_ratio
+    if ratio > 1:
+        raise ClusterError(f"{found.name}: a sum is {ratio:.3g} times its documented error bound off")
+    for worker in found.task.workers:
+        if not np.array_equal(held[worker].view(np.uint32), total.view(np.uint32)):
+            raise ClusterError(f"{found.name}: {worker} got other weights than the global model has")
+
+
+def _one_after_the_other(phases: Sequence[Measured]) -> Measured:
+    """All numbers of the phases added up."""
+    names = [name for name in Measured.__dataclass_fields__ if name != "differences"]
+    return Measured(
+        **{name: sum(getattr(phase, name) for phase in phases) for name in names},
+        differences=tuple(text for phase in phases for text in phase.differences),
+    )
+
+
+# `hierarchical-ring`: rings within racks, a ring among their leaders, and the sum back to each rack.
+
+
+HIERARCHICAL: Final = "hierarchical-ring"
+
+
+@dataclass(frozen=True)
+class HierarchicalRing:
+    """What a task runs, phase after phase; within a phase all at the same time.
+
+    A phase that has nothing to do is empty: without racks of two or more only ``leaders`` are left, a plain ring; with
+    all hosts in one rack only ``racks``.
+    """
+
+    task: Task
+    racks: tuple[Decision, ...]
+    """a ring all-reduce in every rack of at least two; its leader is the last of the ring"""
+    leaders: tuple[Decision, ...]
+    """a ring all-reduce of one host a rack"""
+    spread: tuple[Decision, ...]
+    """in every rack of at least two its leader sends the sum to each of the others"""
+    demand_bps: Mapping[Hop, int]
+    """on every directed link the most that one phase takes: phases do not overlap"""
+
+    name: ClassVar[str] = HIERARCHICAL
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Those with something to do."""
+        planned = (
+            Phase(Operation.ALL_REDUCE, self.racks),
+            Phase(Operation.ALL_REDUCE, self.leaders),
+            Phase(Operation.PULL, self.spread),
+        )
+        return tuple(phase for phase in planned if phase.decisions)
+
+
+def racks_of(task: Task, topology: Topology) -> list[tuple[str, ...]]:
+    """The task's hosts by access switch, the leader of each last: G, or the first of the local models."""
+    found: dict[str, list[str]] = {}
+    for host in (task.server, *task.workers):
+        found.setdefault(topology.neighbours(host)[0], []).append(host)
+    return [(*rack[1:], rack[0]) for rack in found.values()]
+
+
+def hierarchical_ring(task: Task, state: NetworkState, *, lanes: int = 256) -> HierarchicalRing:
+    """Admit a task: every ring as policy ``ring`` does, and the leaders' copies on what links have left.
+
+    Raises
+    ------
+    Rejection
+        Names a link with too little left.
+    """
+    racks = racks_of(task, state.topology)
+    shared = [rack for rack in racks if len(rack) > 1]
+    tops = tuple(rack[-1] for rack in racks)
+
+    def ring(members: tuple[str, ...]) -> Decision:
+        return POLICIES["ring"](replace(task, workers=members[:-1], server=members[-1]), state, lanes=lanes)
+
+    first = tuple(ring(rack) for rack in shared)
+    # G leads the first rack; it is the last of the leaders' ring too.
+    second = (ring((*tops[1:], tops[0])),) if len(tops) > 1 else ()
+    third = tuple(_star(task, state, rack, lanes) for rack in shared) if second else ()
+    demand: dict[Hop, int] = {}
+    for phase in (first, second, third):
+        together: Counter[Hop] = Counter()
+        for decision in phase:
+            together.update(decision.demand_bps)
+        for hop, bps in together.items():
+            demand[hop] = max(bps, demand.get(hop, 0))
+    return HierarchicalRing(task, first, second, third, demand)
+
+
+def _star(task: Task, state: NetworkState, rack: tuple[str, ...], lanes: int) -> Decision:
+    """The leader sends a copy to each of the others, through their switch; requests, empty frames, are not counted."""
+    *others, leader = rack
+    own = replace(task, workers=tuple(others), server=leader)
+    view, topology = View(own, state, lanes), state.topology
+    switch = topology.neighbours(leader)[0]
+    copies = {(leader, switch): len(others)} | {(switch, other): 1 for other in others}
+    demand = {}
+    for (a, b), times in copies.items():
+        needed = times * task.reserved_bps
+        view.check_link(a, b, max(1, needed))
+        if needed:
+            demand[(a, topology.port(a, b))] = needed
+    ways = [(a, switch, b) for other in others for a, b in ((leader, other), (other, leader))]
+    layout = StarLayout({(way[0], way[-1]): way for way in ways})
+    return Decision(HIERARCHICAL, own, layout, layout, demand)
+
+
+# `overlay-mst-hosts` on packets: stars up the tree of hosts, the deepest first, and down again.
+
+
+@dataclass(frozen=True)
+class HostPhases:
+    """A tree of hosts as phases: PUSH to the deepest inner hosts, up to G's; PULL the other way round."""
+
+    tree: HostTree
+    name: ClassVar[str] = NAME
+
+    @property
+    def task(self) -> Task:
+        """Whose tree it is."""
+        return self.tree.task
+
+    @property
+    def demand_bps(self) -> Mapping[Hop, int]:
+        """Of the tree."""
+        return self.tree.demand_bps
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Two for each level with inner hosts."""
+        stars = [tuple(self._star(host) for host in stage) for stage in self.tree.stages]
+        up = [Phase(Operation.PUSH, stage) for stage in stars]
+        return (*up, *(Phase(Operation.PULL, stage) for stage in stars[::-1]))
+
+    def _star(self, host: str) -> Decision:
+        layout = self.tree.requests(job=0)[host].layout
+        assert isinstance(layout, StarLayout)  # noqa: S101
+        own = replace(self.task, workers=tuple(self.tree.children[host]), server=host)
+        return Decision(NAME, own, layout, layout)
+
+
+COMPARED: Final = (SPFF, "overlay-mst", "steiner", "ring")
+"""and those of ``IN_PHASES``"""
+
+
+def _host_tree(task: Task, state: NetworkState, *, lanes: int) -> Phased:
+    return HostPhases(overlay_mst_hosts(task, state, lanes=lanes))
+
+
+IN_PHASES: Final[dict[str, Callable[..., Phased]]] = {HIERARCHICAL: hierarchical_ring, HOST_TREE: _host_tree}
+"""by name: from a task, the network's state and ``lanes`` to what was admitted, or a `Rejection`"""
+
+
+@dataclass(frozen=True)
+class RingUnit:
+    """What one process does: a network with the first tasks of a seed, of the most local models."""
+
+    settings: PosterSettings
+    scenario: Scenario
+    seed: int
+
+
+@dataclass(frozen=True)
+class RingRow:
+    """One task under one policy: a line of rings.csv."""
+
+    scenario: str
+    policy: str
+    size: int
+    """local models"""
+    seed: int
+    task: str
+    status: str
+    reason: str
+    """why it was rejected"""
+    phases: int
+    """one after the other, those with something to do; 1 of a tree in switches and of a ring"""
+    communication_ps: int
+    bound_ps: int
+    """of the phases together, for rings not tight"""
+    bytes: int
+    first_bytes: int
+    predicted_bytes: int
+
+
+@dataclass(frozen=True)
+class RingResult:
+    """What came of a unit."""
+
+    rows: tuple[RingRow, ...]
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RingPoint:
+    """Means over the tasks of a network that a policy admitted."""
+
+    scenario: str
+    policy: str
+    tasks: int
+    rejected: int
+    communication_ms: float
+    bound_ms: float
+    megabytes: float
+
+
+def ring_units(settings: PosterSettings) -> list[RingUnit]:
+    """By network, under the first seed."""
+    return [
+        RingUnit(settings, scenario, settings.seeds[0])
+        for scenario in settings.scenarios
+        if settings.ring_tasks and scenario.name in settings.ring_networks
+    ]
+
+
+def run_rings(unit: RingUnit) -> RingResult:
+    """Admit the tasks of every policy one after the other, and carry one round of each; sums and bytes are checked."""
+    settings, scenario = unit.settings, unit.scenario
+    topology, size = scenario.build(), max(settings.sizes)
+    inputs = [tensor(unit.seed, rank, 0, settings.elements) for rank in range(size)]
+    rows: list[RingRow] = []
+    differences: list[str] = []
+    with PhasedNetwork(
+        topology,
+        bundled(settings.lanes),
+        elements=settings.elements,
+        load=scenario.load,
+        seed=unit.seed,
+    ) as network:
+        background = network.background()
+        tasks = tasks_of(scenario, topology, settings, unit.seed, size)[: settings.ring_tasks]
+        answers: dict[str, Sequence[Decision | Phased | Rejection]] = {
+            name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
+            for name in COMPARED
+        }
+        for name, admit in IN_PHASES.items():
+            answers[name] = _in_phases(admit, tasks, NetworkState(topology, dict(background)), settings.lanes)
+        for name, own in answers.items():
+            trees = iter(network.run([one for one in own if isinstance(one, Decision)]))
+            for task, answer in zip(tasks, own, strict=True):
+                found: Measured | None = None
+                if isinstance(answer, Decision):
+                    found = next(trees)
+                elif not isinstance(answer, Rejection):
+                    _, found, _ = network.run_phases(answer, inputs)
+                rows.append(_row(unit, name, task, answer, found))
+                if found is not None:
+                    differences += [f"{scenario.name}, seed {unit.seed}, {name}: {text}" for text in found.differences]
+            # What is left of the generator takes the trees away again.
+            assert next(trees, None) is None  # noqa: S101
+        differences += [f"{scenario.name}, seed {unit.seed}, rings: {text}" for text in network.check_counters()]
+    return RingResult(tuple(rows), tuple(differences))
+
+
+def _in_phases(
+    admit: Callable[..., Phased], tasks: Sequence[Task], state: NetworkState, lanes: int
+) -> list[Phased | Rejection]:
+    """Admit tasks one after the other; changes ``state``."""
+    answers: list[Phased | Rejection] = []
+    for task in tasks:
+        try:
+            found = admit(task, state, lanes=lanes)
+        except Rejection as rejection:
+            answers.append(rejection)
+            continue
+        state.reserve(found.demand_bps)
+        answers.append(found)
+    return answers
+
+
+def _row(
+    unit: RingUnit, policy: str, task: Task, answer: Decision | Phased | Rejection, found: Measured | None
+) -> RingRow:
+    return RingRow(
+        scenario=unit.scenario.name,
+        policy=policy,
+        size=len(task.workers),
+        seed=unit.seed,
+        task=task.name,
+        status=FINISHED if found else REJECTED,
+        reason=str(answer) if isinstance(answer, Rejection) else "",
+        phases=int(found is not None) if isinstance(answer, Decision | Rejection) else len(answer.phases),
+        communication_ps=found.communication_ps if found else 0,
+        bound_ps=found.bound_ps if found else 0,
+        bytes=found.bytes if found else 0,
+        first_bytes=found.first_bytes if found else 0,
+        predicted_bytes=found.predicted_bytes if found else 0,
+    )
+
+
+def ring_points(rows: Sequence[RingRow]) -> list[RingPoint]:
+    """A point for every network and policy, in the order of the rows; none where all tasks were rejected."""
+    groups: dict[tuple[str, str], list[RingRow]] = {}
+    for row in rows:
+        groups.setdefault((row.scenario, row.policy), []).append(row)
+    found = []
+    for (scenario, policy), own in groups.items():
+        done = [row for row in own if row.status == FINISHED]
+        if done:
+            found.append(
+                RingPoint(
+                    scenario,
+                    policy,
+                    len(done),
+                    len(own) - len(done),
+                    statistics.fmean(row.communication_ps for row in done) / 1e9,
+                    statistics.fmean(row.bound_ps for row in done) / 1e9,
+                    statistics.fmean(row.bytes for row in done) / 1e6,
+                )
+            )
+    return found

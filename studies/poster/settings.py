@@ -1,0 +1,358 @@
+"""What the experiment is: scenarios, policies, sizes, seeds. Everything that decides a figure is here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from p4reduce.control_plane.scheduling.soar import choose_capable_for
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.group.errors import ClusterError
+from p4reduce.topologies import Topology, load, with_capable
+from p4reduce.topologies.model import parse_delay, parse_rate
+
+POSTER_SPFF_MS: Final = 2.3
+"""total latency of the fixed scheduler at 15 local models, as the poster says"""
+POSTER_FLEXIBLE_MS: Final = 1.9
+"""and of its flexible scheduler"""
+POSTER_SAVING: Final = 1 - POSTER_FLEXIBLE_MS / POSTER_SPFF_MS
+"""17.4 %"""
+LENET_5: Final = 61_706
+"""parameters of LeNet-5 on 32 x 32 images (LeCun et al. 1998, with full connections between S2 and C3)"""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A network with its traffic.
+
+    Attributes
+    ----------
+    name : str
+        How figures call it.
+    topology : str
+        For :func:`p4reduce.topologies.load`.
+    load : float
+        Background traffic: share of the busiest host link that it uses on average (gravity matrix); 0: none.
+    priority : int or None
+        Queue that tasks leave switches from, 1..7 (all other traffic: 0); None: that of all other traffic.
+    says : str
+        Capacities in words.
+    """
+
+    name: str
+    topology: str
+    load: float = 0.0
+    priority: int | None = None
+    says: str = ""
+
+    def __post_init__(self) -> None:
+        if self.priority is not None and not 1 <= self.priority <= 7:
+            raise ClusterError(f"scenario {self.name}: priority: {self.priority} is outside 1..7")
+
+    def build(self) -> Topology:
+        """The topology."""
+        return load(self.topology)
+
+
+_WAN: Final = "rate=100G,access_rate=40G,delay=1us"
+_WAN_SAYS: Final = "100 Gb/s between cities, 40 Gb/s to hosts, 1 us a link (a laboratory's fibres, as in the poster)"
+_LOADED: Final = "leaf-spine:leaves=8,spines=4,hosts=4,rate=40G,oversubscription=2,delay=1us"
+_LOADED_SAYS: Final = (
+    "32 hosts at 40 Gb/s, 2 : 1 (20 Gb/s uplinks), gravity background that uses the busiest host's link to 30 %, "
+    "1 us a link"
+)
+SCENARIOS: Final = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("nobel-us", f"wan:graph=nobel-us,hosts=2,{_WAN}", says=f"28 hosts, {_WAN_SAYS}"),
+        Scenario("germany50", f"wan:graph=germany50,{_WAN}", says=f"50 hosts, {_WAN_SAYS}"),
+        Scenario("geant", f"wan:graph=geant,{_WAN}", says=f"22 hosts, {_WAN_SAYS}"),
+        Scenario("leaf-spine", _LOADED, load=0.3, says=_LOADED_SAYS),
+        Scenario(
+            "leaf-spine-first", _LOADED, load=0.3, priority=7, says=f"{_LOADED_SAYS}; tasks leave before the background"
+        ),
+        Scenario("fat-tree", "fat-tree:k=4,rate=40G,delay=1us", says="k = 4, 16 hosts, all links 40 Gb/s, 1 us a link"),
+    )
+}
+"""The networks of the experiment."""
+
+CHOOSERS: Final = ("random", "soar")
+"""of capable switches"""
+SPFF: Final = "spff"
+ECMP: Final = "spff-ecmp"
+ROUTES_ONLY: Final = "mst-routes"
+POLICIES: Final = (SPFF, ECMP, ROUTES_ONLY, "spff-ina", "spt", "overlay-mst", "steiner", "exact")
+"""In the order of figures: no aggregation, then with."""
+EXPLAINING: Final = (ECMP, ROUTES_ONLY, "spff-ina", "spt")
+"""run for fewer seeds: they tell where the gain comes from"""
+
+
+@dataclass(frozen=True)
+class PosterSettings:
+    """Every parameter of the experiment.
+
+    Attributes
+    ----------
+    scenarios : tuple of Scenario
+        Networks.
+    policies : tuple of str
+        Scheduling policies; ``spff`` must be among them, all others are compared with it.
+    sizes : tuple of int
+        Numbers of local models.
+    tasks : int
+        AI tasks that share the network, in each seed.
+    seeds : tuple of int
+        Of tasks, tensors and background traffic.
+    exact_seeds : int
+        The exact policy is asked for the first so many seeds only: a MILP for each task takes longer than its packets.
+    ablation_seeds : int
+        The first so many seeds run the policies that only explain: all but spff, overlay-mst, steiner and exact.
+    priority_seeds : int
+        The first so many seeds run the scenarios in which tasks leave before other traffic.
+    elements, lanes : int
+        Model size in float32, and lanes of a packet.
+    demand_bps : int
+        What a task reserves on each link for each copy of its model.
+    add_ps : int
+        Picoseconds in which the global model's host adds one element of one model that reaches it. What comes of it is
+        aggregation latency, a component of its own: total latency is training + communication, as in the poster.
+    shares : tuple of float
+        Shares of capable switches that are tried in the reference scenario with the most local models.
+    overlap_seeds, overlap_tasks : int
+        The first so many seeds are used for tasks that communicate at the same time, so many of them; with 0 seeds
+        that is not done.
+    share_seeds : int
+        The first so many seeds are used for them.
+    share_choosers : tuple of str
+        How the capable switches are chosen: ``random``, ``soar`` (:mod:`~studies.poster.settings`).
+    access_rates : tuple of str
+        Rates of hosts' links that are tried in the reference scenario, with the most local models.
+    access_elements : tuple of int
+        Model sizes that are tried with each of them, on packets.
+    delays : tuple of str
+        Delays of all links that are tried in the reference scenario; ``real``: the distances of the graph, tried in
+        every wide-area scenario.
+    delay_elements : tuple of int
+        Model sizes that are tried with each of them.
+    sensitivity_tasks : int
+        Tasks for each rate and delay, of the first seed.
+    lambdas : tuple of float
+        Shares of bandwidth in the links' weights that are tried in the scenario of
+        :data:`~studies.poster.overlapping.CROWDED`.
+    lambda_seeds : int
+        The first so many seeds are used for them.
+    flow_factor : int
+        The flow-level model is held against packets of a model so many times as large; 0: no flow-level model.
+    selection_seeds : int
+        The first so many seeds are used for choosing local models under a bandwidth budget; 0: not done.
+    swap_networks : tuple of (str, float)
+        Names of scenarios, each with a chance of loss on every link, where trees of running tasks are swapped.
+    swap_seeds : int
+        The first so many seeds are used for that; 0: not done.
+    swap_detours : tuple of float
+        By how much the first tree's bytes exceed the best tree's at least, as a share.
+    swap_rounds : tuple of int
+        Rounds of a task whose tree may be swapped in its second round.
+    swap_thresholds : tuple of float
+        A swap must save so many times what it is expected to cost.
+    ring_networks : tuple of str
+        Names of scenarios in which rings are run beside spff, overlay-mst and steiner.
+    ring_tasks : int
+        The first so many tasks of the first seed are; 0: not done.
+    reference : str
+        Scenario in which the training time is calibrated.
+    target_ms : float
+        Total latency of spff there with the most local models.
+    """
+
+    scenarios: tuple[Scenario, ...] = tuple(SCENARIOS.values())
+    policies: tuple[str, ...] = POLICIES
+    sizes: tuple[int, ...] = (1, 3, 6, 9, 12, 15)
+    tasks: int = 30
+    seeds: tuple[int, ...] = tuple(range(8))
+    exact_seeds: int = 2
+    ablation_seeds: int = 1
+    priority_seeds: int = 2
+    elements: int = LENET_5
+    lanes: int = 256
+    demand_bps: int = 250_000_000
+    add_ps: int = 200
+    shares: tuple[float, ...] = (0.04, 0.1, 0.25, 0.5)
+    share_seeds: int = 2
+    share_choosers: tuple[str, ...] = ("random", "soar")
+    access_rates: tuple[str, ...] = ("10G", "25G", "40G", "100G", "200G", "400G")
+    access_elements: tuple[int, ...] = (LENET_5, 4 * LENET_5)
+    delays: tuple[str, ...] = ("1us", "10us", "50us", "200us", "1ms", "real")
+    delay_elements: tuple[int, ...] = (LENET_5, 16 * LENET_5)
+    sensitivity_tasks: int = 3
+    lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
+    lambda_seeds: int = 1
+    overlap_seeds: int = 1
+    overlap_tasks: int = 16
+    flow_factor: int = 4
+    selection_seeds: int = 3
+    swap_networks: tuple[tuple[str, float], ...] = (("germany50", 0.0), ("leaf-spine", 0.0), ("leaf-spine", 0.01))
+    swap_seeds: int = 1
+    swap_detours: tuple[float, ...] = (0.05, 0.2)
+    swap_rounds: tuple[int, ...] = (3, 10)
+    swap_thresholds: tuple[float, ...] = (0.0, 0.5, 1.0, 2.5)
+    ring_networks: tuple[str, ...] = ("leaf-spine", "germany50")
+    ring_tasks: int = 3
+    reference: str = "germany50"
+    target_ms: float = POSTER_SPFF_MS
+
+    def __post_init__(self) -> None:
+        if SPFF not in self.policies:
+            raise ClusterError(f"policies: {SPFF} is what all others are compared with; name it too")
+        names = [one.name for one in self.scenarios]
+        for field, values in (("scenarios", names), ("sizes", self.sizes), ("seeds", self.seeds)):
+            if not values or len(set(values)) != len(values):
+                raise ClusterError(f"{field}: give at least one, and each once")
+        if any(not 0 < share < 1 for share in self.shares):
+            raise ClusterError(f"shares: {self.shares}: each must lie between 0 and 1")
+        if self.add_ps < 0:
+            raise ClusterError(f"add_ps: {self.add_ps}: must be at least 0")
+        for field, texts, parsed in (
+            ("access_rates", self.access_rates, parse_rate),
+            ("delays", [text for text in self.delays if text != "real"], parse_delay),
+        ):
+            for text in texts:
+                try:
+                    parsed(text)
+                except ValueError as error:
+                    raise ClusterError(f"{field}: {error}") from None
+        if not all(0 <= value <= 1 for value in self.lambdas):
+            raise ClusterError(f"lambdas: {self.lambdas}: each must lie between 0 and 1")
+        if self.sensitivity_tasks < 1:
+            raise ClusterError(f"sensitivity_tasks: {self.sensitivity_tasks}: need at least 1")
+        if min(*self.access_elements, *self.delay_elements, 1) < 1:
+            raise ClusterError("access_elements, delay_elements: a model has at least one parameter")
+        if unknown := [name for name in self.share_choosers if name not in CHOOSERS]:
+            raise ClusterError(f"share_choosers: {unknown[0]!r} is none of {', '.join(CHOOSERS)}")
+        if self.overlap_tasks < 1:
+            raise ClusterError(f"overlap_tasks: {self.overlap_tasks}: need at least 1")
+        if self.ring_tasks < 0:
+            raise ClusterError(f"ring_tasks: {self.ring_tasks}: must be at least 0")
+        if self.tasks < 1 or min(self.sizes) < 1:
+            raise ClusterError(f"tasks: {self.tasks}, sizes: {self.sizes}: need at least 1")
+        for name, loss in self.swap_networks:
+            if not 0 <= loss < 1:
+                raise ClusterError(f"swap_networks: {name}: a loss of {loss} is outside 0..1")
+        if min(self.swap_rounds, default=2) < 2:
+            raise ClusterError(
+                f"swap_rounds: {self.swap_rounds}: trees are swapped in the second round; need at least 2"
+            )
+
+    def seeds_of(self, scenario: Scenario) -> tuple[int, ...]:
+        """The seeds that a scenario is run for."""
+        return self.seeds if scenario.priority is None else self.seeds[: self.priority_seeds]
+
+    @property
+    def calibrated_in(self) -> Scenario:
+        """The scenario of the calibration: the reference, or the first one where that is not run."""
+        return next((one for one in self.scenarios if one.name == self.reference), self.scenarios[0])
+
+
+QUICK: Final = PosterSettings(
+    scenarios=tuple(SCENARIOS[name] for name in ("germany50", "fat-tree")),
+    policies=(SPFF, "overlay-mst", "steiner"),
+    sizes=(3, 15),
+    tasks=6,
+    seeds=(0,),
+    exact_seeds=0,
+    shares=(),
+    access_rates=(),
+    delays=("200us",),
+    delay_elements=(LENET_5,),
+    sensitivity_tasks=1,
+    lambdas=(),
+    overlap_seeds=1,
+    overlap_tasks=4,
+    flow_factor=0,
+    selection_seeds=0,
+    swap_networks=(("fat-tree", 0.0),),
+    swap_seeds=1,
+    swap_detours=(0.2,),
+    swap_rounds=(4,),
+    swap_thresholds=(0.0, 1.0),
+    ring_networks=("fat-tree",),
+    ring_tasks=1,
+)
+"""`make poster-quick`: the same on a sample."""
+
+
+# The AI tasks: who is the global model, who are the local models.
+
+
+def draw_tasks(topology: Topology, settings: PosterSettings, seed: int, size: int) -> list[Task]:
+    """``settings.tasks`` tasks of ``size`` local models at random hosts.
+
+    The same seed gives the same global models, and the local models of a smaller size are the first ones of a
+    larger size: sizes and policies are compared on the same tasks.
+    """
+    hosts = [host.name for host in topology.hosts]
+    most = max(settings.sizes)
+    if most >= len(hosts):
+        raise ClusterError(
+            f"sizes: {most} local models and a global one need {most + 1} hosts, {topology.name!r} has {len(hosts)}"
+        )
+    random = np.random.Generator(np.random.Philox(key=[seed, 0xA1]))
+    tasks = []
+    for number in range(settings.tasks):
+        chosen = [hosts[place] for place in random.permutation(len(hosts))[: most + 1]]
+        tasks.append(
+            Task(
+                name=f"task{number}",
+                server=chosen[0],
+                workers=tuple(chosen[1 : size + 1]),
+                elements=settings.elements,
+                demand_bps=settings.demand_bps,
+            )
+        )
+    return tasks
+
+
+def tasks_of(scenario: Scenario, topology: Topology, settings: PosterSettings, seed: int, size: int) -> list[Task]:
+    """The drawn tasks in the queue of their scenario."""
+    return [replace(task, priority=scenario.priority) for task in draw_tasks(topology, settings, seed, size)]
+
+
+# Which switches can aggregate when only a share of them can.
+
+
+def with_share(topology: Topology, share: float, seed: int, chooser: str, tasks: Sequence[Task]) -> Topology:
+    """The topology with only a share of its switches capable.
+
+    Parameters
+    ----------
+    topology : Topology
+        All of its switches may be chosen.
+    share : float
+        Of its switches, rounded to a whole number; 1: all.
+    seed : int
+        Of the random order.
+    chooser : str
+        ``random``: the first of a random order, the same for every share. ``soar``: those that
+        :func:`~p4reduce.control_plane.scheduling.soar.choose_capable_for` chooses for all ``tasks`` together; then,
+        where it chooses fewer, on in the random order.
+    tasks : sequence of Task
+        Who will use the network.
+
+    Raises
+    ------
+    ClusterError
+        When the share is of no switch.
+    """
+    if share >= 1:
+        return topology
+    names = [switch.name for switch in topology.switches]
+    count = round(share * len(names))
+    if count == 0:
+        raise ClusterError(f"capable: a share of {share} of {len(names)} switches is none; use policy spff")
+    order = np.random.Generator(np.random.Philox(key=[seed, 0xCA])).permutation(len(names))
+    shuffled = [names[place] for place in order]
+    if chooser == "soar":
+        best = choose_capable_for(topology, tasks, count)
+        shuffled = [*best, *(name for name in shuffled if name not in best)]
+    return with_capable(topology, shuffled[:count])

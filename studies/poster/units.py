@@ -1,0 +1,362 @@
+"""One piece of the experiment that can run anywhere: a scenario under one seed, every size and policy."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import networkx as nx
+
+from p4reduce.control_plane.frames import chunks, frame_bytes
+from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
+from p4reduce.control_plane.plans.problem import Layout, RingLayout, StarLayout, TreeLayout
+from p4reduce.control_plane.plans.steiner import solve
+from p4reduce.control_plane.scheduling import policies as _policies
+from p4reduce.control_plane.scheduling.policy import (
+    POLICIES,
+    Decision,
+    NetworkState,
+    Policy,
+    Rejection,
+    register_policy,
+)
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import View, copies, hop_words, problem_of
+from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
+from studies.poster.packets import Measured, TaskNetwork, task_network
+from studies.poster.settings import EXPLAINING, PosterSettings, Scenario, draw_tasks, tasks_of, with_share
+
+# The certified lower bound of the bytes that any tree of a task puts on links: a linear program.
+
+
+_ROUNDING: Final = 1e-6
+"""relative, of the solver"""
+
+
+def least_bytes(task: Task, topology: Topology, lanes: int) -> int:
+    """No trees of a task put fewer bytes on links in a round, whatever else uses the network.
+
+    Every link weighs one, nothing is reserved. L copies of a frame must cross links between switches on the way up: L
+    is the value of the linear program of `solve` in control_plane/plans/steiner.py without integrality, rounded
+    up since copies are whole. As many must on the way down (the same tree the other way round), and n + 1 cross hosts'
+    links in either direction.
+    """
+    view = View(task, NetworkState(topology), lanes)
+    copies = solve(problem_of(view, hop_words(view.graph, view.residual_bps, 0), "upload")).bound
+    whole = math.ceil(copies * (1 - _ROUNDING) - _ROUNDING)
+    return 2 * (whole + len(task.workers) + 1) * chunks(task.elements, lanes) * frame_bytes(lanes)
+
+
+# What the experiment adds to the scheduler's policies: the tree's routes without aggregation.
+
+
+_REGISTERED: Final = _policies.__name__  # imported for what it registers
+
+Path = tuple[str, ...]
+
+
+@register_policy("mst-routes")
+def mst_routes(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+    """Routing alone: every local model on its own along the links of the overlay MST, aggregation at G only.
+
+    With `spff` (neither), `spff-ina` (aggregation alone) and `overlay-mst` (both) it tells the two gains apart. The
+    way of a local model is the shortest one within the tree's links. Not admitted by residual bandwidth: the
+    fixed scheduler's reservations would not fit on few links either.
+    """
+    chosen = POLICIES["overlay-mst"](replace(task, aggregation="switches"), state, lanes=lanes)
+    up, down = (_within(layout, task) for layout in (chosen.upload, chosen.broadcast))
+    star = StarLayout(up | {pair: path for pair, path in down.items() if pair[0] == task.server})
+    demand: dict[Hop, int] = {}
+    for direction in ("upload", "broadcast"):
+        for hop, times in copies(task, state.topology, star, direction).items():
+            demand[hop] = demand.get(hop, 0) + times * task.reserved_bps
+    return Decision("mst-routes", task, star, star, demand)
+
+
+def _within(layout: object, task: Task) -> dict[tuple[str, str], Path]:
+    """Shortest ways between each local model and G on the links of a tree, both directions."""
+    assert isinstance(layout, TreeLayout)  # noqa: S101
+    graph: nx.Graph[str] = nx.Graph()
+    for path in (layout.paths or {}).values():
+        graph.add_edges_from(pairwise(path))
+    found: dict[tuple[str, str], Path] = {}
+    ways: Mapping[str, list[str]] = nx.single_source_shortest_path(graph, task.server)
+    for worker in task.workers:
+        way = tuple(ways[worker])
+        found[(task.server, worker)] = way
+        found[(worker, task.server)] = way[::-1]
+    return found
+
+
+FINISHED = "finished"
+REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task under one policy: a line of runs.csv."""
+
+    scenario: str
+    capable: float
+    """share of switches that can aggregate"""
+    chooser: str
+    """how these were chosen"""
+    size: int
+    """local models"""
+    seed: int
+    task: str
+    policy: str
+    status: str
+    reason: str
+    """why it was rejected"""
+    together: bool
+    """one tree for upload and broadcast"""
+    communication_ps: int
+    bound_ps: int
+    ordered_ps: int
+    """lower bound where a host-side server answers chunk by chunk; for trees that is ``bound_ps``"""
+    bytes: int
+    first_bytes: int
+    predicted_bytes: int
+    resend_bytes: int
+    dropped: int
+    aggregators: int
+    aggregation_ps: int
+    """adding up what reaches the global model's host: one model from a tree, else all; not part of communication"""
+    chunk_ps: int
+    """what one more chunk takes on the busiest link of the trees"""
+    least_bytes: int
+    """certified lower bound of any tree's bytes; 0 where exact was not asked"""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one process does."""
+
+    settings: PosterSettings
+    scenario: Scenario
+    seed: int
+    sizes: tuple[int, ...]
+    policies: tuple[str, ...]
+    capable: float = 1.0
+    chooser: str = "random"
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """What came of it."""
+
+    rows: tuple[Row, ...]
+    differences: tuple[str, ...]
+    """where counted first transmissions are not what was predicted, on links or in the P4 program's counters"""
+    background: Mapping[Hop, int]
+    """measured background traffic, bit/s"""
+
+
+_COUNTED = tuple(field.name for field in dataclasses.fields(Measured) if field.name != "differences")
+
+
+def units_of(settings: PosterSettings) -> list[Unit]:
+    """The whole sweep; long pieces first."""
+    made = [
+        Unit(settings, scenario, seed, settings.sizes, _policies_of_seed(settings, seed))
+        for seed in settings.seeds
+        for scenario in settings.scenarios
+        if seed in settings.seeds_of(scenario)
+    ]
+    return sorted(made, key=lambda unit: -len(unit.policies))
+
+
+def run_unit(unit: Unit) -> UnitResult:
+    """Decide and measure every task of a unit.
+
+    Tasks come one after the other; each is planned on what those before it left (``NetworkState``: reserved and
+    background traffic). Where several policies give a task the same trees, its packets are sent once, and count for
+    all of them: the network is deterministic, and tasks take turns.
+    """
+    settings, scenario = unit.settings, unit.scenario
+    whole = scenario.build()
+    drawn = draw_tasks(whole, settings, unit.seed, max(unit.sizes))
+    topology = with_share(whole, unit.capable, unit.seed, unit.chooser, drawn)
+    profile = HostProfile(add_ps=settings.add_ps)
+    hosts = ComputingManager(topology, {host.name: profile for host in topology.hosts})
+    rows: list[Row] = []
+    differences: list[str] = []
+    with task_network(settings, scenario, topology, unit.seed) as network:
+        background = network.background()
+        for size in unit.sizes:
+            tasks = tasks_of(scenario, topology, settings, unit.seed, size)
+            decided = {
+                name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
+                for name in unit.policies
+            }
+            measured = _measure(network, decided.values())
+            least = [least_bytes(task, topology, settings.lanes) if "exact" in decided else 0 for task in tasks]
+            for name, answers in decided.items():
+                for task, answer, bound in zip(tasks, answers, least, strict=True):
+                    found = None if isinstance(answer, Rejection) else measured[trees_key(answer)]
+                    rows.append(replace(_row(unit, hosts, task, name, answer, found), least_bytes=bound))
+            differences += [
+                f"{scenario.name}, seed {unit.seed}, {size} local models: {text}"
+                for one in measured.values()
+                for text in one.differences
+            ]
+        differences += [f"{scenario.name}, seed {unit.seed}: {text}" for text in network.check_counters()]
+    return UnitResult(tuple(rows), tuple(differences), background)
+
+
+def decide_all(policy: Policy, tasks: Sequence[Task], state: NetworkState, lanes: int) -> list[Decision | Rejection]:
+    """Admit tasks one after the other; changes ``state``."""
+    answers: list[Decision | Rejection] = []
+    for task in tasks:
+        try:
+            decision = policy(task, state, lanes=lanes)
+        except Rejection as rejection:
+            answers.append(rejection)
+            continue
+        state.reserve(decision.demand_bps)
+        answers.append(decision)
+    return answers
+
+
+def _measure(network: TaskNetwork, decided: Iterable[Sequence[Decision | Rejection]]) -> dict[Any, Measured]:
+    once: dict[Any, Decision] = {}
+    for answers in decided:
+        for answer in answers:
+            if isinstance(answer, Decision):
+                once.setdefault(trees_key(answer), answer)
+    return dict(zip(once, network.run(list(once.values())), strict=True))
+
+
+def _policies_of_seed(settings: PosterSettings, seed: int) -> tuple[str, ...]:
+    seeds = {"exact": settings.exact_seeds} | dict.fromkeys(EXPLAINING, settings.ablation_seeds)
+    place = settings.seeds.index(seed)
+    return tuple(name for name in settings.policies if place < seeds.get(name, len(settings.seeds)))
+
+
+def trees_key(decision: Decision) -> Any:
+    """Equal for the same task with the same trees, whoever decided them."""
+    return decision.task.name, _layout_key(decision.upload), _layout_key(decision.broadcast)
+
+
+def _layout_key(layout: Layout) -> Any:
+    paths = tuple(sorted((layout.paths or {}).items()))
+    if isinstance(layout, TreeLayout):
+        return layout.root, layout.spread, tuple(sorted(layout.parent.items())), paths
+    return type(layout).__name__, paths
+
+
+def _arriving(answer: Decision | Rejection, found: Measured, size: int) -> int:
+    """Models that the busiest host adds up: one of a tree and, piece by piece, of a ring; else all."""
+    ring = isinstance(answer, Decision) and isinstance(answer.upload, RingLayout)
+    return 1 if found.aggregators or ring else size
+
+
+def _row(
+    unit: Unit,
+    hosts: ComputingManager,
+    task: Task,
+    policy: str,
+    answer: Decision | Rejection,
+    found: Measured | None,
+) -> Row:
+    size = len(task.workers)
+    return Row(
+        scenario=unit.scenario.name,
+        capable=unit.capable,
+        chooser=unit.chooser,
+        size=size,
+        seed=unit.seed,
+        task=task.name,
+        policy=policy,
+        status=FINISHED if found else REJECTED,
+        reason=str(answer) if isinstance(answer, Rejection) else "",
+        together=isinstance(answer, Decision) and answer.together,
+        aggregation_ps=0 if found is None else hosts.aggregation_ps(task, _arriving(answer, found, size)),
+        least_bytes=0,
+        **{name: 0 if found is None else getattr(found, name) for name in _COUNTED},
+    )
+
+
+# A flow-level model for models that packets cannot reach, calibrated against packets.
+#
+# T(C) = f * (bound(C_0) + (C - C_0) * chunk): the bound of the trees, which grows by what a chunk takes on their
+# busiest link, times one factor f for each policy: what packets take over the bound on average (queues, windows).
+# The factor is calibrated on models of the experiment's size; the error is that of other rounds on packets, with a
+# larger model.
+
+
+MODELS: Final = {
+    "LeNet-5": 61_706,
+    "ResNet-50": 25_600_000,
+    "BERT-base": 110_000_000,
+    "VGG-16": 138_000_000,
+    "BERT-large": 340_000_000,
+    "GPT-2": 1_500_000_000,
+}
+"""parameters"""
+
+
+@dataclass(frozen=True)
+class FlowModel:
+    """One policy in one scenario with one number of local models."""
+
+    policy: str
+    factor: float
+    """f"""
+    tasks: int
+    """rounds that it was calibrated on"""
+    checked: int
+    """rounds of the larger model that it was held against"""
+    checked_elements: int
+    mean_error: float
+    """mean of |T - packets| / packets over them"""
+    worst_error: float
+    predictions_ms: dict[str, float]
+    """mean communication of a round by model"""
+
+
+def calibrate_flow(
+    small: Sequence[Row], large: Sequence[Row], *, elements: int, large_elements: int, lanes: int
+) -> list[FlowModel]:
+    """A model for every policy that is in both sets of rows; ``large`` are rounds of ``large_elements``."""
+    made = []
+    for policy in dict.fromkeys(row.policy for row in large):
+        known = [row for row in small if row.policy == policy and row.status == FINISHED]
+        held = [row for row in large if row.policy == policy and row.status == FINISHED]
+        if not known or not held:
+            continue
+        factor = statistics.fmean(row.communication_ps / row.bound_ps for row in known)
+        more = chunks(large_elements, lanes) - chunks(elements, lanes)
+        by_task = {(row.seed, row.task): row for row in known}
+        errors = []
+        for row in held:
+            base = by_task[row.seed, row.task]
+            errors.append(abs(_time(base, factor, more) / row.communication_ps - 1))
+        predictions = {
+            name: statistics.fmean(_time(row, factor, chunks(size, lanes) - chunks(elements, lanes)) for row in known)
+            / 1e9
+            for name, size in MODELS.items()
+        }
+        made.append(
+            FlowModel(
+                policy=policy,
+                factor=factor,
+                tasks=len(known),
+                checked=len(held),
+                checked_elements=large_elements,
+                mean_error=statistics.fmean(errors),
+                worst_error=max(errors),
+                predictions_ms=predictions,
+            )
+        )
+    return made
+
+
+def _time(row: Row, factor: float, more_chunks: int) -> float:
+    """Predicted time of the row's trees with so many chunks more, picoseconds."""
+    return factor * (row.bound_ps + more_chunks * row.chunk_ps)

@@ -1,0 +1,126 @@
+"""Each README done letter by letter in a fresh folder: its commands as they stand there.
+
+In this process, where a command costs no second of imports; in a soak by a shell, too, as a student does.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from p4reduce.cli.main import app
+from p4reduce_course.catalogue import NAMES, find, home
+from tests.support.effort import SOAK
+from tests.support.labs import SOLUTIONS
+from tests.support.paths import ROOT
+
+NOT_RUN = ("pip install",)
+"""it needs the network"""
+GRADES = ("p4reduce lab grade .", "make grade")
+
+
+OF_A_MAKE = ("MAKELEVEL", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES")
+"""what a make hands to its children: inside of ``make test``, a student's make would print directories, too"""
+
+
+def commands(text):
+    """Indented or fenced lines that begin with a program of the course."""
+    found, fenced = [], False
+    for line in re.sub(r"\\\n *", "", text).splitlines():
+        fenced ^= line.startswith("```")
+        words = line.strip().partition("  #")[0].strip()
+        if (fenced or line.startswith("    ")) and words.startswith(("p4reduce ", "make ", "cd ", "pip ")):
+            found.append(words)
+    return found
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Of a student whose PATH has ``p4reduce`` of these sources."""
+    script = tmp_path / "bin/p4reduce"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m p4reduce.cli.entry "$@"\n')
+    script.chmod(0o755)
+    path = f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"
+    kept = {name: value for name, value in os.environ.items() if name not in OF_A_MAKE}
+    return {**kept, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": path, "COLUMNS": "80"}
+
+
+@pytest.fixture(params=["here", pytest.param("by a shell", marks=pytest.mark.soak)])
+def run(request, environment, monkeypatch):
+    """Runs a command in a folder."""
+
+    def shell(command, folder):
+        words = ["/bin/sh", "-c", command]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def here(command, folder):
+        if command.startswith("make "):  # its recipe
+            asked = shell(f"make -n {command.removeprefix('make ')}", folder)
+            command = next(line for line in asked.stdout.splitlines() if line.startswith("p4reduce "))
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.chdir(folder)
+        done = CliRunner().invoke(app, shlex.split(command, comments=True)[1:])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return Done(done.exit_code, done.stdout, done.stderr)
+
+    return here if request.param == "here" else shell
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize("number", NAMES)
+def test_a_readme_letter_by_letter(number, run, tmp_path):
+    """A student who follows it and writes what the solution has ends with a pass; before that, with a plain no.
+
+    The last grade is one with inputs that students do not have.
+    """
+    readme = (home(find(number)) / "README.md").read_text()
+    listed = [command for command in commands(readme) if not command.startswith(NOT_RUN)]
+    assert listed[0] == f"p4reduce lab copy {number} --student NAME"
+    folder = tmp_path / "fresh"
+    folder.mkdir()
+    done = run(listed[0].replace("NAME", "example"), folder)
+    assert done.returncode == 0, done.stderr
+    (copied,) = folder.iterdir()
+    assert listed[1] == f"cd {copied.name}"
+    folder = copied
+    text = (folder / "README.md").read_text()  # with this student's numbers put in
+    handed_out = [folder / "README.md", *(folder / "skeleton").iterdir()]
+    lines = [line for path in handed_out for line in path.read_text().splitlines() if not line.startswith("|")]
+    assert [line for line in lines if len(line) > 80] == [], "an editor of 80 columns shows it whole"
+    here = [command for command in commands(text) if not command.startswith(NOT_RUN)][2:]
+    assert here[-1].startswith(GRADES), "the README ends with the grade"
+    (tmp_path / "secret").write_text("of this test")
+    last = f"p4reduce lab grade . --seed-file {tmp_path / 'secret'}"
+    if not SOAK:  # grades of parts, which the last one repeats
+        here = here[:1] + [command for command in here[1:] if not re.search(r"--only [a-z]|ONLY=", command)]
+    for place, command in enumerate([*here[:-1], last]):
+        done = run(command, folder)
+        said = f"{command}: {done.stdout}{done.stderr}"
+        assert "Traceback" not in said, said
+        if place == 0:  # a look at the skeleton; then the student works
+            assert "error:" not in done.stderr, said
+            assert done.returncode == 0 or "that is how the lab begins" in said, said
+            shutil.copytree(SOLUTIONS / number, folder / "skeleton", dirs_exist_ok=True)
+        else:
+            assert done.returncode == 0, said
+    assert "PASS, 100 of 100 points" in done.stdout
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    assert not [path for path in Path(tmp_path / "fresh").iterdir() if path != copied]

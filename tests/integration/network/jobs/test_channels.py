@@ -1,0 +1,74 @@
+"""Several (job, epoch) pairs of one task, on packets: layers by urgency, a tensor over several spines."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.network.jobs.asynchronous import Clockwork
+from p4reduce.network.jobs.channels import Channels
+from p4reduce.network.jobs.network import JobNetwork
+from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.play.priorities.models import LayerDescription, run_layers
+from p4reduce.topologies import load
+from p4reduce.workers.numbers import FixedScale
+
+SPINES = "leaf-spine:leaves=2,spines=2,hosts=2,rate=20G,uplink=10G"
+FRAME_PS = 1110 * 8 * 100
+"""a full frame with its gaps at 10 Gb/s"""
+
+
+@pytest.mark.parametrize("model", ["vgg16", "resnet50"])
+def test_urgent_layers_first(model):
+    """Communication takes as long as computing: four channels hide nearly all of it."""
+    about = LayerDescription("star:hosts=2,rate=10G", model, 0, scale=512, iterations=5)
+    about = replace(about, compute_ps=sum(-(-size // 256) for size in about.elements) * FRAME_PS)
+    one, four = (run_layers(replace(about, channels=channels)) for channels in (1, 4))
+    assert four.iteration_ps <= 0.85 * one.iteration_ps
+    assert (one.resend_share, four.resend_share) == (0, 0)
+
+
+def shared(trees: int, elements: int) -> tuple[int, list[str]]:
+    """Time of an all-reduce over so many trees, and their roots."""
+    with EmbeddedSwitches(load(SPINES), bundled(256)) as switches, JobNetwork(switches) as network:
+        clockwork = Clockwork(network)
+        channels = Channels.install(
+            clockwork, switches.controller, PlanRequest("steiner", 5), [None] * trees, FixedScale(1.0), apart=True
+        )
+        workers = channels.jobs[0].plan.workers
+        arrays = [np.full(elements, rank + 1, np.float32) for rank in range(len(workers))]
+        ended: list[int] = []
+        channels.all_reduce_shared(arrays, lambda: ended.append(network.now))
+        clockwork.run()
+        assert channels.idle
+        assert all(np.array_equal(array, np.full(elements, 10, np.float32)) for array in arrays)
+        roots = [job.plan.root for job in channels.jobs]
+        spines = {name for job in channels.jobs for name in job.plan.by_switch if name.startswith("spine")}
+        for hop, link in network.fabric.links.items():
+            predicted = sum(job.predicted()[hop].bytes for job in channels.jobs if hop in job.predicted())
+            assert link.inc_first_bytes == predicted
+        channels.uninstall(switches.controller)
+        assert switches.controller.installed == ()
+        return ended[0], sorted(spines) or roots
+
+
+def test_a_tensor_over_two_spines_takes_half_the_time():
+    one, spine = shared(1, 100_000)
+    two, spines = shared(2, 100_000)
+    assert len(spine) == 1
+    assert spines == ["spine1", "spine2"]
+    assert two < 0.6 * one
+
+
+@pytest.mark.parametrize("elements", [1, 257])
+def test_a_tensor_of_fewer_chunks_than_channels(elements):
+    shared(3, elements)
+
+
+def test_after_an_error_no_channel_is_left():
+    with EmbeddedSwitches(load(SPINES), bundled(64)) as switches, JobNetwork(switches) as network:
+        with pytest.raises(PlanError):
+            Channels.install(Clockwork(network), switches.controller, PlanRequest("steiner", 65535), [1, 2])
+        assert switches.controller.installed == ()

@@ -1,0 +1,374 @@
+"""Tasks that take turns over an optical cross-connect: on packets, with orchestrators that die at every step."""
+
+import itertools
+import random
+import sqlite3
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from p4reduce.control_plane.errors import PlanError
+from p4reduce.control_plane.orchestrator import Options, RefusedError, TaskState
+from p4reduce.control_plane.orchestrator.executor import Timetable
+from p4reduce.control_plane.scheduling import Task
+from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.tdm import schedulers  # noqa: F401  (registers the built-in ones)
+from p4reduce.control_plane.tdm.registry import SCHEDULERS
+from p4reduce.play.tasks.world import World
+from p4reduce.topologies import leaf_spine
+from p4reduce.topologies.optical import oxc
+from tests.support.effort import examples
+from tests.support.orchestrated.bench import (
+    PROGRAM,
+    PS_PER_MS,
+    PS_PER_US,
+    KillAt,
+    Killed,
+    check_end,
+    digests,
+    open_store,
+    orchestrating,
+    rounds_of,
+    run_killed,
+)
+
+DELTA_PS = 20 * PS_PER_US
+STEPS = {  # of both scenarios together
+    "read switches": 1,
+    "intended schedule": 2,
+    "installed both": 8,
+    "recorded installation": 8,
+    "set schedule": 2,
+    "recorded schedule": 2,
+    "started": 4,
+    "recorded start": 4,
+    "report round": 2,
+    "report window": 2,
+    "report schedule": 3,
+    "report resumed": 1,
+    "report finished": 2,
+    "uninstalled": 4,
+    "recorded removal": 4,
+}
+"""steps that the scenario takes, and how many of each at least"""
+OWN = ("intended schedule", "recorded installation", "set schedule", "recorded schedule", "started", "report schedule")
+"""those of schedules; what all orchestrators do is tried in test_kills.py, too"""
+
+
+def turns(schedule="tdm", **more):
+    more = {"delta_ps": DELTA_PS, "control_latency_ps": 10 * PS_PER_US, "measure_every_ps": PS_PER_MS} | more
+    return Options(schedule=schedule, **more)
+
+
+def pods(planes=1, ports=2):
+    return oxc(4, 3, ports, rate="10G", planes=planes)
+
+
+def task(name, count, *, arrival=0, rounds=3, elements=4000, training=60, **more):
+    wanted = Wanted(count)
+    arrival_ps, training_ps = arrival * PS_PER_US, training * PS_PER_US
+    return Task(name, "", (), elements, rounds, training_ps, arrival_ps=arrival_ps, wanted=wanted, **more)
+
+
+def some_tasks():
+    """Three that begin together and take turns, of hosts that are chosen; a fourth comes while they do."""
+    return [task("a", 3), task("b", 4, rounds=4), task("c", 5, training=80, rounds=4), task("d", 4, arrival=150)]
+
+
+def named(name, *hosts, arrival=0, rounds=4, training_ps=60 * PS_PER_US):
+    return Task(name, hosts[0], hosts[1:], 4000, rounds, training_ps, arrival_ps=arrival * PS_PER_US)
+
+
+def moving_tasks():
+    """The last one has a host of `b`, so it joins `a`, whose bond of two circuits becomes one: `a` moves."""
+    return [named("a", "h1", "h4", rounds=6), named("b", "h1", "h7"), named("d", "h2", "h7", arrival=150)]
+
+
+def windows(store):
+    return [dict(row) for row in store._connection.execute("SELECT * FROM window_rounds ORDER BY started_ps")]
+
+
+def check_windows(store):
+    """One after the other; nothing lost or misrouted; each task communicates once a round, in its own window."""
+    rows = windows(store)
+    assert rows
+    for row in rows:
+        assert row["started_ps"] <= row["lit_ps"] <= row["ended_ps"]
+        assert (row["dark_lost"], row["misrouted"]) == (0, 0)
+    for before, after in itertools.pairwise(rows):
+        assert before["ended_ps"] <= after["started_ps"]
+    for row in store.tasks():
+        if row.state is not TaskState.FINISHED:
+            continue
+        own = store.schedules.turns(row.name)
+        assert len(own) == row.task.rounds
+        for one, turn in zip(store.history.rounds(row.name), own, strict=True):
+            assert turn["started_ps"] <= one["done_ps"] <= turn["ended_ps"]
+            assert one["trained_ps"] <= turn["started_ps"]
+
+
+def run(tmp_path, tasks, options, topology=None, kills=(), prepare=None):
+    path = tmp_path / "tasks.sqlite"
+    with World(topology or pods(), PROGRAM) as world:
+        with open_store(path) as store:
+            store.submit(tasks)
+        if prepare is not None:
+            prepare(world)
+        steps = run_killed(world, path, list(kills), options=options)
+        with open_store(path) as store:
+            check_end(world, store)
+            check_windows(store)
+            rounds_of(store, {row.name: row.task.rounds for row in store.tasks() if row.state is TaskState.FINISHED})
+            assert store.schedules.open() is None
+            return steps, {row.name: row for row in store.tasks()}, digests(store)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """The steps of both scenarios, and what they compute."""
+    every, digests = [], {}
+    for scenario in SCENARIOS:
+        steps, rows, digests[scenario] = run(tmp_path_factory.mktemp("undisturbed"), scenario(), turns())
+        assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+        every += steps
+    return every, digests
+
+
+SCENARIOS = (some_tasks, moving_tasks)
+
+
+def test_the_steps_that_are_tried_are_all_that_there_are(expected):
+    steps, _ = expected
+    assert set(steps) >= set(STEPS)
+    assert {step: steps.count(step) for step, number in STEPS.items() if steps.count(step) < number} == {}
+    assert set(steps) - set(STEPS) <= {"measured"}
+
+
+@pytest.mark.parametrize("scenario", [pytest.param(some_tasks, marks=pytest.mark.soak), moving_tasks])
+@pytest.mark.parametrize(
+    "step", [step if step in OWN else pytest.param(step, marks=pytest.mark.soak) for step in STEPS]
+)
+def test_a_kill_after_a_step(tmp_path, expected, step, scenario):
+    """Killed at the first step of that name, and the orchestrators after it at the next ones."""
+    _, rows, found = run(tmp_path, scenario(), turns(), kills=[KillAt(1, step), KillAt(2, step)])
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found == expected[1][scenario]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("seed", range(examples(1, 30)))
+def test_kills_at_random_steps(tmp_path, expected, seed, scenario):
+    chance = random.Random(seed)
+    _, rows, found = run(tmp_path, scenario(), turns(), kills=[KillAt(chance.randint(1, 14)) for _ in range(8)])
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found == expected[1][scenario]
+
+
+def test_circuits_move_between_two_rounds_and_nothing_is_sent_again(tmp_path, expected):
+    _, _, found = run(tmp_path, moving_tasks(), turns())
+    assert found == expected[1][moving_tasks]
+    with open_store(tmp_path / "tasks.sqlite") as store:
+        (swap,) = store.history.swaps()
+        assert swap["task"] == "a"
+        assert swap["cause"] == "circuits of schedule 2"
+        assert (swap["in_flight"], swap["resent_frames"], swap["late_frames"]) == (0, 0, 0)
+        (change,) = [one for one in store.history.changes("a") if one["after"] == TaskState.RESCHEDULED]
+        began = {row.number: row.began_ps for row in store.schedules.rows()}
+        assert change["at_ps"] == began[2]
+        assert began[2] in {row["ended_ps"] for row in windows(store) if row["schedule"] == 1}
+        assert [len(lit) for lit in store.schedules.configurations().values()] == [1, 1, 2]
+
+
+def test_who_takes_over_leaves_a_swap_to_the_schedule_that_is_on_its_way(tmp_path):
+    """`a` keeps its trees until the circuits of schedule 2 are there, whoever set that."""
+    steps, _, _ = run(tmp_path, moving_tasks(), turns(), kills=[KillAt(2, "set schedule")])
+    assert "swapped" not in steps
+    with open_store(tmp_path / "tasks.sqlite") as store:
+        (swap,) = store.history.swaps()
+        assert (swap["task"], swap["cause"]) == ("a", "circuits of schedule 2")
+
+
+@pytest.mark.parametrize(
+    "policy", ["seed", "static", *(pytest.param(name, marks=pytest.mark.soak) for name in ("random", "exact"))]
+)
+def test_other_schedulers(tmp_path, expected, policy):
+    _, rows, found = run(tmp_path, some_tasks(), turns(policy))
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found == expected[1][some_tasks], "whoever schedules, sums are the same"
+
+
+TAKEN = {"tdm", "seed", "static", "no-tdm", "random", "exact"}
+
+
+@pytest.mark.parametrize("policy", sorted(SCHEDULERS))
+def test_every_scheduler_is_refused_by_name_or_takes_a_late_task(tmp_path, policy):
+    """One that has hosts of its own joins while the first one runs, whoever schedules."""
+    tasks = [task("a", 3, rounds=8), task("d", 4, arrival=150)]
+    if policy in TAKEN:
+        _, rows, _ = run(tmp_path, tasks, turns(policy))
+        assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+        assert rows["d"].started_ps < 200 * PS_PER_US < rows["a"].finished_ps
+        return
+    with (
+        World(pods(), PROGRAM) as world,
+        open_store(tmp_path / "tasks.sqlite") as store,
+        pytest.raises(PlanError, match=f"cannot take turns by '{policy}'.* exact, no-tdm, random, seed, static, tdm$"),
+        orchestrating(world, store, options=turns(policy)),
+    ):
+        pass
+
+
+@contextmanager
+def at_work(tmp_path, tasks, until_us, *, options=None, topology=None, prepare=None):
+    """A world and a store in the middle of it; afterwards it goes on to its end, which is looked at."""
+    with World(topology or pods(), PROGRAM) as world, open_store(tmp_path / "tasks.sqlite") as store:
+        store.submit(tasks)
+        if prepare is not None:
+            prepare(world)
+        with orchestrating(world, store, options=options or turns()) as orchestrator:
+            orchestrator.run(until_us * PS_PER_US)
+            yield world, store
+            orchestrator.run()
+        check_end(world, store)
+        check_windows(store)
+
+
+@pytest.mark.parametrize("until_us", [95, 110, 130])
+def test_a_task_that_is_given_up_in_its_window_leaves_nothing_to_lose(tmp_path, expected, until_us):
+    with at_work(tmp_path, moving_tasks(), until_us) as (world, store):
+        turn = world.turn()
+        assert (turn.schedule, len(turn.configuration)) == (1, 1)
+        store.request_cancel("b")
+    with open_store(tmp_path / "tasks.sqlite") as store:
+        states = {row.name: row.state for row in store.tasks()}
+        assert states == {"a": "finished", "b": "failed", "d": "finished"}
+        found = digests(store)
+        assert {name: found[name] for name in "ad"} == {name: expected[1][moving_tasks][name] for name in "ad"}
+
+
+def test_a_link_that_is_cut_fails_those_who_need_it_and_the_others_take_their_turns(tmp_path, expected):
+    cut = {"a": "tor2", "b": "tor3"}
+    for name, tor in cut.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        host = {"a": "h4", "b": "h7"}[name]
+        with at_work(folder, moving_tasks()[:2], 100) as (world, _):
+            world.change_link(host, tor, up=False)
+        with open_store(folder / "tasks.sqlite") as store:
+            other = "b" if name == "a" else "a"
+            assert store.task(name).state is TaskState.FAILED
+            assert f"link {host} - {tor} is down" in store.task(name).reason
+            assert store.task(other).state is TaskState.FINISHED
+            assert digests(store)[other] == expected[1][moving_tasks][other]
+
+
+def test_a_network_that_ends_takes_its_schedule_along(tmp_path):
+    path = tmp_path / "tasks.sqlite"
+    with World(pods(), PROGRAM) as world, open_store(path) as store:
+        store.submit(some_tasks())
+        with orchestrating(world, store, options=turns()) as orchestrator:
+            orchestrator.run(100 * PS_PER_US)
+        assert store.schedules.active() is not None
+    with World(pods(), PROGRAM) as world, open_store(path) as store:
+        with orchestrating(world, store, options=turns()) as orchestrator:
+            orchestrator.run()
+        states = {row.name: row.state for row in store.tasks()}
+        assert states == {"a": "failed", "b": "failed", "c": "failed", "d": "finished"}
+        assert [row.phase for row in store.schedules.rows()] == ["dropped", "active"]
+
+
+def test_tasks_that_fit_nowhere_and_the_smallest_that_does(tmp_path):
+    tasks = [
+        task("one", 1),
+        task("large", 40),
+        replace(task("served", 2), server="h1"),
+        Task("many", "h1", ("h2",), 4000, slots=2),
+    ]
+    _, rows, _ = run(tmp_path, tasks, turns())
+    assert {name: row.state for name, row in rows.items()} == {
+        "one": "finished",
+        "large": "rejected",
+        "served": "rejected",
+        "many": "rejected",
+    }
+    assert "41 units, but the network has 12 GPUs" in rows["large"].reason
+    assert "name all hosts, or none" in rows["served"].reason
+    assert "slots: 2" in rows["many"].reason
+
+
+def test_darkness_longer_than_a_round_lets_tasks_wait_for_each_other(tmp_path):
+    _, rows, _ = run(tmp_path, moving_tasks()[:2], turns(delta_ps=10 * PS_PER_MS))
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    with open_store(tmp_path / "tasks.sqlite") as store:
+        assert [len(row.schedule.processes) for row in store.schedules.rows()] == [1, 1]
+    assert rows["b"].started_ps >= rows["a"].finished_ps or rows["a"].started_ps >= rows["b"].finished_ps
+
+
+def test_two_planes_and_what_they_cannot_share_out(tmp_path):
+    _, rows, found = run(tmp_path, moving_tasks(), turns(), pods(planes=2))
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    with open_store(tmp_path / "tasks.sqlite") as store:
+        assert len(found) == len(store.tasks())
+
+
+@pytest.mark.parametrize(
+    ("topology", "schedule", "complaint"),
+    [
+        (leaf_spine(leaves=2, spines=1, hosts=2), "tdm", "has no cross-connect"),
+        (pods(), "", "has a cross-connect"),
+        (pods(), "nobody", "there is no scheduler 'nobody'"),
+    ],
+)
+def test_schedules_are_for_cross_connects(tmp_path, topology, schedule, complaint):
+    with (
+        World(topology, PROGRAM) as world,
+        open_store(tmp_path / "tasks.sqlite") as store,
+        pytest.raises(PlanError, match=complaint),
+        orchestrating(world, store, options=turns(schedule)),
+    ):
+        pass
+
+
+def test_the_executor_takes_a_schedule_once_and_none_that_is_late(tmp_path):
+    with at_work(tmp_path, moving_tasks()[:2], 100) as (world, store):
+        windows_ = store.schedules.windows(1)
+        world.set_schedule(Timetable(1, (), 0, 0))  # has it already
+        assert (world.turn().schedule, world.turn().waiting) == (1, 0)
+        with pytest.raises(RefusedError, match="1 came after it"):
+            world.set_schedule(Timetable(0, windows_, DELTA_PS, 0))
+        bad = replace(windows_[0], circuits=(replace(windows_[0].circuits[0], port_a=1),))
+        with pytest.raises(RefusedError, match="does not lead to"):
+            world.set_schedule(Timetable(2, (bad,), DELTA_PS, 0))
+        assert world.turn().waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "text"),
+    [
+        ("windows", "tasks", "{}"),
+        ("windows", "tasks", "[]"),
+        ("windows", "tasks", "no json"),
+        ("windows", "tasks", '["nobody"]'),
+        ("configurations", "circuits", "[]"),
+        ("schedules", "schedule", "{}"),
+    ],
+)
+def test_a_schedule_that_is_damaged_on_its_way_is_taken_back(tmp_path, expected, table, column, text):
+    """All of its trees are in; set as it is now in the database, tasks would wait for a turn for ever."""
+    path = tmp_path / "tasks.sqlite"
+    with World(pods(), PROGRAM) as world:
+        with open_store(path) as store:
+            store.submit(moving_tasks()[:2])
+            kill = KillAt(2, "recorded installation")
+            with pytest.raises(Killed), orchestrating(world, store, options=turns(), checkpoint=kill) as orchestrator:
+                orchestrator.run()
+        with closing(sqlite3.connect(path)) as raw:
+            raw.execute(f"UPDATE OR REPLACE {table} SET {column} = ? WHERE rowid = 1", (text,))  # noqa: S608
+            raw.commit()
+        with open_store(path) as store:
+            with orchestrating(world, store, options=turns()) as orchestrator:
+                orchestrator.run(10 * PS_PER_MS)
+            assert {row.state for row in store.tasks()} == {TaskState.FINISHED}
+            assert digests(store) == {name: expected[1][moving_tasks][name] for name in "ab"}
+            assert [row.phase for row in store.schedules.rows()] == ["dropped", "active"]

@@ -1,0 +1,117 @@
+"""The experiment as a whole: the script, its files, and work spread over processes and a Dask cluster."""
+
+import csv
+import json
+import re
+import runpy
+from dataclasses import replace
+
+import pytest
+
+from p4reduce.group.errors import ClusterError
+from studies.poster.experiment import run_poster
+from studies.poster.settings import PosterSettings, Scenario
+
+RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
+TINY = PosterSettings(
+    scenarios=(RACKS,),
+    policies=("spff", "overlay-mst", "steiner", "exact"),
+    sizes=(2, 6),
+    tasks=2,
+    seeds=(0, 1),
+    exact_seeds=1,
+    elements=64 * 30,
+    lanes=64,
+    demand_bps=10**7,
+    shares=(0.4,),
+    share_seeds=1,
+    access_rates=(),
+    delays=(),
+    lambdas=(),
+    flow_factor=2,
+    selection_seeds=0,
+    swap_networks=(("racks", 0.01),),
+    swap_seeds=1,
+    swap_detours=(0.1,),
+    swap_rounds=(3,),
+    swap_thresholds=(0.0,),
+)
+
+
+def main(arguments):
+    return runpy.run_module("studies.poster")["main"](arguments)
+
+
+def test_the_sample_holds_and_leaves_everything_behind(tmp_path, capsys):
+    """What `make poster-quick` does."""
+    assert main(["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert written == printed
+    assert all(claim["holds"] for claim in written["claims"])
+    spff = next(p for p in written["points"] if (p["scenario"], p["policy"], p["size"]) == ("germany50", "spff", 15))
+    assert spff["total_ms"] == pytest.approx(2.3, abs=1e-6)
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 3 * 2 * 6
+    (delay,) = {(one["value"], one["scenario"]) for one in written["sensitivity"]}
+    assert delay == ("200us", "germany50")
+    assert all(row["first_bytes"] == row["predicted_bytes"] != "0" for row in rows)
+    for name in ("fig3a-latency", "fig3b-bandwidth", "communication", "ablation"):
+        assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / "figures" / f"{name}.svg").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert not re.search(r"(src|href)=\"(?!data:)", page)
+    assert "2.30" in page
+    assert "-17.4 %" in page
+
+
+@pytest.mark.soak
+def test_a_dask_cluster_of_two_workers_gives_the_same_result():
+    distributed = pytest.importorskip("distributed")
+    here = run_poster(TINY, jobs=1)
+    assert len(here.flow) == 3
+    assert {(one.share, one.chooser) for one in here.shares} == {
+        (share, chooser) for share in (0.0, 0.4, 1.0) for chooser in ("random", "soar")
+    }
+    assert all(claim.holds for claim in here.claims[:2])
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    )
+    with cluster:
+        there = run_poster(TINY, dask=cluster.scheduler_address)
+    assert there == here
+
+
+def test_processes_give_the_same_result_as_one():
+    small = replace(TINY, shares=(), flow_factor=0, sizes=(3,))
+    assert run_poster(small, jobs=2) == run_poster(small, jobs=1)
+
+
+def test_a_scheduler_that_is_not_there_is_named():
+    pytest.importorskip("distributed")
+    with pytest.raises(ClusterError, match=r"--dask tcp://127\.0\.0\.1:9: no scheduler answers"):
+        run_poster(TINY, dask="tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scenarios", "nowhere"], "--scenarios: 'nowhere'"),
+        (["--scenario", "x"], "--scenario: 'x' is not NAME=TOPOLOGY"),
+        (["--scenario", "x=star:hosts=4@0.2:0"], "--scenario: queue '0' is none of 1..7"),
+        (["--policies", "steiner"], "spff"),
+        (["--share-choosers", "best"], "share_choosers: 'best'"),
+        (["--access-rates", "fast"], "access_rates: 'fast'"),
+        (["--delays", "real,long"], "delays: 'long'"),
+        (["--lambdas", "0,2"], "lambdas"),
+        (["--sensitivity-tasks", "0"], "sensitivity_tasks"),
+        (["--policies", "spff,best"], "--policies: 'best'"),
+        (["--sizes", "many"], "--sizes"),
+        (["--scenarios", "fat-tree", "--sizes", "16"], "need 17 hosts"),
+    ],
+)
+def test_flags_that_cannot_be_used_are_refused(arguments, message, tmp_path, capsys):
+    assert main([*arguments, "--jobs", "1", "--seeds", "0", "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,400 @@
+"""The page in a real browser: what it shows, that everything is reached by keys, that it fits, light and dark."""
+
+import threading
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from p4reduce.control_plane.orchestrator import Store
+from p4reduce.network.jobs.network import observing
+from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.real.sights import LinkSight, Showing, Sights
+from p4reduce.runs.runner import run_experiment
+from p4reduce.topologies import load
+from p4reduce.views.live.look import NO_HOLD, RealSource
+from p4reduce.views.live.player import Player
+from p4reduce.views.live.server import LiveServer
+from p4reduce.views.live.source import VirtualSource
+from p4reduce.views.live.tasks import TaskSource
+from tests.support.browser import SCHEMES, SIZES, browser, whole, why_not
+from tests.support.orchestrated.bench import some_tasks
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+
+LONG_S = 300  # code may have to be compiled first
+LOSSY = Experiment(topology="leaf-spine-8", elements=60_000, lanes=64, faults=FaultOptions(loss=0.01), seed=3)
+EVIL = "<img src=x onerror=alert(1)>&\"'\u202e\U0001f600"
+
+
+class Page:
+    """A run that begins paused, its server, and a browser that has opened it."""
+
+    def __init__(self, browser):
+        self.browser = browser
+        self.player = Player(paused=True)
+        self.source = VirtualSource(f"tensor {EVIL}", self.player)
+        self.results = []
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        with observing(self.player.attach):
+            self.results.append(run_experiment(LOSSY))
+        self.source.end = "the run has ended"
+
+    def stands(self):
+        assert self.player.wait_until(lambda: self.player.stands, LONG_S)
+
+    def shown(self):
+        """The page shows the newest moment."""
+        newest = self.player.history.times()[1]
+        self.browser.until(lambda: self.browser.run("return document.body.dataset.key") == str(newest))
+
+    def __enter__(self):
+        self.thread.start()
+        self.stands()
+        self.server = LiveServer(self.source)
+        self.server.start()
+        return self
+
+    def open(self):
+        self.browser.driver.get(self.server.url)
+        self.shown()
+        return self
+
+    def __exit__(self, *_):
+        self.browser.driver.get("about:blank")
+        self.browser.complaints()
+        self.player.pace(None)
+        self.player.go()
+        self.thread.join(LONG_S)
+        self.server.close()
+        assert self.results
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture
+def page(chromium):
+    chromium.shape("desktop", "light")
+    with Page(chromium) as one:
+        yield one.open()
+
+
+def test_a_run_is_driven_and_seen(page):
+    seen = page.browser
+    assert seen.text("#state") == "paused"
+    assert EVIL[:28] in seen.text("#title")
+    page.player.step(30_000_000)
+    page.stands()
+    page.shown()
+    assert len(seen.all("#drawing line.loaded")) > 8
+    assert "kB" in seen.text("#totals")
+    assert seen.all("#workers tbody tr")
+    before = page.player.network.now
+    seen.one("#step").click()
+    seen.until(lambda: page.player.stands and page.player.network.now > before)
+    page.shown()
+    seen.run("document.querySelector('[data-node=leaf1]').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    seen.until(lambda: "slot" in seen.run("return document.querySelector('#slots ul.slots').innerHTML"))
+    assert seen.run("return document.querySelector('#switch').value") == "leaf1"
+    link = next(one for one in seen.all("#links tbody button") if one.text.startswith("h1 "))
+    link.click()
+    frame = seen.until(lambda: seen.all("#frames button"))[0]
+    assert "PUSH" in frame.text
+    frame.click()
+    seen.until(lambda: "IncIngress" in seen.text("#steps"))
+    assert seen.run("return document.activeElement.id") == "trace"
+    seen.one("#play").click()
+    seen.until(lambda: "has ended" in seen.text("#state"))
+    page.thread.join(LONG_S)
+    page.shown()
+    seen.one("#back").click()
+    newest = str(page.player.history.times()[1])
+    seen.until(lambda: seen.run("return document.body.dataset.key") != newest)
+    seen.one("#newest").click()
+    page.shown()
+    assert seen.complaints() == []
+    assert seen.run("return document.images.length") == 0
+
+
+@whole
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_it_fits_and_can_be_read(page, size, scheme, tmp_path):
+    seen = page.browser
+    seen.shape(size, scheme)
+    page.player.step(60_000_000)
+    page.stands()
+    page.shown()
+    seen.all("#links tbody button")[0].click()
+    assert seen.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert seen.run("return getComputedStyle(document.body).backgroundColor") == (
+        "rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 29)"
+    )
+    assert low_contrasts(seen) == []
+    assert small_targets(seen) == []
+    assert seen.picture(tmp_path / f"{size}-{scheme}.png").stat().st_size > 10_000
+    assert seen.complaints() == []
+
+
+def low_contrasts(seen):
+    """Texts whose colour is too near to what is behind them: WCAG 2.2 AA, 4.5 : 1 (of what is switched off: none)."""
+    return seen.run(
+        """
+        const part = (c) => (c /= 255, c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+        const numbers = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+        const behind = (node) => {
+          for (; node; node = node.parentElement) {
+            const found = numbers(getComputedStyle(node).backgroundColor);
+            if (found.length === 3 || found[3] > 0) return found;
+          }
+          return [255, 255, 255];
+        };
+        const found = [];
+        for (const node of document.querySelectorAll("body *:not(svg *)")) {
+          const own = [...node.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
+          if (!own || !node.offsetParent || node.closest(":disabled, option, .hidden")) continue;
+          const pair = [light(numbers(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => b - a);
+          const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+          if (ratio < 4.5) found.push(`${node.tagName} ${node.textContent.slice(0, 30)}: ${ratio.toFixed(2)}`);
+        }
+        return found;
+        """
+    )
+
+
+def small_targets(seen):
+    """Controls that are smaller than 24 by 24 pixels (WCAG 2.2, 2.5.8)."""
+    return seen.run(
+        """
+        const found = [];
+        for (const node of document.querySelectorAll("button, select, input, [role=button], summary")) {
+          const box = node.getBoundingClientRect();
+          if (box.width && (box.width < 24 || box.height < 24)) found.push(`${node.id} ${box.width} ${box.height}`);
+        }
+        return found;
+        """
+    )
+
+
+@whole
+def test_everything_is_reached_and_done_with_keys(page):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    seen = page.browser
+
+    def press(*keys):
+        ActionChains(seen.driver).send_keys(*keys).perform()
+
+    def where():
+        return seen.run(
+            "const one = document.activeElement;return one.id || one.dataset.node || one.dataset.index || one.className"
+        )
+
+    page.player.step(40_000_000)
+    page.stands()
+    page.shown()
+    seen.run("document.body.focus()")
+    reached = []
+    for _ in range(80):
+        press(Keys.TAB)
+        place = where()
+        if place in reached:
+            break
+        reached.append(place)
+        outline = seen.run(
+            "const one = document.activeElement, own = getComputedStyle(one);"
+            "const mark = getComputedStyle(one.querySelector('.node') ?? one);"
+            "return [own.outlineStyle, parseFloat(own.outlineWidth), parseFloat(mark.strokeWidth)]"
+        )
+        visible = (outline[0] != "none" and outline[1] >= 2) or outline[2] >= 3
+        assert visible, f"no focus is seen at {place}: {outline}"
+    wanted = ["play", "back", "step", "newest", "speed", "stride", "slider", "mode", "job", "spine1", "leaf1", "switch"]
+    assert [one for one in wanted if one not in reached] == []
+    seen.run("document.querySelector('[data-node=leaf2]').focus()")
+    press(Keys.ENTER)
+    seen.until(lambda: seen.run("return document.querySelector('#switch').value") == "leaf2")
+    assert seen.run("return document.querySelector('[data-node=leaf2]').getAttribute('aria-pressed')") == "true"
+    seen.run("document.querySelector('#slider').focus()")
+    press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    seen.until(lambda: seen.one("#newest").get_attribute("aria-pressed") == "false")
+    seen.run("document.querySelector('#newest').focus()")
+    press(Keys.ENTER)
+    page.shown()
+    before = page.player.network.now
+    seen.run("document.querySelector('#step').focus()")
+    press(Keys.SPACE)
+    seen.until(lambda: page.player.stands and page.player.network.now > before)
+    assert seen.complaints() == []
+
+
+@whole
+def test_controls_have_names_and_what_moves_can_be_stopped(page):
+    seen = page.browser
+    seen.shape("desktop", "light", still=True)
+    nameless = seen.run(
+        """
+        const named = (node) => node.labels?.length || node.getAttribute("aria-label") || node.textContent.trim();
+        const all = [...document.querySelectorAll("button, select, input, [role=button]")];
+        return all.filter((node) => !named(node)).map((node) => node.id);
+        """
+    )
+    assert nameless == []
+    assert seen.run("return document.documentElement.lang") == "en"
+    assert seen.run("return document.querySelectorAll('h1').length") == 1
+    assert seen.run("return getComputedStyle(document.querySelector('line.link')).transitionDuration") == "0s"
+    ids = seen.run("return [...document.querySelectorAll('[id]')].map((n) => n.id)")
+    assert len(ids) == len(set(ids))
+
+
+@whole
+def test_a_replay_goes_to_the_end(page):
+    seen = page.browser
+    page.player.pace(None)
+    page.player.go()
+    seen.until(lambda: "has ended" in seen.text("#state"))
+    page.thread.join(LONG_S)
+    seen.run("document.querySelector('#speed').value = 2")
+    seen.run("const s = document.querySelector('#slider'); s.value = 100; s.dispatchEvent(new Event('input'))")
+    seen.until(lambda: seen.one("#newest").get_attribute("aria-pressed") == "false")
+    newest = page.player.history.times()[1]
+    seen.until(lambda: int(seen.run("return document.body.dataset.key")) < newest)
+    early = seen.run("return document.body.dataset.key")
+    seen.one("#play").click()
+    seen.until(lambda: int(seen.run("return document.body.dataset.key")) > int(early))
+    assert seen.text("#play") in {"Pause", "Play"}
+    assert seen.complaints() == []
+
+
+@whole
+def test_a_server_that_ends_is_said(page):
+    page.server.close()
+    page.browser.until(lambda: "does not answer" in page.browser.text("#state"))
+
+
+class RealNetwork:
+    """A network in real time of which only the counters are made up, its page, and a browser that has opened it."""
+
+    def __init__(self, browser, folder, topology):
+        self.browser = browser
+        self.topology = load(topology)
+        self.read = 0
+        self.parts = ExitStack()
+        sights = Sights(self.topology, "bmv2", links=self.links, plans=lambda: (), notes=[f"counted by {EVIL}"])
+        self.ending = ExitStack()
+        self.ending.enter_context(Showing(folder / "view", sights))
+        self.source = RealSource(f"net {EVIL}", lambda: folder / "view", restarts=False)
+
+    def links(self):
+        """A tenth of each link's rate leaves switches; hosts' queues are known to nobody."""
+        self.read += 1
+        found = {}
+        for link in self.topology.links:
+            frames = self.read * link.rate_bps // 400 // 8000
+            for hop in ((link.a, link.port_a), (link.b, link.port_b)):
+                queue = None if self.topology.node(hop[0]).is_host else 3
+                found[hop] = LinkSight(1000 * frames, frames, queue, queue, dropped=0)
+        return found
+
+    def __enter__(self):
+        self.parts.callback(self.source.close)
+        self.parts.callback(self.ending.close)
+        self.server = self.parts.enter_context(LiveServer(self.source))
+        self.browser.driver.get(self.server.url)
+        self.browser.until(lambda: self.browser.all("#drawing line.loaded") and self.browser.all("#links tbody tr"))
+        return self
+
+    def __exit__(self, *_):
+        self.browser.driver.get("about:blank")
+        self.browser.complaints()
+        self.parts.close()
+
+    def displayed(self, *places):
+        return [self.browser.one(place).is_displayed() for place in places]
+
+
+DRIVING = ("#play", "#step", "#speed", "#stride")
+
+
+def test_real_time_is_seen_and_not_held_reloaded_and_seen_to_its_end(chromium, tmp_path):
+    chromium.shape("phone", "dark")
+    with RealNetwork(chromium, tmp_path, "star:hosts=2,servers=0,rate=1G") as page:
+        assert chromium.text("#state") == "running"
+        assert chromium.text("#held") == NO_HOLD
+        assert page.displayed(*DRIVING, "#back", "#slider") == [False] * 4 + [True] * 2
+        assert EVIL[:28] in chromium.text("#title")
+        assert EVIL[:28] in chromium.text("#notes")
+        assert chromium.run("return document.images.length") == 0
+        assert "?" in chromium.text("#links"), "queues of hosts are known to nobody"
+        assert "adds nothing up" in chromium.text("#slots") or "No job" in chromium.text("#slots")
+        chromium.all("#links tbody button")[0].click()
+        chromium.until(lambda: "datagrams" in chromium.text("#frames"))
+        chromium.driver.refresh()
+        chromium.until(lambda: chromium.all("#drawing line.loaded"))
+        assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
+        chromium.one("#back").click()
+        chromium.until(lambda: chromium.one("#newest").get_attribute("aria-pressed") == "false")
+        page.ending.close()
+        chromium.until(lambda: "has ended" in chromium.text("#state"))
+        assert page.displayed(*DRIVING) == [True] * 4
+        assert chromium.complaints() == []
+
+
+@whole
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_of_real_time_fits_and_can_be_read(chromium, tmp_path, size, scheme):
+    chromium.shape(size, scheme)
+    with RealNetwork(chromium, tmp_path, "leaf-spine-8"):
+        assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert low_contrasts(chromium) == []
+        assert small_targets(chromium) == []
+        assert chromium.complaints() == []
+
+
+@whole
+def test_a_large_network_stays_usable(chromium, tmp_path):
+    """A fat-tree of 125 switches and 250 hosts, 1,500 directions of links, all of which change."""
+    chromium.shape("desktop", "light")
+    with RealNetwork(chromium, tmp_path, "fat-tree:k=10") as page:
+        assert len(chromium.all("#drawing [data-node]")) == 375
+        for switch in (page.topology.switches[0].name, page.topology.switches[-1].name):
+            took_ms = chromium.run(
+                "const began = performance.now();"
+                "document.querySelector(arguments[0]).dispatchEvent(new MouseEvent('click', {bubbles: true}));"
+                "return performance.now() - began",
+                f"[data-node='{switch}']",
+            )
+            assert chromium.run("return document.querySelector('#switch').value") == switch
+            assert took_ms < 1000
+        before = page.read
+        chromium.until(lambda: page.read > before + 3)
+        assert chromium.complaints() == []
+
+
+def test_tasks_are_shown_with_their_states(chromium, tmp_path):
+    chromium.shape("desktop", "light")
+    with Store(tmp_path / "tasks.sqlite") as store:
+        store.submit([replace(task, name=f"{task.name} {EVIL[:28]}") for task in some_tasks()])
+    player = Player()
+    with observing(player.attach):
+        run_experiment(LOSSY)
+    source = TaskSource("tasks", player, tmp_path / "tasks.sqlite")
+    source.finish("all tasks have ended")
+    with LiveServer(source) as server:
+        chromium.driver.get(server.url)
+        chromium.until(lambda: chromium.all("#tasks tbody tr"))
+        rows = [row.text for row in chromium.all("#tasks tbody tr")]
+        assert [row.split()[0] for row in rows] == ["first", "second"]
+        assert all("queued" in row and "0 / 3" in row for row in rows)
+        assert EVIL[:28] in rows[0]
+        assert chromium.run("return document.images.length") == 0
+        assert chromium.complaints() == []
+        chromium.driver.get("about:blank")

@@ -1,0 +1,73 @@
+"""Parts of the back end that need torch, but no second process."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.torch_scripts.starting import WHY_NOT
+
+torch = pytest.importorskip("torch", reason=WHY_NOT)
+
+from p4reduce.adapters.torch.create import settings_of  # noqa: E402
+from p4reduce.adapters.torch.hooks import pack, unpack  # noqa: E402
+from p4reduce.adapters.torch.process_group import (  # noqa: E402
+    array_of,
+    bytes_of,
+    factor_of,
+    is_carried,
+    put,
+    put_bytes,
+)
+from p4reduce.group.errors import ClusterError  # noqa: E402
+
+
+@given(st.integers(1, 256), st.integers(1, 33), st.integers(0, 999))
+def test_two_sums_in_a_word_are_the_sums(ranks, count, seed):
+    small = np.random.default_rng(seed).integers(-127, 128, (ranks, count)).astype(np.int32)
+    small[:, 0] = 127 if seed % 2 else -127
+    words = np.sum([pack(row).astype(np.int64) for row in small], axis=0)
+    assert np.abs(words).max() < 2**31
+    assert (unpack(words.astype(np.int32), count) == small.sum(axis=0)).all()
+
+
+def test_what_the_switches_take():
+    good = torch.ones(3)
+    assert is_carried([good, torch.zeros(2, 2)])
+    assert not is_carried([])
+    assert not is_carried([good, torch.ones(3, dtype=torch.int32)])
+    for bad in (torch.ones(0), torch.ones(2).double(), torch.eye(3).to_sparse(), torch.ones(2, device="meta")):
+        assert not is_carried([bad])
+
+
+def test_tensors_become_arrays_and_come_back():
+    base = torch.arange(12).float().reshape(3, 4)
+    assert array_of(base).ctypes.data == base.data_ptr()
+    view = base[:, 1]
+    array = array_of(view)
+    array *= 2
+    put(view, array)
+    assert base[:, 1].tolist() == [2, 10, 18]
+    half = torch.tensor([1.5, -0.0, float("nan")], dtype=torch.bfloat16)
+    assert array_of(half).dtype == np.float32
+    again = torch.zeros(3, dtype=torch.bfloat16)
+    put_bytes(again, bytes_of(half))
+    assert again.view(torch.int16).tolist() == half.view(torch.int16).tolist()
+
+
+def test_settings_come_from_the_environment_and_from_options():
+    environment = {"P4REDUCE_SET_LANES": "64", "P4REDUCE_SET_FAULTS__LOSS": "0.01", "P4REDUCE_OUT": "x"}
+    assert settings_of({"plan": "ring"}, environment) == {"lanes": 64, "faults.loss": 0.01, "plan": "ring"}
+    with pytest.raises(ClusterError, match="pg_options: expected a mapping"):
+        settings_of("ring", {})
+    with pytest.raises(ClusterError, match="P4REDUCE_SET_PLAN: "):
+        settings_of(None, {"P4REDUCE_SET_PLAN": "{"})
+
+
+def test_computation_is_declared_or_measured():
+    assert factor_of({}) is None
+    assert factor_of({"P4REDUCE_COMPUTE": "measured"}) == 1
+    assert factor_of({"P4REDUCE_COMPUTE": "measured:0.5"}) == 0.5
+    for text in ("", "declared:2", "measured:0", "measured:x", "measured:inf", "guessed"):
+        with pytest.raises(ClusterError, match="P4REDUCE_COMPUTE"):
+            factor_of({"P4REDUCE_COMPUTE": text})

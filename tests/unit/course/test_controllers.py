@@ -1,0 +1,141 @@
+"""What students' controllers may say to switches: the server's answers come back, and nothing ends the grader."""
+
+import numpy as np
+import pytest
+
+from p4reduce_course.controllers.room import Held, Room, layout, told, wired
+from p4reduce_course.frame.grading import grade
+from p4reduce_course.frame.lab import hidden
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.lab06 import KINDS, draw
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode, Untold
+from tests.support.labs import mutants, spoilt
+
+LINKS = [("h1", "s1"), ("h2", "s1"), ("h3", "s2"), ("s1", "s2"), ("s1", "s3"), ("s2", "s3")]
+HELD = Held(election=9, first_group=3, first_rid=3)
+
+
+@pytest.fixture(scope="module")
+def topology():
+    return wired("three", LINKS, np.random.default_rng(1))
+
+
+@pytest.fixture
+def room(topology):
+    with Room(topology, HELD) as room:
+        yield room
+
+
+@pytest.fixture(scope="module")
+def connected(topology):
+    with Room(topology, HELD) as room:
+        room.sessions.service("open", "s1", 10)
+        yield room
+
+
+def job_entry(**more):
+    params = {"generation": 1, "base": 0, "slots": 4, "full": 3, "group": 3, "stats": 0} | more
+    match = {"hdr.inc.job": 1, "hdr.inc.epoch": 1}
+    return {"table": "job", "match": match, "action": "root", "params": params}
+
+
+def test_a_tree_of_nearest_switches(topology):
+    found = layout(topology, "s3", ["h1", "h3"])
+    assert found.parent == {"h1": "s1", "s1": "s3", "h3": "s2", "s2": "s3"}
+    assert layout(topology, "s3", ["h1"], frozenset({"s2"})).parent == {"h1": "s1", "s1": "s3"}
+    assert set(told(topology)["switches"]["s1"]["ports"].values()) == {"h1", "h2", "s2", "s3"}
+
+
+def test_drawn_networks_have_what_mistakes_need():
+    """With any seed: a tree of several switches but in the first, and somewhere a switch that has no part in it."""
+    for seed in range(20):
+        idle = 0
+        for number in range(len(KINDS)):
+            topology, job = draw(hidden("06", "ana", bytes([seed])), number)
+            tree = layout(topology, job["root"], job["workers"])
+            assert number == 0 or len(tree.aggregators) > 1
+            assert max(map(len, tree.children.values())) <= 32
+            idle += len(topology.switches) - len(tree.aggregators)
+        assert idle
+
+
+def test_what_was_written_can_be_read(room):
+    call = room.sessions.service
+    call("open", "s1", 10)
+    call("insert", "s1", [{"group": 3, "replicas": [(1, 3), (2, 4)]}, job_entry()])
+    (found,) = call("read", "s1", "job")
+    assert found["action"] == "root"
+    assert found["params"] == job_entry()["params"]
+    assert {"group": 3, "replicas": [(1, 3), (2, 4)]} in call("read", "s1", "groups")
+    assert call("slot", "s1", 0)["bitmap"] == 0
+    call("delete", "s1", [job_entry()])
+    assert call("read", "s1", "job") == []
+    assert room.sessions.book.jobs("s1") == {}
+
+
+def test_a_lower_election_id_writes_nothing(room):
+    with pytest.raises(Untold, match="another controller is in charge"):
+        room.sessions.service("open", "s1", 8)
+    with pytest.raises(Untold, match="is not open"):
+        room.sessions.service("insert", "s1", [job_entry()])
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "said"),
+    [
+        ("insert", ("s1", [job_entry(group=1 << 17)]), "16"),
+        ("insert", ("s1", [job_entry(generation=-1)]), "invalid value"),
+        ("insert", ("s1", [job_entry(full="all")]), "'all' is no number"),
+        ("insert", ("s1", [job_entry(full=True)]), "True is no number"),
+        ("insert", ("s1", [job_entry(), job_entry()]), "ALREADY_EXISTS"),
+        ("insert", ("s1", [{"table": "job"}]), "match"),
+        ("insert", ("s1", [{"table": ["job"], "match": {}, "action": "root"}]), "is no name"),
+        ("insert", ("s1", [{"table": "job", "match": [1], "action": "root"}]), "job"),
+        ("insert", ("s1", [{"group": 3, "replicas": [1, 2]}]), "multicast group 3"),
+        ("insert", ("s1", [{"group": 1, "replicas": []}]), "ALREADY_EXISTS"),
+        ("insert", ("s1", [{"group": 1 << 70}]), "multicast group"),
+        ("insert", ("s1", [7]), "an entry is"),
+        ("insert", ("s1", {}), "give a list"),
+        ("insert", ("s1", [job_entry()] * 5000), "at most"),
+        ("insert", ("s9", []), "there is no switch"),
+        ("insert", (["s1"], []), "there is no switch"),
+        ("open", ("s1", 11), "is open already"),
+        ("open", ("s2", "high"), "election id"),
+        ("open", ("s2", 1 << 128), "election id"),
+        ("read", ("s1", "nothing"), "nothing"),
+        ("read", ("s1", 3), "is no name"),
+        ("slot", ("s1", -1), "slot"),
+        ("slot", ("s1", 1 << 30), "OUT_OF_RANGE|INVALID|NOT_FOUND"),
+        ("close", (), "p4rt has no close"),
+    ],
+)
+def test_what_is_none_is_told(connected, method, arguments, said):
+    with pytest.raises(Untold, match=said) as told:
+        connected.sessions.service(method, *arguments)
+    assert "127.0.0.1" not in str(told.value)
+    assert connected.sessions.book.jobs("s1") == {}
+    assert connected.sessions.service("read", "s1", "job") == []
+
+
+def test_code_that_calls_for_ever_is_ended(room, tmp_path):
+    (tmp_path / "a.py").write_text("def f(p4rt):\n while True:\n  try: p4rt.none()\n  except Exception: pass\n")
+    with StudentCode(tmp_path / "a.py") as code, pytest.raises(Wrong, match="does a loop never end"):
+        code.call("f", Remote("p4rt"), services={"p4rt": room.sessions.service})
+
+
+def test_an_asker_that_asks_for_no_service_is_told(tmp_path):
+    message = b'{"__items__": [["ask", ["x"]], ["method", 1], ["arguments", 2]]}\n'
+    (tmp_path / "a.py").write_text(f"import os\ndef f():\n    os.write(4, {message!r})\n    return 1\n")
+    with StudentCode(tmp_path / "a.py") as code:
+        assert code.call("f", services={"p4rt": lambda *_: None}) == 1
+
+
+def test_slots_that_are_not_cleared_show_on_packets(tmp_path, monkeypatch):
+    """What the check of entries says is so: where members change, old contributions keep new ones out."""
+    monkeypatch.setattr("p4reduce_course.lab10.check_cleared", lambda *_: None)
+    mutant = next(mutant for mutant in mutants("10") if mutant.name == "slots not cleared")
+    report = grade(spoilt("10", mutant, tmp_path / "mine"), only=["leaf"])
+    said = [check.finding.said for check in report.checks if check.finding]
+    assert len(said) == 2
+    assert all("reason 11: wrong seq" in text for text in said), said

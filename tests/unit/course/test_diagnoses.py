@@ -1,0 +1,90 @@
+"""Mistakes beyond the tables that once got another mistake's text: what is said now, and what must not be said."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from p4reduce_course.frame.grading import grade
+from tests.support.labs import Mutant, spoilt
+
+
+@dataclass(frozen=True)
+class Misread:
+    """A mutant, what the grader says of it, and what it said once."""
+
+    number: str
+    mutant: Mutant
+    never: tuple[str, ...]
+
+
+def misread(number, file, old, new, *, says, never=(), also=(), part=None):
+    mutant = Mutant(new, file, old, new, (says,), part, also)
+    name = f"{number}, {' '.join(new.split())[:40]}"
+    return pytest.param(Misread(number, mutant, tuple(never)), id=name)
+
+
+P2, P3, P5, W5, F8, F9 = "header.p4", "slot.p4", "loss.p4", "worker.py", "predict.py", "hook.py"
+OLD_SUM = "what that left was added"
+FORGOTTEN = "forgotten with the frame"
+NOT_HOW_MANY = "not how many"
+INVALID = "not valid hold nothing"
+TOO_EARLY = "used again too early"
+STORM = "storm"
+MISREAD = [
+    misread("02", P2, "hdr.hop.flags = hdr.hop.flags | 1;", "hdr.hop.flags = 1;",
+            says="set bit 0 alone", never=["would not find the value"]),
+    misread("02", P2, "hdr.value.total = hdr.hop.seq;", "hdr.value.total = hdr.hop.seq + 1;",
+            says="expected seq", never=[INVALID]),
+    misread("02", P2, "if (hdr.value.isValid()) {", "if (!hdr.value.isValid()) {",
+            says="was not run for it", never=["setValid() is missing"]),
+    misread("02", P2, "hdr.hop.flags[0:0]", "hdr.hop.flags[3:3]", says="see part parser", never=[INVALID]),
+    misread("03", P3, "sums3.write(slot, hdr.sum.lane3);", "sums2.write(slot, hdr.sum.lane3);",
+            says="look at what was written to sums2", never=[OLD_SUM, FORGOTTEN]),
+    misread("03", P3, "hdr.sum.lane1 = hdr.sum.lane1 + sum;", "hdr.sum.lane1 = sum;",
+            says="that is the sum of all others", never=[OLD_SUM]),
+    misread("03", P3, "hdr.sum.lane0 = hdr.sum.lane0 + sum;", "hdr.sum.lane0 = hdr.sum.lane0 |+| sum;",
+            says="wraps around at 2^32", never=[OLD_SUM]),
+    misread("03", P3, "mark_to_drop(std);      // a repetition", "std.egress_spec = std.ingress_port;",
+            says="drop a repetition", never=[NOT_HOW_MANY]),
+    misread("03", P3, "std.mcast_grp = 1;", "std.mcast_grp = 1; mark_to_drop(std);",
+            says="a mark_to_drop behind it takes that back", never=["send the RESULT"]),
+    misread("03", P3, "bitmaps.write(slot, 0);", "bitmaps.write(slot, bitmap);",
+            says="left there by an earlier chunk", never=[FORGOTTEN]),
+    misread("05", P5, "                    done.write(slot, 0);\n", "",
+            says="write 0 to done", never=["twice"], part="switch"),
+    misread("05", P5, "bitmaps.write(other, others & ~meta.bit_);", "bitmaps.write(other, 0);",
+            says="asks again and again for chunk", never=[TOO_EARLY, STORM]),
+    misread("05", P5, "                    sums0.read(hdr.sum.lane0, slot);\n", "",
+            says="the sum is in sums0", never=[TOO_EARLY]),
+    misread("05", P5, "                    hdr.sum.kind = RESULT;\n                    std.egress_spec",
+            "                    std.egress_spec", says="no RESULT", never=[TOO_EARLY, "twice"]),
+    misread("05", W5, "min(self.chunks, oldest + self.slots)", "oldest + self.slots",
+            says="there are", never=["of what has arrived"], part="worker"),
+    misread("08", F8, "return workers * chunks", "return (workers - 1) * chunks",
+            says="the server's link is the busiest", never=["preamble, checksum and gap"], part="server"),
+    misread("08", F8, "return frame_bytes(lanes) * 8 / rate", "return frame_bytes(lanes) / rate",
+            says="rates are in bits", never=["whole frame before", "fit into a round trip"]),
+    misread("08", F8, "    each = max(", "    each = sum((", also=[("/ window)\n", "/ window))\n")],
+            says="not their sum", part="window"),
+]  # fmt: skip
+SLOW = [
+    misread("07", "controller.py", '"generation": fresh("generation", 1)', '"generation": 0',
+            says="marks slots that nobody has used", part="jobs"),
+    misread("09", F9, "return (total * scale / self.network.workers)", "return (total * scale)",
+            says="the sum over all ranks. Divide", part="int8",
+            never=["Take the largest", "added in the next step, once"]),
+    misread("09", F9, "network.start(gradient)", "network.start(gradient / self.network.workers)",
+            says="the mean was divided twice", never=["in another order on each rank"], part="order"),
+    misread("10", "controller.py", 'return {"epoch": numbers["epoch"], "root": root}',
+            'return {"epoch": numbers["epoch"], "root": sorted(dead)[0] if dead else root}',
+            says="which is dead and has nothing of epoch", never=["a stale epoch"], part="replace"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", [*MISREAD, *(pytest.param(*p.values, id=p.id, marks=pytest.mark.soak) for p in SLOW)])
+def test_it_is_not_taken_for_another_mistake(one, tmp_path):
+    only = [] if one.mutant.part is None else [one.mutant.part]
+    report = grade(spoilt(one.number, one.mutant, tmp_path / "mine"), only=only)
+    said = [check.finding.said for check in report.checks if check.finding is not None]
+    assert any(one.mutant.words[0] in text for text in said), said
+    assert not [text for text in said if any(word in text for word in one.never)], said

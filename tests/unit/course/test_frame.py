@@ -1,0 +1,187 @@
+"""Parts, points, seeds, digests and formats of the graders' frame."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from p4reduce_course.catalogue import find
+from p4reduce_course.frame.grading import copy_lab, digest, grade, grade_all
+from p4reduce_course.frame.lab import hidden, new_lab, personal
+from p4reduce_course.frame.report import (
+    Check,
+    Finding,
+    LabError,
+    Report,
+    as_csv,
+    checks_csv,
+    gradescope,
+    junit,
+    shared_out,
+)
+from tests.support.labs import SOLUTIONS, solved
+
+REPORT = Report(
+    "a lab",
+    "folder",
+    (
+        Check("one", "first", True, None, 3),
+        Check("one", "second", False, Finding("wrong \x00", "line 1", "look here"), 7),
+        Check("two", "third", None, None, 5),
+    ),
+    "ana",
+)
+
+
+def test_points():
+    assert (REPORT.points, REPORT.most, REPORT.passed) == (3, 15, False)
+    assert REPORT.part("one") == (3, 10)
+    shared = shared_out(10, [Check("x", str(n), True) for n in range(4)])
+    assert [check.points for check in shared] == [3, 3, 2, 2]
+    assert shared_out(10, []) == []
+
+
+def test_gradescope():
+    """Fields and kinds as Gradescope's specification has them."""
+    found = json.loads(gradescope(REPORT))
+    assert found["score"] == 3
+    assert [test["number"] for test in found["tests"]] == ["1.1", "1.2", "2.1"]
+    for test in found["tests"]:
+        assert set(test) == {"name", "number", "score", "max_score", "status", "output", "visibility"}
+        assert test["status"] in {"passed", "failed"}
+        assert test["visibility"] in {"visible", "hidden", "after_due_date", "after_published"}
+    assert "look here" in found["tests"][1]["output"]
+
+
+def test_junit():
+    root = Xml.fromstring(junit(REPORT))  # noqa: S314  (our own)
+    assert root.attrib["tests"] == "3"
+    assert [suite.attrib["name"] for suite in root] == ["one", "two"]
+    assert len(root.findall(".//failure")) == len(root.findall(".//skipped")) == 1
+    assert root.find("testsuite/properties/property").attrib == {"name": "points", "value": "3"}
+
+
+def test_what_students_say_can_be_printed():
+    assert Finding("\ud800 \x1b[2J\tü\n", "\x00").text == "\\ud800 \\x1b[2J\tü\n\nwhere: \\x00"
+
+
+def test_csv_has_no_formulas():
+    rows = list(csv.DictReader(io.StringIO(checks_csv(REPORT))))
+    assert [row["state"] for row in rows] == ["passed", "failed", "not tried"]
+    assert as_csv(["a"], [["=1+1"], ["-2"], [-2]]) == "a\n'=1+1\n'-2\n-2\n"
+
+
+def test_draws():
+    assert personal("lab", "ana") == personal("lab", "ana") != personal("lab", "bob")
+    assert hidden("lab", "ana", b"one") != hidden("lab", "ana", b"two")
+    draws = personal("lab", "ana")
+    assert {draws.integer(f"n{number}", 3, 5) for number in range(50)} == {3, 4, 5}
+    assert sorted(draws.shuffled("order", [1, 2, 3])) == [1, 2, 3]
+
+
+def test_a_grade_is_the_same_every_time(tmp_path):
+    copy_lab(find("01"), "ana", tmp_path / "mine")
+    assert grade(tmp_path / "mine").data() == grade(tmp_path / "mine").data()
+
+
+def test_only_some_parts(tmp_path):
+    folder = solved("01", tmp_path / "mine")
+    report = grade(folder, only=["questions", "root"])
+    assert report.parts == ["root", "questions"]
+    assert (report.points, report.most) == (30, 30)
+    with pytest.raises(LabError, match="has the parts leaf1, leaf2"):
+        grade(folder, only=["nothing"])
+
+
+@pytest.mark.parametrize("student", ["", "../x", "a b", "x" * 101, "{{"])
+def test_names_that_are_none(student, tmp_path):
+    with pytest.raises(LabError, match="a student is named"):
+        copy_lab(find("01"), student, tmp_path / "mine")
+
+
+def test_a_note_in_a_folder_names_no_program(tmp_path):
+    """What is run is named on the command line, never by what is handed in."""
+    new_lab(tmp_path / "evil")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/lab.yaml").write_text(f"lab: {tmp_path / 'evil'}\n")
+    with pytest.raises(LabError, match="names no lab that there is"):
+        grade(tmp_path / "mine")
+
+
+def test_digests(tmp_path):
+    def of(text, name="a.py"):
+        (tmp_path / name).write_text(text)
+        return digest(tmp_path, [name])
+
+    one = of('def f(x):\n    """Says."""\n    return x * 2  # twice\n')
+    assert one == of("def f(value):\n    return value * 4\n")
+    assert one != of("def f(value):\n    return value + 4\n")
+    assert of("x = 1w4; // comment\n", "a.p4") == of("x=0x7;/* other */", "a.p4")
+    assert of("const bit<16> E = 16w0x8a9f;", "a.p4") == of("const bit<16> E = 16w0x8b01;", "a.p4")
+    assert of("const bit<16> E = 0X8A9F;", "a.p4") == of("const bit<16> E = 35487;", "a.p4")
+    assert of("x = slot0;", "a.p4") != of("x = slot1;", "a.p4")
+    assert of("a: 1 # x\n", "a.yaml") == of("a:   2\n", "a.yaml")
+    assert of("def (") != of("def )")
+    assert digest(tmp_path, ["missing"]) == ""
+
+
+def test_a_class(tmp_path):
+    """Every student's own parameters; whoever copied is named; what cannot be graded is told."""
+    new_lab(tmp_path / "lab")
+    lab = find(str(tmp_path / "lab"))
+    for student in ("ana", "bob", "cem", "dan"):
+        folder = tmp_path / "all" / student
+        copy_lab(lab, student, folder)
+        factor = lab.parameters(personal(lab.name, student))["factor"]
+        text = f"def scale(value):\n    return value * {factor}\n"
+        text = (
+            "def scale(n):\n    total = 0\n    for _ in range(FACTOR):\n        total += n\n    return total\n".replace(
+                "FACTOR", factor
+            )
+            if student == "cem"
+            else text
+        )
+        (folder / "skeleton/scale.py").write_text(text)
+    (tmp_path / "all/dan/skeleton/scale.py").write_text("import os\nos._exit(1)\n")
+    (tmp_path / "all/eve").mkdir()
+    told = []
+    found = grade_all(
+        tmp_path / "all", lab=str(tmp_path / "lab"), seed=b"secret", only=(), jobs=2, told=lambda *a: told.append(a)
+    )
+    rows = {one.student: one.row() for one in found}
+    assert {name: row["points"] for name, row in rows.items()} == {"ana": 10, "bob": 10, "cem": 10, "dan": 0, "eve": 0}
+    assert (rows["ana"]["same_as"], rows["bob"]["same_as"], rows["cem"]["same_as"]) == ("bob", "ana", "")
+    assert "ended its process" in rows["dan"]["first_failure"]
+    assert "holds neither scale.py" in rows["eve"]["first_failure"]
+    assert sorted(done for _, done, _ in told) == [1, 2, 3, 4, 5]
+
+
+def test_a_copy_for_another_student_is_told(tmp_path):
+    """Its numbers are others, and what the checks say follows from that."""
+    new_lab(tmp_path / "lab")
+    copy_lab(find(str(tmp_path / "lab")), "bob", tmp_path / "mine")
+    report = grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana")
+    assert ["this is a copy for bob" in note and "--student ana" in note for note in report.notes] == [True]
+    assert "this is a copy for bob" in json.loads(gradescope(report))["output"]
+    assert grade(tmp_path / "mine", lab=str(tmp_path / "lab")).notes == ()
+    (tmp_path / "mine/lab.yaml").write_text("student: [\n")  # by a student: it costs nothing where both are named
+    assert grade(tmp_path / "mine", lab=str(tmp_path / "lab"), student="ana").notes == ()
+
+
+def test_a_new_lab_is_whole(tmp_path):
+    new_lab(tmp_path / "lab")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "lab")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+    with pytest.raises(LabError, match="is there already"):
+        new_lab(tmp_path / "lab")
+
+
+def test_the_published_solution_handed_in_by_another(tmp_path):
+    (tmp_path / "x").mkdir()
+    assert grade(SOLUTIONS / "01", only=["questions"]).notes == ()

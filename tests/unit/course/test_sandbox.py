@@ -1,0 +1,214 @@
+"""Student code that attacks or fails: one clear finding each, and nothing is left behind or told."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.limits import Limits
+from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
+from p4reduce_course.sandbox.process import StudentCode
+
+LIMITS = Limits(cpu_s=1, wall_s=60)
+CONFINED = sys.platform == "linux"
+
+ATTACKS = [
+    ("loops for ever", "def f():\n    while True: pass", ["more than 1 s of processor time", "loop never end"]),
+    ("prints for ever", "def f():\n    while True: print('x' * 1000)", ["printed more than 256 KiB"]),
+    ("forks", "import os\ndef f():\n    while True: os.fork()", ["PermissionError", "processes, sockets and files"]),
+    ("starts a program", "import subprocess\ndef f():\n    subprocess.run(['true'])", ["PermissionError"]),
+    ("writes outside", "def f():\n    open('{outside}/stolen', 'w')", ["Error", "outside of its own folder"]),
+    ("reads outside", "def f():\n    return open('{outside}/secret').read()", ["outside of its own folder"]),
+    ("imports what is not there", "import torchx\ndef f():\n    pass", ["ModuleNotFoundError", "Python's own modules"]),
+    ("takes all memory", "def f():\n    return len(bytes(4 << 30))", ["MemoryError", "more memory than there is"]),
+    ("kills its parent", "import os\ndef f():\n    os.kill(os.getppid(), 9)", ["PermissionError"]),
+    ("reads the grader's environment",
+     "def f():\n    return open('/proc/{pid}/environ').read()", ["outside of its own folder"]),
+    ("reads the grader's memory",
+     "def f():\n    return open('/proc/{pid}/mem', 'rb').read(1)", ["outside of its own folder"]),
+    ("opens a socket", "import socket\ndef f():\n    socket.socket()", ["PermissionError"]),
+    ("raises its own limits",
+     "import resource as r\ndef f():\n    r.setrlimit(r.RLIMIT_CPU, (99, 99))", ["Error"]),
+    ("changes the mode of a file outside", "import os\ndef f():\n    os.chmod('{outside}/secret', 0)", ["Error"]),
+    ("changes the mode of its own file", "import os\ndef f():\n    os.chmod('student.py', 0)", ["PermissionError"]),
+    ("changes times", "import os\ndef f():\n    os.utime('student.py', (0, 0))", ["PermissionError"]),
+    ("sets attributes", "import os\ndef f():\n    os.setxattr('student.py', 'user.a', b'b')", ["PermissionError"]),
+    ("is nice", "import os\ndef f():\n    os.setpriority(os.PRIO_PROCESS, 0, 19)", ["PermissionError"]),
+    ("chooses its cores", "import os\ndef f():\n    os.sched_setaffinity(0, [0])", ["PermissionError"]),
+    ("is idle",
+     "import os\ndef f():\n    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))", ["PermissionError"]),
+    ("takes memory aside", "import os\ndef f():\n    os.memfd_create('a')", ["PermissionError"]),
+    ("takes System V memory",
+     "import ctypes\ndef f():\n    c = ctypes.CDLL(None, use_errno=True)\n"
+     "    assert c.shmget(0, 1 << 30, 0o1600) >= 0, ctypes.get_errno()", ["AssertionError: 1"]),
+    ("outlives its parent",
+     "import ctypes\ndef f():\n    c = ctypes.CDLL(None, use_errno=True)\n"
+     "    assert c.prctl(1, 0, 0, 0, 0) == 0, ctypes.get_errno()", ["AssertionError: 1"]),
+    ("forges a question", "import os\ndef f():\n    os.write(4, b'{\"__remote__\": []}' + bytes([10]))",
+     ["grader's pipe"]),
+    ("asks and never reads",
+     "import os\ndef f():\n    line = b'{\"__items__\": [[\"ask\", \"x\"]]}' + bytes([10])\n"
+     "    while True: os.write(4, line)", ["asked the grader more than"]),
+    ("exits", "import os\ndef f():\n    os._exit(0)", ["ended its process (exit code 0)"]),
+    ("exits politely", "import sys\ndef f():\n    sys.exit(0)", ["functions return, they do not exit"]),
+    ("writes a huge file", "def f():\n    open('big', 'wb').write(bytes(16 << 20))", ["File too large"]),
+    ("forges an answer", "import os\ndef f():\n    os.write(4, b'nonsense\\n')", ["wrote into the grader's pipe"]),
+    ("crashes", "import ctypes\ndef f():\n    ctypes.string_at(0)", ["ended its process (signal SIGSEGV)"]),
+    ("recurses for ever", "def f():\n    return f()", ["RecursionError"]),
+    ("does not parse", "def f()\n    pass", ["SyntaxError"]),
+    ("has another name", "def g():\n    pass", ["student.py has no function f"]),
+    ("returns what is no value", "def f():\n    return f", ["returned a function"]),
+    ("raises", "def f():\n    return {}['key']", ["KeyError: 'key'"]),
+]  # fmt: skip
+
+
+def code(folder, text, limits=LIMITS):
+    (folder / "student.py").write_text(text)
+    return StudentCode(folder / "student.py", limits)
+
+
+@pytest.mark.skipif(not CONFINED, reason="seccomp and Landlock are Linux's")
+@pytest.mark.parametrize(("text", "words"), [pytest.param(t, w, id=name) for name, t, w in ATTACKS])
+def test_an_attack_gets_a_clear_grade(text, words, tmp_path, monkeypatch):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("the grader's seed")
+    (tmp_path / "in").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # others grade at the same time
+    (tmp_path / "temporary").mkdir()
+    filled = text.replace("{outside}", str(outside)).replace("{pid}", str(os.getpid()))
+    with code(tmp_path / "in", filled) as student:
+        with pytest.raises(Wrong) as wrong:
+            student.call("f")
+        pid = student._process.pid
+    for word in words:
+        assert word in wrong.value.finding.said
+    assert "the grader's seed" not in wrong.value.finding.text
+    assert not (outside / "stolen").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.skipif(not CONFINED, reason="namespaces are Linux's")
+def test_what_is_outside_cannot_be_asked_for_either(tmp_path):
+    """Neither size nor time nor name of a file, where the kernel lets a user have namespaces for files."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret").write_text("x")
+    seen: dict[str, None] = {}
+    text = f"import os\ndef f():\n    return os.path.exists({str(tmp_path / 'secret')!r}), os.path.exists('/proc/self')"
+    (tmp_path / "in/student.py").write_text(text)
+    with StudentCode(tmp_path / "in/student.py", seen=seen) as student:
+        found = student.call("f")
+    if "files" in seen:
+        assert found == (False, False)
+
+
+def test_a_sleeper_is_ended(tmp_path):
+    with (
+        code(tmp_path, "import time\ndef f():\n    time.sleep(600)", Limits(wall_s=0.5)) as student,
+        pytest.raises(Wrong, match="did not return within"),
+    ):
+        student.call("f")
+
+
+def test_after_the_end_every_call_says_the_same(tmp_path):
+    with code(tmp_path, "import os\ndef f():\n    os._exit(3)") as student:
+        for _ in range(2):
+            with pytest.raises(Wrong, match="exit code 3"):
+                student.call("f")
+
+
+def test_a_file_that_cannot_be_loaded_says_the_same_in_every_call(tmp_path, monkeypatch):
+    """Also in the moment in which its process has not ended yet."""
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda _: None)
+    with code(tmp_path, "def f(:") as student:
+        for _ in range(3):
+            with pytest.raises(Wrong, match="SyntaxError"):
+                student.call("f")
+
+
+def test_code_that_computes_on_a_busy_machine_is_not_taken_for_a_sleeper(tmp_path):
+    """What it may use is processor time: the verdict of an endless loop is the same beside others."""
+    with (
+        code(tmp_path, "def f():\n    while True: pass", Limits(cpu_s=1, wall_s=0.3)) as student,
+        pytest.raises(Wrong, match="processor time"),
+    ):
+        student.call("f")
+
+
+def test_an_exception_names_the_line_and_the_process_goes_on(tmp_path):
+    text = "def f(x):\n    return 1 // x\ndef g():\n    return 'here'\n"
+    with code(tmp_path, text) as student:
+        with pytest.raises(Wrong) as wrong:
+            student.call("f", 0)
+        assert wrong.value.finding.where == "student.py, line 2: return 1 // x"
+        assert student.call("g") == "here"
+
+
+def test_values_go_both_ways(tmp_path):
+    values = [1, 2.5, "text", None, True, b"\0\xff", (1, "a"), {"k": [1], (1, 2): 3.0}, np.arange(6).reshape(2, 3)]
+    with code(tmp_path, "def f(x):\n    return x") as student:
+        for value in values:
+            found = student.call("f", value)
+            assert type(found) is type(value)
+            assert np.array_equal(found, value) if isinstance(value, np.ndarray) else found == value
+        assert np.isnan(student.call("f", float("nan")))
+
+
+def test_objects_of_the_grader(tmp_path):
+    text = """
+def f(switch):
+    try:
+        switch.write("wrong")
+    except RuntimeError as error:
+        return [switch.ports, switch.read(2), str(error)]
+"""
+    asked = []
+
+    def switch(method, *arguments):
+        asked.append((method, arguments))
+        if method == "write":
+            raise KeyError("no such table")
+        return arguments[0] * 10
+
+    with code(tmp_path, text) as student:
+        found = student.call("f", Remote("switch", ports=4), services={"switch": switch})
+    assert found == [4, 20, "'no such table'"]
+    assert asked == [("write", ("wrong",)), ("read", (2,))]
+
+
+def test_links_are_not_followed(tmp_path):
+    (tmp_path / "secret").write_text("hidden")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/link").symlink_to(tmp_path / "secret")
+    with code(tmp_path / "in", "import os\ndef f():\n    return sorted(os.listdir('.'))") as student:
+        assert student.call("f") == ["student.py"]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"[", b'{"__array__": 3}', b'{"__what__": 3}', b'{"a": 1, "b": 2}', b"[" * 99999]
+)
+def test_messages_that_are_none(line):
+    with pytest.raises(MessageError):
+        unpack(line)
+
+
+def test_what_cannot_be_passed_on():
+    for value in (object(), np.array([object()]), {"x": open}):
+        with pytest.raises(MessageError):
+            pack(value)
+    assert unpack(pack(Remote("x", a=1))).attributes == {"a": 1}
+
+
+@pytest.mark.skipif(not CONFINED, reason="namespaces, seccomp and Landlock are Linux's")
+def test_ways_of_confinement_are_told(tmp_path):
+    seen = {}
+    (tmp_path / "student.py").write_text("def f():\n    return 1")
+    with StudentCode(tmp_path / "student.py", seen=seen) as student:
+        assert student.call("f") == 1
+    assert "rlimits" in seen

@@ -1,0 +1,151 @@
+"""Folders of runs: taken, refused, found stale after a kill; only what belongs to a dead run is ended."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from p4reduce.network.real.errors import RealError
+from p4reduce.network.real.net import state
+
+DEADLINE_S = 120
+HOLDER = """
+import signal, subprocess, sys
+sys.path[:0] = {path!r}
+from p4reduce.network.real.net.state import RunFolder
+folder = RunFolder({name!r}, kind="net")
+child = subprocess.Popen(
+    ["sleep", "1000"], env=folder.environment, start_new_session=True, stdout=subprocess.DEVNULL
+)
+folder.note(child=child.pid)
+print(folder.name, child.pid, flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def killed_run() -> tuple[str, int]:
+    """A run that was killed, and the process that outlived it."""
+    code = HOLDER.format(path=sys.path, name="broken")
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    name, child = holder.stdout.readline().split()
+    holder.kill()
+    holder.wait()
+    return name, int(child)
+
+
+def ended(pid: int) -> bool:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], DEADLINE_S)[0])
+    finally:
+        os.close(handle)
+
+
+def test_a_folder_is_there_while_its_run_is() -> None:
+    with state.RunFolder("mine") as folder:
+        folder.note(switches={"s1": 1})
+        run = state.read("mine")
+        assert run is not None
+        assert run.alive
+        assert run.info == {"switches": {"s1": 1}}
+        assert run.owner.pid == os.getpid()
+        assert folder.logs.is_dir()
+        assert [run.name for run in state.all_runs()] == ["mine"]
+    assert state.all_runs() == []
+    assert sorted(path.name for path in state.runs_folder().iterdir()) == [".lock"]
+
+
+def test_names_are_given_out_one_after_the_other() -> None:
+    with state.RunFolder() as one, state.RunFolder(kind="net") as net, state.RunFolder() as two:
+        assert (one.name, two.name, net.name) == ("run-1", "run-2", "net-1")
+
+
+def test_a_name_in_use_is_refused() -> None:
+    with state.RunFolder("mine"):
+        with pytest.raises(RealError, match="'mine' is there already"):
+            state.RunFolder("mine")
+        assert state.read("mine") is not None
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "x" * 65, "-x"])
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(RealError, match="is no name"):
+        state.RunFolder(name)
+
+
+def test_cleaning_ends_what_a_killed_run_left(killed_run: tuple[str, int]) -> None:
+    name, child = killed_run
+    run = state.read(name)
+    assert run is not None
+    assert not run.alive
+    with state.RunFolder("other"):
+        cleaned = state.remove_stale()
+        assert cleaned == state.Cleaned((name,), 1, ("other",))
+        assert ended(child)
+        assert [run.name for run in state.all_runs()] == ["other"]
+
+
+def test_a_stale_name_is_taken_over(killed_run: tuple[str, int]) -> None:
+    name, child = killed_run
+    with state.RunFolder(name):
+        assert ended(child)
+        run = state.read(name)
+        assert run is not None
+        assert run.alive
+
+
+def test_live_runs_are_ended_only_when_asked() -> None:
+    code = HOLDER.format(path=sys.path, name="live")
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    child = int(holder.stdout.readline().split()[1])
+    assert state.remove_stale().alive == ("live",)
+    assert holder.poll() is None
+    assert state.remove_stale(also_alive=True) == state.Cleaned(("live",), 2, ())
+    assert holder.wait(DEADLINE_S) == -signal.SIGKILL
+    assert ended(child)
+
+
+def test_a_broken_record_is_stale(tmp_path: Path) -> None:
+    folder = state.runs_folder() / "odd"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{")
+    (state.runs_folder() / ".new-x").mkdir()
+    assert state.remove_stale() == state.Cleaned(("odd",), 0, ())
+    assert [path.name for path in state.runs_folder().iterdir()] == [".lock"]
+
+
+def test_a_number_used_again_is_another_process() -> None:
+    me = state.identify(os.getpid())
+    assert me is not None
+    assert me.alive
+    for other in (
+        state.Process(me.pid, me.started + 1, me.boot),
+        state.Process(me.pid, me.started, "another boot"),
+    ):
+        assert not other.alive
+        assert not state.kill(other)
+
+
+def test_a_process_that_has_ended_is_gone_before_it_is_waited_for() -> None:
+    child = subprocess.Popen(["sleep", "1000"])
+    process = state.identify(child.pid)
+    assert process is not None
+    assert state.kill(process)
+    assert not process.alive
+    assert state.identify(child.pid) is None
+    child.wait()

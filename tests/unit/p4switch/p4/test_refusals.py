@@ -1,0 +1,146 @@
+"""What once ended in a traceback, or in JSON that the loader refuses, is refused with its line and what mends it."""
+
+import pytest
+
+from p4switch.p4.compile import compile_text
+from p4switch.p4.diagnostics import P4Error
+from p4switch.program import load_program
+from tests.support.frontend.mistakes import PROGRAM
+
+
+def refused(text):
+    found = compile_text(text, "student.p4")
+    assert not found.ok
+    (error,) = found.diagnostics.errors
+    assert found.sources.place(error.position).file == "student.p4"
+    return error.message, found.sources.line(error.position)
+
+
+@pytest.mark.parametrize("kind", ["bit<0>", "varbit<0>"])
+def test_a_field_of_width_0(kind):
+    message, line = refused(PROGRAM.replace("struct headers_t", f"header none_t {{ {kind} f; }}\nstruct headers_t"))
+    assert "has no bits" in message
+    assert kind in line
+
+
+def test_a_number_of_an_annotation():
+    text = PROGRAM.replace("bit<8> hops;", "@field_list(2true) bit<8> hops;")
+    text = text.replace("route.apply();", "route.apply(); resubmit_preserving_field_list(2);")
+    message, line = refused(text)
+    assert message == "'2true' is no number"
+    assert "@field_list" in line
+
+
+@pytest.mark.parametrize("value", ["hdr", "hdr.ipv4", "{ 1, 2 }"])
+def test_several_values_where_a_single_one_stands(value):
+    call = f"hash(previous, HashAlgorithm.crc16, 16w0, {{ hdr.ipv4.src }}, {value});"
+    message, line = refused(PROGRAM.replace("route.apply();", f"route.apply(); {call}"))
+    assert "a single value must stand here" in message
+    assert call in line
+
+
+def test_a_switch_in_an_action():
+    text = PROGRAM.replace("std.egress_spec = port;", "std.egress_spec = port; switch (port) { 1: { } }")
+    message, line = refused(text)
+    assert message == "a switch stands in controls, not in actions"
+    assert "switch (port)" in line
+
+
+def test_a_checksum_wider_than_the_target_has():
+    text = PROGRAM.replace("bit<8> protocol;", "bit<8> protocol; bit<80> wide;")
+    call = "update_checksum(true, { hdr.ipv4.src }, hdr.ipv4.wide, HashAlgorithm.csum16);"
+    head = "control MyCompute(inout headers_t hdr, inout metadata_t meta) { apply {"
+    message, line = refused(text.replace(head, f"{head} {call}"))
+    assert message == "a checksum has at most 64 bits on this target, but this is bit<80>"
+    assert call in line
+
+
+@pytest.mark.parametrize("size", ["1 << 32", "10000000000000000000000"])
+def test_a_table_larger_than_the_target_has(size):
+    message, line = refused(PROGRAM.replace("size = 1024", f"size = {size}"))
+    assert "a table has room for at most 4294967295 entries" in message
+    assert size in line
+
+
+def test_more_entries_than_the_size_of_the_table():
+    entries = "size = 1; const entries = { 0x01000000 &&& 0xff000000: drop(); 0x02000000 &&& 0xff000000: drop(); }"
+    message, line = refused(PROGRAM.replace("size = 1024;", entries))
+    assert message == "the table has room for 1 entries, but the program gives it 2"
+    assert "size = 1" in line
+
+
+def test_two_entries_that_match_the_same():
+    entries = "const entries = { 0x01000000 &&& 0xff000000: drop(); 0x01020304 &&& 0xff000000: NoAction(); }"
+    message, _ = refused(PROGRAM.replace("size = 1024;", entries))
+    assert message == "entry 2 matches what entry 1 does, and BMv2 takes only one of them"
+
+
+def test_a_priority_beyond_the_target_s():
+    entries = "const entries = { @priority(99999999999) 0x01000000 &&& 0xff000000: drop(); }"
+    message, _ = refused(PROGRAM.replace("size = 1024;", entries))
+    assert message == "a priority is at most 2147483647, but this is 99999999999"
+
+
+def test_an_id_that_p4info_does_not_hold():
+    found = compile_text(PROGRAM.replace("table route", "@id(99999999999) table route"), "student.p4")
+    with pytest.raises(P4Error, match="an id has 32 bits, but this is 99999999999"):
+        found.p4info()
+
+
+@pytest.mark.parametrize("kind", ["tuple<bit<8>, bit<8>>", "pair_t"])
+def test_a_constructor_may_be_given_several_values(kind):
+    """It ended in a traceback."""
+    value = "t[1]" if kind.startswith("tuple") else "t.b"
+    inner = f"control Sub(inout headers_t h)({kind} t) {{ apply {{ h.ipv4.ttl = {value}; }} }}\ncontrol MyIngress("
+    text = PROGRAM.replace("control MyIngress(", f"struct pair_t {{ bit<8> a; bit<8> b; }}\n{inner}")
+    text = text.replace("(16) last;", "(16) last; Sub({1, 77}) sub;").replace("route.apply();", "sub.apply(hdr);")
+    json = compile_text(text, "student.p4").require().json
+    assert "0x4d" in str(json["actions"])
+
+
+def test_a_value_set_of_other_widths_than_the_keys():
+    text = PROGRAM.replace("struct metadata_t", "struct pair_t { bit<1> a; bit<16> b; }\nstruct metadata_t")
+    text = text.replace("state start {", "value_set<pair_t>(4) pairs;\n    state start {")
+    select = "select(hdr.ethernet.type, std.ingress_port) {\n            pairs: accept;"
+    message, line = refused(text.replace("select(hdr.ethernet.type) {\n            0x0800: parse_ipv4;", select))
+    assert message == "this value set has keys of 1, 16 bits, but 'select' has keys of 16, 9"
+    assert "pairs: accept" in line
+
+
+def test_one_control_with_tables_for_both_pipelines():
+    """BMv2 has each table in one pipeline."""
+    message, _ = refused(PROGRAM.replace("MyEgress(),", "MyIngress(),"))
+    assert message == "the table 'MyIngress.route' is in ingress and in egress"
+
+
+def test_a_variable_of_width_0():
+    message, line = refused(PROGRAM.replace("bit<32> previous;", "bit<32> previous; bit<0> none;"))
+    assert "a variable of the type bit<0> has no bits" in message
+    assert "bit<0> none" in line
+
+
+def test_a_varbit_wider_than_the_target_s():
+    message, _ = refused(PROGRAM.replace("struct headers_t", "header v_t { varbit<100000> v; }\nstruct headers_t"))
+    assert message == "varbit<100000> is too wide: the target takes at most 65536 bits"
+
+
+@pytest.mark.parametrize("operator", ["/", "%"])
+def test_negative_numbers_are_not_divided(operator):
+    """As with p4c: other languages do not agree on what comes out."""
+    message, line = refused(PROGRAM.replace("struct headers_t", f"const int K = -5 {operator} 2;\nstruct headers_t"))
+    assert message == f"{operator!r} is not defined for negative numbers"
+    assert "const int K" in line
+
+
+def test_a_table_behind_an_exit_leads_to_what_is_there():
+    """No packet comes to it, but the loader follows what it names."""
+    text = PROGRAM.replace("route.apply();", "exit; route.apply(); hdr.ipv4.ttl = 7; if (meta.seen == 1) { drop(); }")
+    program = load_program(compile_text(text).require().json or {})
+    assert "MyIngress.route" in program.tables
+
+
+def test_a_package_of_the_name_of_the_target_s():
+    """It ended in a traceback where it has fewer blocks."""
+    block = "control Block();\npackage V1Switch(Block b);\ncontrol Mine() { apply { } }\nV1Switch(Mine()) main;\n"
+    message, _ = refused(block)
+    assert message == "this V1Switch is not that of v1model"

@@ -1,0 +1,54 @@
+"""The planning benchmark runs, in a tiny configuration, and prints what it promises. No time is asserted."""
+
+import json
+
+from studies.bench import plans as bench
+from studies.bench.plans import loaded, network, tasks
+
+
+def run(capsys, *arguments: str) -> dict:
+    bench.main(["--json", "--runs", "1", "--tasks", "2", *arguments])
+    return json.loads(capsys.readouterr().out)
+
+
+def test_one_job_beside_networkx(capsys):
+    rows = run(capsys, "--only", "job", "--k", "6", "--capable", "0.5", "1")["job"]
+    assert [(row["planner"], row["load"], row.get("share")) for row in rows] == [
+        ("steiner", "none", 0.5),
+        ("steiner", "asymmetric", 0.5),
+        ("steiner", "none", 1.0),
+        ("steiner", "asymmetric", 1.0),
+        ("networkx mehlhorn", "ignored", None),
+        ("networkx kou", "ignored", None),
+    ]
+    assert all(row["hosts"] == 54 and row["switches"] == 45 and row["ms"] > 0 and row["ratio"] > 0 for row in rows)
+    assert rows[0]["capable"] == rows[1]["capable"] < rows[2]["capable"] == rows[3]["capable"] == 45
+    # On the same task: no more links than the approximations, where all switches can aggregate and nothing is loaded.
+    assert rows[2]["links"] <= min(rows[4]["links"], rows[5]["links"])
+
+
+def test_tasks_one_after_the_other(capsys):
+    found = run(capsys, "--only", "tasks")
+    assert [(row["network"], row["load"], row["tasks"]) for row in found["tasks"]] == [
+        ("germany50", "none", 2),
+        ("germany50", "asymmetric", 2),
+    ]
+    (limit,) = found["limits"]
+    assert limit["what"] == "germany50"
+    assert limit["slowest_ms"] == max(row["ms"] for row in found["tasks"])
+    assert limit["holds"] == ("yes" if limit["slowest_ms"] <= limit["limit_ms"] else "no")
+
+
+def test_installing_a_plan_in_all_switches_of_a_tree(capsys):
+    (row,) = run(capsys, "--only", "install", "--switches", "12")["install"]
+    assert (row["switches"], row["workers"]) == (12, 20)
+    assert row["ms"] > 0
+
+
+def test_networks_and_tasks_repeat_themselves():
+    topology = network("4", 0.5, 1)
+    assert [switch.capable for switch in topology.switches] == [s.capable for s in network("4", 0.5, 1).switches]
+    assert 0 < sum(switch.capable for switch in topology.switches) < 20
+    assert tasks(topology, 3, 1, hosts=5) == tasks(topology, 3, 1, hosts=5)
+    assert loaded(topology, 1) == loaded(topology, 1)
+    assert len(loaded(topology, 1).background_bps) == 64

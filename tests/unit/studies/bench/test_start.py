@@ -1,0 +1,49 @@
+"""The benchmark of the first hour starts commands and says when the first table was there. No time is asserted."""
+
+import sys
+
+import pytest
+
+from studies.bench import start as bench
+
+
+def test_a_command_is_measured():
+    slow = "import time; print('lower', flush=True); sum(range(10**6)); time.sleep(0.2)"
+    found = bench.measure("slow", (sys.executable, "-c", slow), runs=2)
+    assert (found.what, found.runs) == ("slow", 2)
+    assert found.cpu_s > 0
+    assert found.first_s < found.clock_s
+
+
+def test_a_command_that_fails_is_named():
+    with pytest.raises(RuntimeError, match=r"raise SystemExit.*exit code 3: no such luck"):
+        bench.measure(
+            "bad", (sys.executable, "-c", "import sys; print('no such luck', file=sys.stderr); raise SystemExit(3)")
+        )
+
+
+def test_byte_code_is_there_for_folders_that_are_links_too(tmp_path):
+    package, elsewhere = tmp_path / "package", tmp_path / "elsewhere"
+    for folder in (package, elsewhere / "deep"):
+        folder.mkdir(parents=True)
+        (folder / "module.py").write_text("")
+    (package / "linked").symlink_to(elsewhere)
+    bench.byte_code(package)
+    assert all(list(folder.glob("__pycache__/module.*.pyc")) for folder in (package, elsewhere / "deep"))
+
+
+def test_what_is_measured_are_commands(monkeypatch, capsys):
+    asked = []
+
+    def measured(what, command, environment=bench.NOTHING, *, runs=1, folder=None):
+        asked.append((what, command, sorted(environment)))
+        return bench.Waited(what, runs, 0.1, 0.2, 0.2)
+
+    monkeypatch.setattr(bench, "measure", measured)
+    monkeypatch.setattr(bench, "byte_code", lambda: asked.append(("byte code", (), [])))
+    assert bench.main(["--runs", "3"]) == 0
+    first, warm = (environment for what, _, environment in asked if what.endswith("run -e 1024"))
+    assert first == warm == ["NUMBA_CACHE_DIR", "P4REDUCE_CACHE"]
+    shown = capsys.readouterr().out
+    assert asked.pop(0)[0] == "byte code"
+    assert all(what in shown for what, _, _ in asked)

@@ -1,0 +1,687 @@
+"""Endpoints in real time: a compiled loop between their cores and a UDP socket of this machine (Linux, 64 bit)."""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from errno import EAGAIN, ECONNREFUSED, EINTR, ENOBUFS
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.workers import wire
+from p4reduce.workers.endpoints import Endpoints
+from p4reduce.workers.kernels import endpoint
+from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
+from p4reduce.workers.kernels.frames import RESEND
+from p4reduce.workers.kernels.jit import entry, kernel
+from p4reduce.workers.operation import Post, exponents_of
+from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
+from p4reduce.workers.specs import EndpointSpec, HostAddress
+from p4switch.base.units import PS_PER_NS, PS_PER_S
+from p4switch.native.libc import (
+    IOVEC,
+    MESSAGE,
+    MSG_DONTWAIT,
+    NAME,
+    POLLFD,
+    POLLIN,
+    POLLOUT,
+    SUPPORTED,
+    TIMESPEC,
+    clock_ns,
+    errno,
+    poll,
+    recvmmsg,
+    sendmmsg,
+)
+from p4switch.native.memory import address_of, carray, copy_bytes, load_be32, pointer
+
+# The state of a port: what the compiled loop reads and writes beside the endpoints.
+
+
+BATCH: Final = 64
+"""Datagrams that are given to, or taken from, the kernel in one call."""
+CONTROL_BYTES: Final = 24
+"""Of the one control message that comes with a datagram: CMSG_SPACE(1), its IPv4 type of service."""
+
+
+class Reason(IntEnum):
+    """Why the loop came back. Negative: minus the ``errno`` of a call that failed."""
+
+    DONE = 0
+    """The watched endpoint is not active any more, and all that it had to send is sent."""
+    TIME = 1
+    WAKE = 2
+    """Somebody wants the port (``wake`` is readable)."""
+    SIGNAL = 3
+
+
+def _integers(*names: str) -> list[tuple[str, str]]:
+    return [(name, "i8") for name in names]
+
+
+PORT: Final[np.dtype[Any]] = np.dtype(
+    [
+        # Descriptors: the socket, and the one that wakes the loop up. tunnel: whole Ethernet frames travel.
+        *_integers("socket", "wake", "tunnel", "base_ns", "endpoints"),
+        # Whose turn it is among the endpoints of each class.
+        ("turns", "i8", (CLASSES,)),
+        # Cells of frames, and the structures of recvmmsg and sendmmsg, BATCH of each; addresses.
+        *_integers("cell", "skipped", "rx_cells", "rx_messages", "rx_names", "rx_iovecs", "rx_controls"),
+        *_integers("tx_cells", "tx_messages", "tx_names", "tx_iovecs"),
+        # Frames that are made but that the kernel has not taken yet: from tx_head up to tx_tail.
+        *_integers("tx_head", "tx_tail", "polls", "timespec", "rest_ns"),
+        # The link's rate (0: none), and when it is free of what was sent, picoseconds as of ``now_ps``.
+        *_integers("rate_bps", "free_ps"),
+        # What happened. Bytes are those of Ethernet frames without FCS. unclaimed: for none of the endpoints.
+        *_integers("first_frames", "first_bytes", "resend_frames", "resend_bytes", "unclaimed"),
+        *_integers("calls", "waits", "blocked", "refused"),
+    ],
+    align=True,
+)
+"""One port; ``first_…`` and ``resend_…`` count what came in (what goes out, endpoints count)."""
+
+
+# Endpoints on a socket, compiled: take in what came, let timers go off, send what there is, wait.
+#
+# No Python runs for a packet. Frames are whole in memory, as the cores take and make them. In a tunnel they travel
+# so, one in a datagram; on a plain UDP socket only what follows the UDP header does, and the headers before it are
+# made of what the kernel says of a datagram (source, length, type of service).
+
+
+PAYLOAD_OFFSET: Final = wire.INC_OFFSET
+_IP: Final = wire.IPV4_OFFSET
+_TOS: Final = wire.offset(wire.IPV4, "dscp")
+_TOTAL_LENGTH: Final = wire.offset(wire.IPV4, "total_length")
+_CHECKSUM: Final = wire.offset(wire.IPV4, "checksum")
+_IP_SRC: Final = wire.offset(wire.IPV4, "src")
+_IP_DST: Final = wire.offset(wire.IPV4, "dst")
+_UDP_SRC: Final = wire.offset(wire.UDP, "src_port")
+_UDP_DST: Final = wire.offset(wire.UDP, "dst_port")
+_UDP_LENGTH: Final = wire.offset(wire.UDP, "length")
+_FLAGS: Final = wire.offset(wire.INC, "has_lanes")
+_CONTROL_HEADER_BYTES: Final = 16
+_NAME_BYTES: Final = NAME.itemsize
+_MESSAGE_BYTES: Final = MESSAGE.itemsize
+_POLLFD_BYTES: Final = POLLFD.itemsize
+_ACTIVE: Final = int(State.ACTIVE)
+_DONE: Final = int(Reason.DONE)
+_TIME: Final = int(Reason.TIME)
+_WAKE: Final = int(Reason.WAKE)
+_SIGNAL: Final = int(Reason.SIGNAL)
+_WHEN_FULL_NS: Final = 1_000_000
+"""How long to wait where the kernel has no space for a frame and cannot say when it will (ENOBUFS)."""
+_OVERHEAD_BYTES: Final = 24
+_LEAST_BYTES: Final = 60
+_BUCKET_PS: Final = 5_000_000_000
+"""What a link that was idle may be behind and catch up with, as where the kernel shapes: a late timer costs no rate."""
+
+
+@kernel
+def _store_be16(address: int, value: int) -> None:
+    at = carray(pointer(address), (2,), np.uint8)
+    at[0] = value >> 8
+    at[1] = value & 0xFF
+
+
+@kernel
+def _wrap(port: Any, k: int, payload: int) -> Any:
+    """The headers before the k-th datagram's payload; returns the frame's length."""
+    cell = port.rx_cells + k * port.cell
+    name = port.rx_names + k * _NAME_BYTES
+    message = carray(pointer(port.rx_messages), (BATCH,), MESSAGE)[k]
+    tos: Any = 0
+    if message.control_length > 0:
+        # The one kind of control message that was asked for: IP_TOS, one byte.
+        tos = carray(pointer(port.rx_controls + k * CONTROL_BYTES), (CONTROL_BYTES,), np.uint8)[_CONTROL_HEADER_BYTES]
+    carray(pointer(cell + _TOS), (1,), np.uint8)[0] = tos
+    length = PAYLOAD_OFFSET + payload
+    _store_be16(cell + _TOTAL_LENGTH, length - _IP)
+    _store_be16(cell + _UDP_LENGTH, length - _UDP_SRC)
+    copy_bytes(cell + _UDP_SRC, name + 2, 2)
+    copy_bytes(cell + _IP_SRC, name + 4, 4)
+    _store_be16(cell + _CHECKSUM, 0)
+    total: Any = 0
+    for word in range(5):
+        both = np.int64(load_be32(cell + _IP, word)) & 0xFFFFFFFF
+        total += (both >> 16) + (both & 0xFFFF)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    _store_be16(cell + _CHECKSUM, ~total & 0xFFFF)
+    return length
+
+
+@kernel
+def _offer(eps: Any, port: Any, address: int, length: int, now: int) -> None:
+    """A frame that came in, to the endpoints in turn until one takes it."""
+    frame = carray(pointer(address), (port.cell,), np.uint8)
+    if length > _FLAGS and frame[_FLAGS] & RESEND:
+        port.resend_frames += 1
+        port.resend_bytes += length
+    else:
+        port.first_frames += 1
+        port.first_bytes += length
+    for i in range(port.endpoints):
+        if receive(eps, i, frame, length, now):
+            return
+    port.unclaimed += 1
+
+
+@kernel
+def _receive_batch(eps: Any, port: Any, now: int) -> Any:
+    """Up to a batch of datagrams; how many there were, or minus an ``errno``."""
+    messages = carray(pointer(port.rx_messages), (BATCH,), MESSAGE)
+    count = np.int64(recvmmsg(port.socket, port.rx_messages, BATCH, MSG_DONTWAIT, 0))
+    port.calls += 1
+    if count < 0:
+        reason = errno()
+        if reason in (EAGAIN, EINTR):
+            return 0
+        if reason == ECONNREFUSED:  # the other end of a tunnel is not there (yet, any more)
+            port.refused += 1
+            return 0
+        return -reason
+    for k in range(count):
+        length = np.int64(messages[k].length)
+        if port.tunnel == 0:
+            length = _wrap(port, k, length)
+            messages[k].name_length = _NAME_BYTES
+            messages[k].control_length = CONTROL_BYTES
+        _offer(eps, port, port.rx_cells + k * port.cell, length, now)
+    return count
+
+
+@kernel
+def _make_frame(eps: Any, port: Any, priority: int, now: int) -> Any:
+    """A frame of the next endpoint of a class that has one into the next free cell; False when none has."""
+    k = port.tx_tail
+    cell = port.tx_cells + k * port.cell
+    for _ in range(port.endpoints):
+        index = port.turns[priority]
+        port.turns[priority] = index + 1 if index + 1 < port.endpoints else 0
+        if eps[index].priority != priority:
+            continue
+        length = np.int64(transmit(eps, index, now, carray(pointer(cell), (port.cell,), np.uint8)))
+        if length > 0:
+            port.tx_tail += 1
+            carray(pointer(port.tx_iovecs), (BATCH,), IOVEC)[k].length = length - port.skipped
+            if port.tunnel == 0:
+                name = port.tx_names + k * _NAME_BYTES
+                copy_bytes(name + 2, cell + _UDP_DST, 2)
+                copy_bytes(name + 4, cell + _IP_DST, 4)
+            return True
+    return False
+
+
+@kernel
+def _make_batch(eps: Any, port: Any, now: int) -> None:
+    """Frames of the endpoints into the free cells: those of the highest class first, within a class taken in turn."""
+    if port.tx_head < port.tx_tail:
+        return
+    port.tx_head = 0
+    port.tx_tail = 0
+    for lower in range(CLASSES):
+        while port.tx_tail < BATCH and _make_frame(eps, port, CLASSES - 1 - lower, now):
+            pass
+
+
+@kernel
+def _link_ps(port: Any, k: int) -> Any:
+    """How long the k-th frame that was made occupies the link, as in virtual time (docs/architecture.md)."""
+    length = carray(pointer(port.tx_iovecs), (BATCH,), IOVEC)[k].length + port.skipped
+    bits = (max(length, _LEAST_BYTES) + _OVERHEAD_BYTES) * 8
+    return (bits * PS_PER_S + port.rate_bps - 1) // port.rate_bps
+
+
+@kernel
+def _allowed(port: Any, now: int) -> Any:
+    """How many of the frames that are made the link's rate lets go now."""
+    waiting = port.tx_tail - port.tx_head
+    if port.rate_bps == 0:
+        return waiting
+    port.free_ps = max(port.free_ps, now - _BUCKET_PS)
+    free = port.free_ps
+    count: Any = 0
+    while count < waiting and free <= now:
+        free += _link_ps(port, port.tx_head + count)
+        count += 1
+    return count
+
+
+@kernel
+def _send_batch(port: Any, now: int) -> Any:
+    """Frames to the kernel. How many it took; minus an ``errno``, -EAGAIN when it has no space now."""
+    waiting = _allowed(port, now)
+    if waiting == 0:
+        return 0
+    first = port.tx_messages + port.tx_head * _MESSAGE_BYTES
+    count = np.int64(sendmmsg(port.socket, first, waiting, MSG_DONTWAIT))
+    port.calls += 1
+    if count < 0:
+        reason = errno()
+        if reason == ECONNREFUSED:  # of an earlier datagram: this one was not sent, and is sent with the next call
+            port.refused += 1
+            return 0
+        return 0 if reason == EINTR else -reason
+    if port.rate_bps > 0:
+        for k in range(count):
+            port.free_ps += _link_ps(port, port.tx_head + k)
+    port.tx_head += count
+    return count
+
+
+@kernel
+def _next_deadline(eps: Any, port: Any, until_ps: int) -> Any:
+    at: Any = until_ps
+    for i in range(port.endpoints):
+        at = min(at, np.int64(deadline(eps, i)))
+    return at
+
+
+@kernel
+def _expire_all(eps: Any, port: Any, now: int) -> None:
+    for i in range(port.endpoints):
+        if deadline(eps, i) <= now:
+            expire(eps, i, now)
+
+
+@kernel
+def _wait(port: Any, wait_ns: int, blocked: int) -> Any:
+    """Until a datagram, space for one (``blocked``), a wake-up or the time comes; True when somebody wants the port."""
+    fds = carray(pointer(port.polls), (2,), POLLFD)
+    fds[0].fd = port.socket
+    fds[0].events = POLLIN | POLLOUT if blocked else POLLIN
+    fds[0].revents = 0
+    fds[1].fd = port.wake
+    fds[1].events = POLLIN
+    fds[1].revents = 0
+    port.waits += 1
+    return poll(port.polls, 2, max(wait_ns, 0), port.timespec)
+
+
+@kernel
+def _rest(port: Any) -> None:
+    """Let datagrams gather for a while: moving many at once costs a fraction of moving each as it comes."""
+    fds = carray(pointer(port.polls), (2,), POLLFD)
+    fds[1].fd = port.wake
+    fds[1].events = POLLIN
+    fds[1].revents = 0
+    poll(port.polls + _POLLFD_BYTES, 1, port.rest_ns, port.timespec)
+
+
+@kernel
+def now_ps(port: Any) -> Any:
+    """Picoseconds since the port was made (since the machine was started would not fit below ``NEVER``)."""
+    return (clock_ns(port.timespec) - port.base_ns) * PS_PER_NS
+
+
+@entry(ENDPOINT_DTYPE, PORT, int, int)
+def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
+    """Drives the endpoints for at most ``wait_ns``; why it came back: a ``Reason``, or minus an ``errno``.
+
+    eps: the endpoints' records. ports: an array with the one PORT. watched: index of the endpoint whose end is waited
+    for, or -1: serve all until woken up.
+    """
+    port = ports[0]
+    now = now_ps(port)
+    until = now + wait_ns * PS_PER_NS
+    while True:
+        got = _receive_batch(eps, port, now)
+        if got < 0:
+            return got
+        _expire_all(eps, port, now)
+        _make_batch(eps, port, now)
+        sent = _send_batch(port, now)
+        full = sent in (-EAGAIN, -ENOBUFS)
+        if sent < 0 and not full:
+            return sent
+        if watched >= 0 and eps[watched].status != _ACTIVE and port.tx_head == port.tx_tail:
+            return _DONE
+        now = now_ps(port)
+        if now >= until:
+            return _TIME
+        if max(got, sent) == BATCH:
+            continue
+        if got > 0 and port.rest_ns > 0:
+            _rest(port)
+            now = now_ps(port)
+            continue
+        pause = (_next_deadline(eps, port, until) - now) // PS_PER_NS
+        if full:
+            port.blocked += 1
+            pause = min(pause, _WHEN_FULL_NS)
+        waiting = port.tx_head < port.tx_tail
+        if waiting and port.free_ps > now:
+            pause = min(pause, max((port.free_ps - now) // PS_PER_NS, port.rest_ns))
+            waiting = False  # for the link, not for the kernel
+        ready = _wait(port, pause, sent == -EAGAIN or waiting)
+        now = now_ps(port)
+        if ready < 0:
+            return _SIGNAL if errno() == EINTR else -errno()
+        if carray(pointer(port.polls), (2,), POLLFD)[1].revents != 0:
+            return _WAKE
+
+
+# A UDP socket with the memory that the compiled loop works in.
+
+
+BUFFER_BYTES: Final = 8 << 20
+"""Asked of the kernel for each direction; it gives what ``net.core.rmem_max`` and ``wmem_max`` allow."""
+_ALIGNMENT: Final = 64
+# Linux's <asm/socket.h> and <linux/in.h>; Python's socket module does not name them all.
+_SO_NO_CHECK: Final = 11
+_SO_SNDBUFFORCE: Final = 32
+_SO_RCVBUFFORCE: Final = 33
+_SO_MEMINFO: Final = 55
+_IP_RECVTOS: Final = 13
+_IP_TOS: Final = 1
+_IP_MTU_DISCOVER: Final = 10
+_IP_PMTUDISC_DO: Final = 2
+_MEMINFO_WORDS: Final = 9
+_MEMINFO_DROPS: Final = 8
+
+
+@dataclass(frozen=True)
+class PortCounts:
+    """What a port has seen. Bytes are those of Ethernet frames without FCS; what went out, endpoints count.
+
+    first_… and resend_…: frames that came in, without and with the flag ``resend``. unclaimed: of them, those that
+    none of the endpoints took. dropped: datagrams that the kernel dropped because nobody took them in time. blocked:
+    how often the kernel had no space for a frame. calls, waits: of the kernel, to move datagrams and to wait.
+    """
+
+    first_frames: int
+    first_bytes: int
+    resend_frames: int
+    resend_bytes: int
+    unclaimed: int
+    dropped: int
+    blocked: int
+    calls: int
+    waits: int
+    receive_buffer: int
+
+
+class Port:
+    """The network of one process: frames of its endpoints travel through one UDP socket.
+
+    On a *plain* socket (``remote`` None) the kernel's IP stack carries them: the socket is bound to the host's own
+    address, which all endpoints have. In a *tunnel* each datagram is a whole Ethernet frame for the switch port at
+    ``remote``. With ``rate_bps`` it sends no faster than such a link does (0: as it can). Use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        host: HostAddress,
+        lanes: int,
+        *,
+        local: tuple[str, int],
+        remote: tuple[str, int] | None = None,
+        rest_us: int = 0,
+        rate_bps: int = 0,
+    ) -> None:
+        """Bind to ``local`` (IPv4 address and UDP port; port 0: any free one). ``OSError`` where that fails.
+
+        host: the address that the endpoints have. lanes: of the longest frame. rest_us: microseconds for which
+        datagrams gather before the next are taken; moving many at once costs a fraction of moving each as it comes.
+        """
+        if not SUPPORTED:
+            raise OSError("real time needs Linux on a 64-bit machine")
+        self._memory: list[NDArray[Any]] = []
+        self.record: NDArray[Any] = np.zeros(1, PORT)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            self._prepare_socket(local, remote)
+        except OSError as error:
+            self.close()
+            where = f"{local[0]}:{local[1]}" + ("" if remote is None else f" to {remote[0]}:{remote[1]}")
+            raise OSError(error.errno, f"UDP socket {where}: {error.strerror}") from error
+        record = self.record[0]
+        record["socket"], record["wake"], record["base_ns"] = self.socket.fileno(), self._wake, time.monotonic_ns()
+        record["tunnel"], record["rest_ns"] = remote is not None, rest_us * 1000
+        record["rate_bps"] = rate_bps
+        record["skipped"] = 0 if remote is not None else PAYLOAD_OFFSET
+        # One byte more than the longest frame: a datagram that is too long is seen to be so.
+        record["cell"] = -(-(wire.frame_bytes(lanes) + 1) // _ALIGNMENT) * _ALIGNMENT
+        record["timespec"] = self._keep(np.zeros(1, TIMESPEC))
+        record["polls"] = self._keep(np.zeros(2, POLLFD))
+        self._prepare_memory(host)
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """Where it is bound."""
+        address: tuple[str, int] = self.socket.getsockname()
+        return address
+
+    def connect(self, remote: tuple[str, int]) -> None:
+        """Say, or change, where a tunnel's other end is."""
+        self.socket.connect(remote)
+
+    def wake(self) -> None:
+        """Let the loop come back, now or when it is next called."""
+        os.eventfd_write(self._wake, 1)
+
+    def settle(self) -> None:
+        """Take back all wake-ups."""
+        try:
+            os.eventfd_read(self._wake)
+        except BlockingIOError:
+            return
+
+    def counts(self) -> PortCounts:
+        """What it has seen so far."""
+        record = self.record[0]
+        taken = ("first_frames", "first_bytes", "resend_frames", "resend_bytes", "unclaimed")
+        memory = self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * _MEMINFO_WORDS)
+        words = struct.unpack(f"{len(memory) // 4}I", memory)
+        return PortCounts(
+            **{name: int(record[name]) for name in (*taken, "blocked", "calls", "waits")},
+            dropped=words[_MEMINFO_DROPS] if len(words) > _MEMINFO_DROPS else 0,
+            receive_buffer=self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+        )
+
+    def close(self) -> None:
+        """Close the socket. Nobody may be in the loop."""
+        self.socket.close()
+        if self._wake >= 0:
+            os.close(self._wake)
+            self._wake = -1
+
+    def __enter__(self) -> "Port":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _prepare_socket(self, local: tuple[str, int], remote: tuple[str, int] | None) -> None:
+        made = self.socket
+        for forced, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+            try:
+                made.setsockopt(socket.SOL_SOCKET, forced, BUFFER_BYTES)
+            except PermissionError:
+                made.setsockopt(socket.SOL_SOCKET, plain, BUFFER_BYTES)
+        if remote is None:
+            made.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
+            made.setsockopt(socket.IPPROTO_IP, _IP_TOS, wire.ECN_CAPABLE)
+            made.setsockopt(socket.IPPROTO_IP, _IP_RECVTOS, 1)
+            made.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        made.bind(local)
+        if remote is not None:
+            made.connect(remote)
+
+    def _prepare_memory(self, host: HostAddress) -> None:
+        record = self.record[0]
+        cell, skipped = int(record["cell"]), int(record["skipped"])
+        # Headers of what comes in on a plain socket; source, lengths and checksum are filled in for each datagram.
+        header = wire.pack(
+            wire.headers(1, ethernet_dst=host.mac, ipv4_dst=host.ip, udp_dst_port=host.udp, udp_src_port=0), None
+        )[0]
+        plain = skipped > 0
+        for way in ("rx", "tx"):
+            cells, names, iovecs = np.zeros((BATCH, cell), np.uint8), np.zeros(BATCH, NAME), np.zeros(BATCH, IOVEC)
+            messages, controls = np.zeros(BATCH, MESSAGE), np.zeros((BATCH, CONTROL_BYTES), np.uint8)
+            names["family"] = socket.AF_INET
+            numbers = np.arange(BATCH)
+            iovecs["base"], iovecs["length"] = address_of(cells) + numbers * cell + skipped, cell - skipped
+            messages["iov"], messages["iov_count"] = address_of(iovecs) + numbers * IOVEC.itemsize, 1
+            if plain:
+                messages["name"], messages["name_length"] = address_of(names) + numbers * NAME.itemsize, NAME.itemsize
+            if way == "rx":
+                cells[:, :skipped] = header[:skipped]
+                record["rx_controls"] = self._keep(controls)
+                if plain:
+                    messages["control"] = address_of(controls) + numbers * CONTROL_BYTES
+                    messages["control_length"] = CONTROL_BYTES
+            for name, array in (("cells", cells), ("messages", messages), ("names", names), ("iovecs", iovecs)):
+                record[f"{way}_{name}"] = self._keep(array)
+
+    def _keep(self, array: NDArray[Any]) -> int:
+        self._memory.append(array)
+        return address_of(array)
+
+
+# Who is in the loop: a caller that waits for a collective, or else a thread that serves the peers meanwhile.
+
+
+_SLICE_NS: Final = 100_000_000
+"""The loop comes back this often, so that signals and other threads of Python are seen."""
+_NOBODY: Final = -1
+
+
+class SilenceError(TimeoutError):
+    """Nothing has come in for as long as one is willing to wait."""
+
+
+class StoppedError(RuntimeError):
+    """An operation was given up on the way, because somebody said so; its endpoint is gone."""
+
+
+class Driver:
+    """Drives the endpoints of one process over its port. Not thread-safe: one caller at a time.
+
+    Between two operations a thread goes on serving: a peer may still miss an answer of the last one. All endpoints
+    must be there when the driver is made, and have the host address that the port was made for. ``close`` it.
+    """
+
+    def __init__(self, endpoints: Endpoints, port: Port) -> None:
+        self._endpoints = endpoints
+        self._port = port
+        port.record["endpoints"] = len(endpoints)
+        self._in_loop = threading.Lock()
+        self._serve = threading.Event()
+        self._stop = threading.Event()
+        self._closed = False
+        self._error: OSError | None = None
+        # Machine code is compiled, or loaded, now and not while peers wait.
+        exponents_of(np.zeros(1, np.float32), 1)
+        endpoint.posted(endpoints.records, 0)
+        run(endpoints.records, port.record, _NOBODY, 0)
+        self._serve.set()
+        self._thread = threading.Thread(target=self._serve_peers, name="serve", daemon=True)
+        self._thread.start()
+
+    def carry_out(self, operation: Post, index: int, *, patience_s: float) -> None:
+        """Post ``operation`` to endpoint ``index`` and drive all endpoints until that one is done or has failed.
+
+        Raises what ``Endpoints.post`` raises, ``SilenceError`` when nothing comes in for ``patience_s`` seconds,
+        ``StoppedError`` after :meth:`stop` (then nothing writes to the operation's array any more), and ``OSError``
+        when the socket fails.
+        """
+        with self._alone():
+            self._endpoints.post(index, operation)
+            heard = time.monotonic()
+            seen = self._frames()
+            while self._turn(index, _SLICE_NS) is not Reason.DONE:
+                if self._stop.is_set():
+                    self._retire(index)
+                    raise StoppedError(f"endpoint {index}: the operation was stopped")
+                now = self._frames()
+                if now != seen:
+                    seen, heard = now, time.monotonic()
+                elif time.monotonic() - heard > patience_s:
+                    missing = self._endpoints.oldest_missing(index) & 0xFFFFFFFF
+                    raise SilenceError(
+                        f"nothing came in for {patience_s:g} s; the oldest seq that is missing: {missing}"
+                    )
+
+    def stop(self) -> None:
+        """Have the operation that is under way, and each one to come, end with ``StoppedError``; from any thread."""
+        self._stop.set()
+        self._port.wake()
+
+    def go_on(self) -> None:
+        """Take back :meth:`stop`."""
+        self._stop.clear()
+
+    def replace(self, index: int, spec: EndpointSpec | None) -> None:
+        """In the place of an endpoint there is another one of the same address from now on, or none."""
+        with self._alone():
+            self._retire(index)
+            if spec is not None and self._endpoints.add(spec) != index:
+                raise ValueError(f"endpoint {index}: {spec.link} is not its address")
+
+    def _retire(self, index: int) -> None:
+        record = self._endpoints.records[index]
+        if record["mac"]:  # it is there
+            self._endpoints.give_up(index)
+            link = HostAddress(int(record["mac"]), int(record["ip"]), int(record["udp"]))
+            self._endpoints.retire(index, link)
+
+    @property
+    def lingering(self) -> bool:
+        """Whether an endpoint still has to serve its peers."""
+        records = self._endpoints.records
+        return bool(((records["lingering"] != 0) | (records["status"] == State.ACTIVE)).any())
+
+    def close(self) -> None:
+        """End the thread; the port stays open."""
+        self._closed = True
+        self._serve.set()
+        self._port.wake()
+        self._thread.join()
+
+    def _frames(self) -> int:
+        record = self._port.record[0]
+        return int(record["first_frames"] + record["resend_frames"])
+
+    def _turn(self, index: int, wait_ns: int) -> Reason:
+        result = int(run(self._endpoints.records, self._port.record, index, wait_ns))
+        if result < 0:
+            raise OSError(-result, f"UDP socket {self._port.local}: {os.strerror(-result)}")
+        return Reason(result)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The loop for the caller; the thread stands aside."""
+        self._serve.clear()
+        self._port.wake()
+        try:
+            with self._in_loop:
+                self._port.settle()
+                if self._error is not None:
+                    raise self._error
+                yield
+        finally:
+            self._serve.set()
+
+    def _serve_peers(self) -> None:
+        while True:
+            self._serve.wait()
+            with self._in_loop:
+                if self._closed:
+                    return
+                if not self._serve.is_set():
+                    continue
+                try:
+                    self._turn(_NOBODY, _SLICE_NS)
+                except OSError as error:
+                    self._error = error
+                    return
