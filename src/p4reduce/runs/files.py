@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from p4reduce.base.errors import BadInput
+from p4reduce.base.extras import require
 from p4reduce.base.output import Output, bytes_text, rate_text, share_text, small_text, time_text
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.perf import Row
@@ -317,11 +318,6 @@ def _rows(results: Sequence[RunResult], parts: Any) -> list[dict[str, Any]]:
 
 
 SWEEP: Final = "sweep.csv"
-NEEDS: Final = "pip install 'p4reduce[pandas]'"
-
-
-class MissingPackageError(ImportError):
-    """pandas, or pyarrow, is not installed."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +346,7 @@ class Results:
 
     def to_parquet(self, folder: str | Path) -> list[Path]:
         """Write ``<table>.parquet`` for each table; returns the paths. Raises ``MissingPackageError``."""
-        _need("pyarrow")
+        require("pyarrow", "pandas")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
@@ -389,7 +385,7 @@ def is_sweep(path: Path) -> bool:
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
     """Rows as pandas' table. Raises ``MissingPackageError``."""
-    _need("pandas")
+    require("pandas", "pandas")
     import pandas as pd  # noqa: PLC0415  (the extra)
 
     return pd.DataFrame(list(rows))
@@ -424,13 +420,6 @@ def _cell(text: str) -> Any:
     return text
 
 
-def _need(package: str) -> None:
-    import importlib.util  # noqa: PLC0415
-
-    if importlib.util.find_spec(package) is None:
-        raise MissingPackageError(f"{package} is not installed: {NEEDS}")
-
-
 # What ``p4reduce perf`` leaves on disk: every row as CSV, and bus bandwidth over size as a figure.
 
 
@@ -463,6 +452,7 @@ def _flat(row: Row, collective: str, experiment: Experiment) -> dict[str, Any]:
 
 
 def _figure(rows: Sequence[Row], collective: str) -> str:
+    require("matplotlib", "figures")
     import matplotlib as mpl  # noqa: PLC0415  (slow to import)
     from matplotlib.figure import Figure  # noqa: PLC0415
 

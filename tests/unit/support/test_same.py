@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.support.same import product, stored
 from tests.support.same.forked import run_all
 from tests.support.same.items import all_jobs, rows

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import topohub
 from numpy.typing import NDArray
 
+from p4reduce.base import extras
 from p4reduce.network.virtual.faults import FabricError
 from p4reduce.topologies import Topology
 
@@ -87,6 +87,7 @@ def sndlib(topology: Topology, graph: str) -> Demands:
     graph : str
         The name at topohub, for example 'sndlib/germany50'.
     """
+    topohub = extras.load("topohub", "wan")
     try:
         found: dict[str, Any] = topohub.get(graph if "/" in graph else f"sndlib/{graph}")
     except (KeyError, ValueError):

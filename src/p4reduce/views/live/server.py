@@ -8,6 +8,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
+from p4reduce.base.extras import require
+
 if TYPE_CHECKING:
     from p4reduce.views.live.application import Serving
     from p4reduce.views.live.source import Source
@@ -31,6 +33,8 @@ class LiveServer:
     """
 
     def __init__(self, source: "Source") -> None:
+        require("uvicorn", "live")
+        require("starlette", "live")
         self.source = source
         self.token = secrets.token_hex(16)
         self._socket = socket.socket()

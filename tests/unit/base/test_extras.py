@@ -1,0 +1,37 @@
+"""Nothing but what an extra is for needs the packages of that extra."""
+
+import subprocess
+import sys
+
+import pytest
+
+from p4reduce.base import extras
+
+WITHOUT = """
+import pkgutil, sys
+for name in ("matplotlib", "mpi4py", "pandas", "pyarrow", "ray", "sklearn", "starlette", "topohub", "torch", "uvicorn"):
+    sys.modules[name] = None
+import p4reduce, p4switch
+failed = []
+for package in (p4reduce, p4switch):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", failed.append):
+        if module.name.rpartition(".")[2] == "__main__":
+            continue
+        try:
+            __import__(module.name)
+        except ImportError:
+            failed.append(module.name)
+print(*sorted(set(failed)), sep="\\n")
+"""
+
+
+def test_a_missing_package_names_its_extra():
+    with pytest.raises(extras.MissingPackageError, match=r"^p4reduce_nowhere is not installed: pip install 'p4re"):
+        extras.load("p4reduce_nowhere", "wan")
+    assert extras.load("json", "wan").dumps([1]) == "[1]"
+
+
+def test_modules_import_without_the_extras():
+    ended = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
+    failed = {name for name in ended.stdout.split() if not name.startswith("p4reduce.adapters.torch.")}
+    assert failed == {"p4reduce.runs.real.mpi_rank", "p4reduce.torch", "p4reduce.views.live.application"}
