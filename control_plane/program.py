@@ -11,6 +11,7 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 from p4reduce.control_plane.errors import ControllerError
+from p4switch.base.files import read_bytes
 
 LANES_HEADER: Final = "lanes"
 """the header instance that holds the lanes (p4src/headers.p4)"""
@@ -33,9 +34,9 @@ class P4Program:
     def read(cls, p4_json: Path, p4_info: Path) -> Self:
         """From files. `ControllerError` when one cannot be read."""
         try:
-            return cls(p4_json.read_bytes(), p4_info.read_bytes(), str(p4_json))
+            return cls(read_bytes(p4_json), read_bytes(p4_info), str(p4_json))
         except OSError as error:
-            raise ControllerError(f"cannot read the P4 program: {error}") from None
+            raise ControllerError(f"{error.filename}: {error.strerror}") from None
 
     @property
     def sha256(self) -> str:

@@ -19,6 +19,7 @@ from p4reduce.control_plane.connection import Connection, Target
 from p4reduce.control_plane.entries import Entity
 from p4reduce.control_plane.errors import ControllerError
 from p4switch.base.event_loop import EventLoopThread
+from p4switch.base.files import read_text
 
 SUFFIX: Final = "-runtime.json"
 """behind the name of the switch"""
@@ -120,7 +121,7 @@ def read_runtime(path: Path) -> _File:
     try:
         if path.stat().st_size > LARGEST:
             raise RuntimeFileError(f"{path}: larger than {LARGEST} bytes")
-        return _File.model_validate(json.loads(path.read_text("utf-8")))
+        return _File.model_validate(json.loads(read_text(path)))
     except OSError as error:
         raise RuntimeFileError(f"{path}: {error.strerror}") from None
     except ValidationError as error:

@@ -13,7 +13,7 @@ from p4reduce.topologies import datacenter
 from p4reduce.topologies.datacenter import CapableSwitches, TopologyBuilder, wan
 from p4reduce.topologies.model import Topology, TopologyError, format_delay, format_rate, parse_delay, parse_rate
 from p4reduce.topologies.optical import oxc
-from p4switch.base.files import write_text
+from p4switch.base.files import read_text, write_text
 from p4switch.base.safe_yaml import YamlError, read_yaml, short
 
 # What a topology file may say, checked by pydantic: explicit nodes and links, or a builder and its parameters.
@@ -340,7 +340,9 @@ def load(source: str | Path) -> Topology:
         if path.stat().st_size > _FILE_LIMIT:
             raise TopologyError(f"{path}: larger than {_FILE_LIMIT} bytes; this is no topology")
         try:
-            return _from_yaml(path.read_text("utf-8"), str(path))
+            return _from_yaml(read_text(path), str(path))
+        except OSError as error:
+            raise TopologyError(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise TopologyError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
     if path.exists() and not path.is_dir():

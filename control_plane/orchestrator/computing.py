@@ -15,6 +15,7 @@ from p4reduce.control_plane.orchestrator.options import TaskError
 from p4reduce.control_plane.scheduling.task import MAX_PS, Task
 from p4reduce.topologies import Topology, format_delay, parse_delay
 from p4reduce.topologies.model import Hop
+from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
 
 MAX_SLOWDOWN: Final = 1e6
@@ -284,7 +285,7 @@ def read_hosts(source: str | Path) -> HostsFile:
     if str(source) in bundled_hosts():
         return _parse(f"{source}.yaml", (resources.files(__package__) / _FOLDER / f"{source}.yaml").read_text("utf-8"))
     try:
-        return _parse(str(path), path.read_text("utf-8"))
+        return _parse(str(path), read_text(path))
     except OSError as error:
         fix = f"give a YAML file, or one of {', '.join(bundled_hosts())}"
         raise TaskError(f"{path}: {error.strerror}; {fix}") from None

@@ -13,6 +13,7 @@ from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator.options import TaskError
 from p4reduce.control_plane.scheduling.task import Aggregation, How, OnFailure, Reservation, Selection, Task, Wanted
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
+from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
 
 COLUMNS: Final = (
@@ -165,7 +166,7 @@ def read_trace(path: Path) -> list[Task]:
     try:
         if path.stat().st_size > MAX_TRACE_BYTES:
             raise TaskError(f"{path}: has more than {MAX_TRACE_BYTES >> 20} MB; split it")
-        text = path.read_text("utf-8")
+        text = read_text(path)
     except OSError as error:
         raise TaskError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from p4reduce.control_plane.errors import PlanError
 from p4reduce.topologies import parse_delay
+from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, read_yaml, short
 from p4switch.base.units import PS_PER_S
 
@@ -309,7 +310,9 @@ def read_jobs(path: Path, scale: float = 1.0) -> list[TdmJob]:
     if scale <= 0:
         raise TdmError(f"scale: {scale:g} must be positive")
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path)
+    except OSError as error:
+        raise TdmError(f"{path}: {error.strerror}; 'p4reduce example jobs' prints a file to begin with") from None
     except UnicodeDecodeError:
         raise TdmError(f"{path}: is not UTF-8 text") from None
     if len(text) > _LIMIT:

@@ -13,10 +13,10 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 def texts(text: str, flag: str) -> list[str]:
     """The parts of a list separated by commas, each once, in order. Raises ``BadInput``."""
-    parts = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not parts:
-        raise BadInput(f"{flag}: expected a list such as 'a,b', got {text!r}")
-    return parts
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise BadInput(f"{flag}: expected a list such as 'a,b', nothing between its commas left out, got {text!r}")
+    return list(dict.fromkeys(parts))
 
 
 def integers(text: str, flag: str) -> list[int]:

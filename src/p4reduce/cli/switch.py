@@ -16,6 +16,7 @@ from p4reduce.network.real.io.path import PortSpec
 from p4reduce.network.real.switches import DeviceHost, RealSwitches, SwitchHost
 from p4reduce.network.virtual.counters import PcapWriter
 from p4switch.abi import MAX_FRAME_BYTES, MAX_PORT
+from p4switch.base.files import open_file
 from p4switch.executor import ExecutorName
 from p4switch.p4runtime import Code, P4RuntimeError, Tls
 
@@ -159,6 +160,7 @@ def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[Arrival
     from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: PLC0415
 
     try:
+        open_file(path).close()
         with RawPcapReader(str(path)) as reader:
             next_generation = isinstance(reader, RawPcapNgReader)
             if not next_generation and reader.linktype != 1:

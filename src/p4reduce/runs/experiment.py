@@ -1,6 +1,7 @@
 """A run as a user describes it: by flags, by one YAML file, or in Python."""
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -252,6 +253,17 @@ def _commit(folder: Path) -> str:
 
 
 # The plain tensors that a run moves when it trains nothing.
+
+
+def check_memory(elements: int, workers: int) -> None:
+    """Raise `ExperimentError` where the tensors of a run, and their sums, are more than this machine's memory."""
+    needed = workers * elements * 2 * np.dtype(np.float32).itemsize
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise ExperimentError(
+            f"elements: {elements} for {workers} workers need {needed / 1e9:,.0f} GB of memory, this machine has "
+            f"{there / 1e9:,.0f}; give a smaller --elements"
+        )
 
 
 def tensor(seed: int, rank: int, turn: int, elements: int) -> FloatArray:

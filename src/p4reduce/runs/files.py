@@ -16,7 +16,7 @@ from p4reduce.base.output import Output, bytes_text, rate_text, share_text, smal
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.perf import Row
 from p4reduce.runs.result import RunResult, TrainingResult
-from p4switch.base.files import whole, write_text
+from p4switch.base.files import read_text, whole, write_text
 from p4switch.base.html import table
 from p4switch.base.units import PS_PER_US
 
@@ -279,7 +279,7 @@ def read_results(path: Path) -> list[RunResult]:
     try:
         if path.stat().st_size > _FILE_LIMIT:
             raise BadInput(f"{path}: larger than {_FILE_LIMIT} bytes; this is no result file")
-        text = path.read_text("utf-8")
+        text = read_text(path)
         data = json.loads(text)
         runs = data["runs"] if isinstance(data, dict) and "runs" in data else [data]
         results = [RunResult.from_json(json.dumps(run)) for run in runs]
@@ -394,8 +394,8 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
 def read_sweep(path: Path) -> list[dict[str, Any]]:
     """The rows of a sweep's CSV file: numbers as numbers, empty cells as None. Raises ``BadInput``."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [{name: _cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
+        lines = io.StringIO(read_text(path))
+        rows = [{name: _cell(text) for name, text in row.items()} for row in csv.DictReader(lines)]
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     except (ValueError, csv.Error, AttributeError) as error:

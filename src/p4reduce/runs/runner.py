@@ -11,7 +11,7 @@ import numpy as np
 from p4reduce.base.progress import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
-from p4reduce.runs.experiment import Experiment, ExperimentError, provenance, tensor
+from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance, tensor
 from p4reduce.runs.result import (
     CollectiveRecord,
     NetworkResult,
@@ -207,6 +207,7 @@ def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
     experiment = cluster.experiment
     operation = experiment.collective
     served = operation in {"push", "pull", "push_pull"}
+    check_memory(experiment.elements, cluster.size)
     if operation == "all_to_all" and experiment.elements % cluster.size:
         raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {cluster.size} workers")
     if served and cluster.server is None:

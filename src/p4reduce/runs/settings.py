@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from p4reduce.base.errors import BadInput
 from p4reduce.runs.experiment import REAL_TIME_FIELDS, Experiment
+from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, read_yaml
 
 
@@ -100,7 +101,13 @@ FLAGS: Final = (
     Flag("budget_s", float, REAL_TIME, "Wall-clock seconds after which the run is ended."),
 )
 BY_FIELD: Final = {flag.field: flag for flag in FLAGS}
-LISTED: Final = {"plan": "--plans", "rate": "--rates", "faults.loss": "--losses", "seed": "--seeds"}
+LISTED: Final = {
+    "plan": "--plans",
+    "rate": "--rates",
+    "faults.loss": "--losses",
+    "seed": "--seeds",
+    "target": "--targets",
+}
 """Flags of commands that take a list where others take one value."""
 
 
@@ -218,7 +225,7 @@ def _put(merged: dict[str, Any], field: str, value: Any) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = read_yaml(path.read_text("utf-8"))
+        data = read_yaml(read_text(path))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

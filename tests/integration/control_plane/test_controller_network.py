@@ -282,7 +282,7 @@ def test_targets_must_match_the_switches(tmp_path):
         Controller(star(2), [Target("s1", "x:1")], replace(PROGRAM, p4info=b"tables { oops"))
     with pytest.raises(ControllerError, match="no register 'slots'"):
         Controller(star(2), [Target("s1", "x:1")], replace(PROGRAM, p4info=b""))
-    with pytest.raises(ControllerError, match="cannot read the P4 program"):
+    with pytest.raises(ControllerError, match=r": No such file or directory$"):
         P4Program.read(tmp_path / "absent.json", tmp_path / "absent.txt")
 
 

@@ -13,6 +13,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_FAILED, guarded
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.cli.usage_errors import epilog
+from p4switch.base.files import read_bytes
 
 if TYPE_CHECKING:
     from p4reduce_course.frame.report import Check, Finding, Report
@@ -209,7 +210,10 @@ def _seed(file: Path | None) -> bytes:
 
     if file is None:
         return PRACTICE
-    secret = file.read_bytes().strip()
+    try:
+        secret = read_bytes(file).strip()
+    except OSError as error:
+        raise BadInput(f"--seed-file {file}: {error.strerror}") from None
     if not secret:
         raise BadInput(f"--seed-file {file}: is empty; put a secret into it")
     return secret

@@ -17,7 +17,7 @@ from p4reduce.runs.result import RunResult
 from p4reduce.runs.settings import Settings, experiment_options
 
 Plans = Annotated[str, typer.Option("--plans", "-p", help="Plans, separated by commas.")]
-Targets = Annotated[str, typer.Option("--targets", help="Real targets to confirm it on: embedded, bmv2 or both.")]
+Targets = Annotated[str, typer.Option("--targets", help="Real targets to confirm it on: embedded, bmv2, or both.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for confirm.csv.")]
 BASE: Final = {"topology": "star:hosts=4,servers=1", "elements": 100_000, "rate": "200M", "epochs": 2}
 EXAMPLES: Final = (
@@ -47,13 +47,12 @@ def confirm(
     """
     output = Output(as_json=as_json)
     claim(out=out)
+    on = ["embedded", "bmv2"] if targets.strip() == "both" else texts(targets, "--targets")
     experiments = []
     for plan in texts(plans, "--plans"):
         ideal = settings.experiment(BASE, plan=plan, time="virtual")
         experiments.append(ideal.model_copy(update={"faults": FaultOptions()}))
-        experiments += [
-            settings.experiment(BASE, plan=plan, target=target, time="real") for target in texts(targets, "--targets")
-        ]
+        experiments += [settings.experiment(BASE, plan=plan, target=target, time="real") for target in on]
     results = run_all(experiments, output)
     rows, wrong = compare(results)
     output.data(rows)

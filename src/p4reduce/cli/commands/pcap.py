@@ -10,6 +10,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
+from p4switch.base.files import open_file
 
 Files = Annotated[list[Path] | None, typer.Argument(help="pcap files.", show_default=False)]
 Dissector = Annotated[bool, typer.Option("--dissector", help="Print Wireshark's dissector, in Lua, and nothing else.")]
@@ -72,6 +73,7 @@ def packets(path: Path) -> Iterator[dict[str, Any]]:
     kinds = {kind.value: kind.name for kind in wire.PacketType}
     logging.getLogger("scapy.runtime").setLevel(logging.ERROR)  # what it warns of is an error of ours
     try:
+        open_file(path).close()
         with RawPcapReader(str(path)) as reader:
             nanos = 1 if reader.nano else 1000
             for frame, about in reader:
@@ -87,6 +89,8 @@ def packets(path: Path) -> Iterator[dict[str, Any]]:
                 else:
                     row["kind"] = packet.summary()
                 yield row
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
     except Scapy_Exception as error:
         raise BadInput(f"{path}: is not a pcap file: {error}") from None
 

@@ -16,6 +16,7 @@ from p4reduce.base.signals import SEEN_S
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.switch import check_address, device_ids, device_port, port_file, port_spec
 from p4switch.abi import CPU_PORT, MAX_PORT
+from p4switch.base.files import read_bytes, read_text
 
 if TYPE_CHECKING:
     from finsy.proto import p4r
@@ -239,8 +240,11 @@ def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> 
         return _compiled(program, p4info)
     p4info = p4info or program.with_suffix(".p4info.txt")
     try:
-        message = text_format.Parse(p4info.read_text("utf-8"), p4i.P4Info())
-        return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=program.read_bytes())
+        text = read_text(p4info)
+        if not text.strip():
+            raise BadInput(f"{p4info}: is empty; give the P4Info of the program")
+        message = text_format.Parse(text, p4i.P4Info())
+        return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=read_bytes(program))
     except OSError as error:
         raise BadInput(f"{error.filename}: {error.strerror}") from None
     except (text_format.ParseError, UnicodeDecodeError) as error:

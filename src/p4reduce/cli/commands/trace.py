@@ -9,6 +9,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
 from p4reduce.network.jobs.switches import package_root
+from p4switch.base.files import read_text
 
 if TYPE_CHECKING:
     from p4switch.program import Program
@@ -115,11 +116,14 @@ def _check_p4info(path: Path, program: "Program") -> None:
     from google.protobuf import text_format  # noqa: PLC0415
 
     try:
-        message = text_format.Parse(path.read_text("utf-8"), p4i.P4Info())
+        text = read_text(path)
+        message = text_format.Parse(text, p4i.P4Info())
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: is not P4Info in protobuf text format: {error}") from None
+    if not text.strip():
+        raise BadInput(f"{path}: is empty; give the P4Info of the program")
     strange = sorted(t.preamble.name for t in message.tables if t.preamble.name not in program.tables)
     if strange:
         raise BadInput(f"{path}: describes another program: {program.name} has no table {strange[0]!r}")

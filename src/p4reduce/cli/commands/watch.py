@@ -8,6 +8,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
+from p4switch.base.files import open_file
 
 if TYPE_CHECKING:
     from p4reduce.views.live.recording import RecordedSource
@@ -85,8 +86,11 @@ def _network_of(what: Path) -> Path | None:
         return what
     if not what.is_file():
         return None
-    with what.open("rb") as file:
-        return what.with_name(what.name + ".socket") if file.read(len(SQLITE)) == SQLITE else None
+    try:
+        with open_file(what) as file:
+            return what.with_name(what.name + ".socket") if file.read(len(SQLITE)) == SQLITE else None
+    except OSError as error:
+        raise BadInput(f"{what}: {error.strerror}") from None
 
 
 def _watch_tasks(what: Path, network: Path, output: Output, *, open_page: bool) -> None:

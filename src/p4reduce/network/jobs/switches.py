@@ -21,6 +21,7 @@ from p4reduce.control_plane.program import P4Program
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.topologies import Topology
+from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeServer
 from p4switch.program.errors import ProgramError
@@ -99,7 +100,7 @@ def from_source(path: Path, lanes: int) -> P4Program:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from None
 

@@ -11,6 +11,7 @@ from p4reduce.play.priorities.description import Description, JobDescription, wi
 from p4reduce.play.priorities.governed import Alone
 from p4reduce.play.priorities.run import JobResult, run
 from p4reduce.topologies.model import parse_delay
+from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
 
 MOST_JOBS: Final = 64
@@ -62,7 +63,7 @@ class JobsFile:
 def read_jobs(path: Path) -> JobsDocument:
     """The jobs of a file. Raises `PlanError`, which names the file, the field and the fix."""
     try:
-        document = JobsDocument.model_validate(read_yaml(path.read_text("utf-8")))
+        document = JobsDocument.model_validate(read_yaml(read_text(path)))
     except OSError as error:
         raise PlanError(
             f"{path}: {error.strerror}; 'p4reduce example priorities' prints a file to begin with"

@@ -28,7 +28,7 @@ from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.network.jobs.verify import exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
-from p4reduce.runs.experiment import Experiment, ExperimentError, provenance
+from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.spec import ProcessSpec, for_bmv2, real_timing
@@ -72,6 +72,7 @@ class Assignment:
         servers = [host.name for host in topology.servers]
         operation = experiment.collective
         plan, members, job, server = experiment.plan, workers, MAIN_JOB, None
+        check_memory(experiment.elements, len(workers))
         if operation == "all_to_all" and experiment.elements % len(workers):
             raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {len(workers)} workers")
         if operation != "all_reduce" and plan == "ring":

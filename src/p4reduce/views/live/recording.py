@@ -15,7 +15,7 @@ from p4reduce.runs.result import RunResult
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.moments import LINK_FIELDS
 from p4reduce.views.live.source import NotOffered, Wanted
-from p4switch.base.files import whole
+from p4switch.base.files import open_file, whole
 
 FILE: Final = "live.jsonl.gz"
 MOST_MOMENTS: Final = 200
@@ -222,7 +222,7 @@ def read(path: Path) -> RecordedSource:
 def _lines(path: Path) -> Iterator[str]:
     """Lines of the file, which may not grow without end when it is unpacked."""
     left = _MOST_BYTES
-    with gzip.open(path, "rb") as file:
+    with open_file(path) as packed, gzip.open(packed) as file:
         while line := file.readline(left + 1):
             left -= len(line)
             if left < 0:

@@ -1,19 +1,64 @@
-"""Files and folders that are there whole or not at all: written beside, then renamed; errors name the file."""
+"""Reading regular files alone, and writing files and folders whole or not at all; errors name the file."""
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+LARGEST: Final = 1 << 30
+"""Bytes of a file that is read; no input of ours comes near."""
 _MARK: Final = ".partial-"
+_KINDS: Final = (
+    (stat.S_ISDIR, errno.EISDIR, "Is a folder; give a file"),
+    (stat.S_ISFIFO, errno.EINVAL, "Is a pipe; give a file"),
+    (stat.S_ISSOCK, errno.EINVAL, "Is a socket; give a file"),
+    (lambda mode: not stat.S_ISREG(mode), errno.EINVAL, "Is a device; give a file"),
+)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file to read it; does not wait for one who writes to a pipe.
+
+    Raises
+    ------
+    OSError
+        With the name of ``path``: a pipe, a socket, a device or a folder, too, cannot be read as a file.
+    """
+    with naming(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            for is_kind, code, text in _KINDS:
+                if is_kind(mode):
+                    raise OSError(code, text, str(path))
+            return os.fdopen(descriptor, "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def read_bytes(path: Path, most: int = LARGEST) -> bytes:
+    """What is in a regular file of at most ``most`` bytes. Raises ``OSError`` with the name of ``path``."""
+    with open_file(path) as file, naming(path):
+        data = file.read(most + 1)
+        if len(data) > most:
+            raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
+        return data
+
+
+def read_text(path: Path, most: int = LARGEST) -> str:
+    """The same, as text in UTF-8, lines ended by newlines. Raises ``OSError`` and ``UnicodeDecodeError``."""
+    return read_bytes(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an ``OSError`` from inside the name of the file that was written: a full disk's error has none."""
+    """Give an ``OSError`` from inside the name of the file that is read or written: errors of a disk have none."""
     try:
         yield
     except OSError as error:

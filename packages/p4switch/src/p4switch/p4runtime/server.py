@@ -14,6 +14,7 @@ import grpc
 from finsy.proto import p4i, p4r
 
 from p4switch.base.event_loop import EventLoopThread
+from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.executor import Digest
 from p4switch.p4runtime.digest_entries import Clock
@@ -79,7 +80,7 @@ class Tls:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise TlsError(f"{path}: {error.strerror}") from None
 

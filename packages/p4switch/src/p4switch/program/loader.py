@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from p4switch.base.files import read_text
 from p4switch.program.actions import (
     Action,
     ActionProfile,
@@ -515,7 +516,7 @@ def load_program(program: str | Path | Mapping[str, Any]) -> Program:
 
 def _read(path: Path) -> Json:
     try:
-        root = json.loads(path.read_text(encoding="utf-8"))
+        root = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of thousands of digits, too deep
         raise ProgramError(f"{path} is not JSON: {error}") from None
     if not isinstance(root, dict):

@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import PlainNodes, one_line
 from p4switch.device import Device
 from p4switch.program import Program
@@ -57,7 +58,7 @@ def read_document(path: Path) -> Document:
     try:
         if path.stat().st_size > FILE_LIMIT:
             raise EntriesError(f"{path}: larger than {FILE_LIMIT} bytes; this is no entries file")
-        text = path.read_text("utf-8")
+        text = read_text(path)
     except OSError as error:
         raise EntriesError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from p4switch import abi
+from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.interpreter import Event, Interpreter
 from p4switch.interpreter.trace import (
@@ -205,18 +207,17 @@ def read_packets(source: str) -> list[Packet]:
     A text file holds a packet on each line: ``[port] hexadecimal [# comment]``. Raises PacketError.
     """
     path = Path(source)
-    try:
-        is_file = path.is_file()
-    except OSError:  # longer than a file name may be
-        is_file = False
-    if not is_file:
+    if not os.path.lexists(path):
         digits = re.sub(r"[\s:]", "", source.removeprefix("0x"))
         if not digits or not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", digits):
             raise PacketError(f"{_cut(source)!r} is neither a file nor an even number of hexadecimal digits")
         return [_checked(Packet(bytes.fromhex(digits)), "--packet")]
-    if path.stat().st_size > _FILE_LIMIT:
-        raise PacketError(f"{path}: larger than {_FILE_LIMIT} bytes; take fewer packets")
-    data = path.read_bytes()
+    try:
+        if path.stat().st_size > _FILE_LIMIT:
+            raise PacketError(f"{path}: larger than {_FILE_LIMIT} bytes; take fewer packets")
+        data = read_bytes(path)
+    except OSError as error:
+        raise PacketError(f"{path}: {error.strerror}") from None
     if data[:4] == _PCAPNG:
         raise PacketError(f"{path}: is pcapng; make it pcap: editcap -F pcap {path.name} other.pcap")
     packets = _pcap(data, str(path)) if _byte_order(data) else _text(data, str(path))
@@ -282,7 +283,7 @@ def _checked(packet: Packet, where: str) -> Packet:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= 40 else text[:40] + "..."
+    return text if len(text) <= 200 else text[:40] + "..."
 
 
 DEFAULT_PORT = 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from p4switch.base.files import read_bytes
 from p4switch.p4.diagnostics import NOWHERE, SourceFault, Sources
 from p4switch.p4.syntax.tokens import HASH, NAME, NUMBER, SIGN, STRING, Token, lines_of
 
@@ -480,7 +481,7 @@ def _is_file(path: Path) -> bool:
 def _text_of(path: Path, name: str, included_from: int) -> str:
     """A file as text: with the mark that some editors put in front, and with whichever ends of lines."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise SourceFault(included_from, f"cannot read {name}: {error.strerror}") from None
     if b"\0" in data:
