@@ -1,7 +1,6 @@
 """Results as tables: the same figures as in the files, and clear words where there is nothing to read."""
 
 import csv
-import importlib.util
 import json
 import re
 from xml.etree import ElementTree as ET
@@ -10,10 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import p4reduce
+from p4reduce.base import extras
+from p4reduce.base.extras import MissingPackageError
 from p4reduce.cli.main import build
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.runs.files import MissingPackageError
 from p4reduce.topologies import load
 
 SMALL = ("--topology", "star:hosts=3,servers=1", "--lanes", "64")
@@ -88,7 +88,7 @@ def test_what_is_no_sweep_is_named(tmp_path, content):
 
 def test_without_pandas_the_way_to_it_is_said(compared, monkeypatch):
     results = p4reduce.load(compared)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"p4reduce\[pandas\]"):
         _ = results.runs
     assert "steiner" in results._repr_html_()

@@ -5,7 +5,7 @@ from pydantic import BaseModel
 
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import floats, integers, texts
-from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory
 from p4reduce.runs.settings import BY_FIELD, FLAGS, Settings
 
 
@@ -86,7 +86,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_lists():
-    assert texts("a, b,,a", "--x") == ["a", "b"]
+    assert texts("a, b,a", "--x") == ["a", "b"]
     assert integers("3,0..2,1k,2M,1.5k,1Ki", "--x") == [3, 0, 1, 2, 1000, 2_000_000, 1500, 1024]
     assert floats("0,0.5,1e-3", "--x") == [0.0, 0.5, 0.001]
 
@@ -95,6 +95,8 @@ def test_lists():
     ("parse", "text"),
     [
         (texts, " , "),
+        (texts, "a,,b"),
+        (integers, "1,2,"),
         (integers, "a"),
         (integers, "4..2"),
         (integers, "0..9999999"),
@@ -135,3 +137,9 @@ def test_a_rate_without_a_unit_is_asked_about():
 def test_a_list_is_blamed_by_its_own_flag(field, value, flag):
     with pytest.raises(BadInput, match=f"^{flag}: "):
         Settings(None, {}).experiment(**{field: value})
+
+
+def test_tensors_beyond_memory_are_refused():
+    with pytest.raises(ExperimentError, match=r"need 80,000 GB of memory, this machine has .*--elements"):
+        check_memory(10**12, 10)
+    check_memory(10**6, 10)

@@ -207,7 +207,7 @@ def read_packets(source: str) -> list[Packet]:
     A text file holds a packet on each line: ``[port] hexadecimal [# comment]``. Raises PacketError.
     """
     path = Path(source)
-    if not os.path.lexists(path):
+    if not source or not os.path.lexists(path):
         digits = re.sub(r"[\s:]", "", source.removeprefix("0x"))
         if not digits or not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", digits):
             raise PacketError(f"{_cut(source)!r} is neither a file nor an even number of hexadecimal digits")
