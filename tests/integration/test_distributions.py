@@ -33,11 +33,24 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def unpacked(built, tmp_path_factory):
-    """The wheel's package, in a folder of its own."""
+def beside(tmp_path_factory):
+    """Wheels of the other distributions: the embedded switch, the course."""
+    folder = tmp_path_factory.mktemp("beside")
+    for package in ("p4switch", "course"):
+        where = str(ROOT / "packages" / package)
+        command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), where]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return sorted(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(built, beside, tmp_path_factory):
+    """The packages of all wheels, in a folder of its own."""
     folder = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(built[1]) as archive:
-        archive.extractall(folder)  # noqa: S202  (we have just built it)
+    for wheel in (built[1], *beside):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)  # noqa: S202  (we have just built it)
     return folder
 
 
@@ -107,7 +120,7 @@ def test_labs_are_copied_and_graded_out_of_the_wheel(unpacked, tmp_path):
 @pytest.mark.distributions
 @pytest.mark.skipif(not FRESH, reason=NO_FRESH)
 @pytest.mark.parametrize("kind", [0, 1], ids=["source", "wheel"])
-def test_a_fresh_environment_runs_demo_and_lab(built, kind, tmp_path):
+def test_a_fresh_environment_runs_demo_and_lab(built, beside, kind, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     binaries = tmp_path / "venv" / "bin"
     environment = {**os.environ, "P4REDUCE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": ""}
@@ -115,7 +128,7 @@ def test_a_fresh_environment_runs_demo_and_lab(built, kind, tmp_path):
     def call(*command):
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
-    installed = call(str(binaries / "pip"), "install", "--quiet", f"{built[kind]}[demo]")
+    installed = call(str(binaries / "pip"), "install", "--quiet", f"{built[kind]}[demo]", *map(str, beside))
     assert installed.returncode == 0, installed.stderr
     command = str(binaries / "p4reduce")
     demo = call(command, "demo", "--out", "out")
