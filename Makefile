@@ -21,6 +21,7 @@ KILLS ?= 1000
 RUNS ?= 1000
 P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
+PROGRAMS_LATE ?= 10000
 # Wheels of PyTorch without CUDA: those of PyPI bring gigabytes.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LINKS := control_plane p4src topologies workers
@@ -191,6 +192,9 @@ soak-kills-real: $(WARM)  ## 100 strikes at workers, switches, controllers, the 
 
 soak-group: $(WARM)  ## HISTORIES=10000 of a group's coordinator: deaths, joins, forged and replayed messages, clocks that jump
 	$(BIN)/python -m tests.support.kills.histories --histories $(HISTORIES)
+
+soak-late: $(WARM)  ## PROGRAMS_LATE=10000 random scripts with stragglers: each late array is in its own tensor once, or reported
+	@$(BIN)/python -m tests.support.late_tensors --programs $(PROGRAMS_LATE) --seed $(SEED)
 
 soak-live: $(WARM)  ## a live page beside 10,000 idle connections, and 1,000 pauses: SOAK='--connections 1500 --pauses 50'
 	$(BIN)/python -m tests.support.soak_live $(SOAK)

@@ -19,7 +19,7 @@ for step in range(4):
         time.sleep(chosen.late)  # in real time
     array = np.full(10_000, comm.rank + 1, np.float32)
     begin = comm.now
-    comm.all_reduce(array)
+    comm.all_reduce(array, name="gradient")
     counts = comm.counts
     mean = array / np.maximum(counts, 1)
     print(f"step {step}: {counts.min()} to {counts.max()} arrays, mean {mean.mean():.3f}, {comm.now - begin:.4f} s")

@@ -64,7 +64,7 @@ def main() -> None:
     for iteration in range(begin, task.iterations):
         loss = task.gradient(parameters, iteration, gradient)
         comm.compute(task.compute_seconds)
-        comm.all_reduce(gradient)
+        comm.all_reduce(gradient, name="gradient")
         velocity *= np.float32(options.momentum)
         velocity += gradient
         parameters -= rate * velocity

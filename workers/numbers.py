@@ -214,6 +214,7 @@ class RawFloat:
 
 
 Floats = NDArray[np.float32]
+Arrays = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,18 +243,29 @@ class Partial:
 
 
 class Residuals:
-    """What one worker's operations left out: it goes into its next one of as many elements."""
+    """What one worker's operations left out: it goes into its next one on the same tensor, and into no other.
+
+    An operation calls ``add_to`` before, and ``keep`` with the same tensor after.
+    """
 
     def __init__(self) -> None:
-        self._of: dict[int, Floats] = {}
+        self._of: dict[tuple[str, int], tuple[Floats, Arrays]] = {}
+        self._added: dict[tuple[str, int], Arrays] = {}
 
-    def add_to(self, array: Floats) -> None:
-        """``array`` (float32, shape (elements,)) gets what was left out, which is then kept no longer."""
-        left = self._of.pop(array.size, None)
+    def add_to(self, array: Floats, tensor: str) -> None:
+        """``array`` (float32, shape (elements,)) gets what was left out of ``tensor``, which is then kept no longer."""
+        left = self._of.pop((tensor, array.size), None)
         if left is not None:
-            array += left
+            array += left[0]
+            self._added[tensor, array.size] = left[1]
 
-    def keep(self, partial: Partial) -> None:
-        """What ``partial`` left out is for the next operation."""
-        if partial.late.any():
-            self._of[partial.kept.size] = partial.kept
+    def keep(self, partial: Partial, tensor: str) -> int:
+        """What ``partial`` left out is for the next operation on ``tensor``; where that is empty it is not kept.
+
+        Returns how many chunks of arrays that is: of a chunk that came too late twice, two.
+        """
+        place = tensor, partial.kept.size
+        arrays = np.where(partial.late, 1 + self._added.pop(place, 0), 0)
+        if tensor and partial.late.any():
+            self._of[place] = partial.kept, arrays
+        return int(arrays.sum())

@@ -198,8 +198,8 @@ class Group(Protocol):
     def is_server(self) -> bool:
         """True for the parameter server's end."""
 
-    def all_reduce(self, array: FloatArray) -> FloatArray:
-        """Replace ``array`` by the sum over all workers."""
+    def all_reduce(self, array: FloatArray, *, name: str = ...) -> FloatArray:
+        """Replace ``array``, which is called ``name``, by the sum over all workers."""
 
     def push_pull(self, array: FloatArray, learning_rate: float, *, staleness: int | None = 0) -> FloatArray:
         """Gradients up, weights down."""
@@ -239,7 +239,7 @@ def train_all_reduce(comm: Group, options: TrainingOptions) -> Trained:
         for iteration in range(task.iterations):
             loss = task.gradient(parameters, iteration, gradient)
             comm.compute(task.compute_seconds)
-            comm.all_reduce(gradient)
+            comm.all_reduce(gradient, name="gradient")
             step(gradient)
             comm.record(LOSS, loss)
             if comm.rank == 0 and task.evaluates(iteration):

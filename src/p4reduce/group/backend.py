@@ -38,8 +38,17 @@ class Options:
     """Of a push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
     view: int = 0
     """Changes of the group that the caller had heard of when it called (``GroupChanged.view``)."""
+    tensor: str = ""
+    """The caller's name of what an all-reduce adds up: what a deadline left out goes into the next of that name."""
+    place: str = ""
+    """Where in a step the call stands, which says the same where there is no name; empty where it is not known."""
     ahead: Ahead | None = None
     """What this participant calls next, where it is known; in real time it is not used."""
+
+    @property
+    def identity(self) -> str:
+        """Which tensor this is of all that a script adds up; empty where that is not known."""
+        return f"name {self.tensor}" if self.tensor else self.place
 
     @property
     def stale(self) -> bool:

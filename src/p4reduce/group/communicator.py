@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -225,8 +226,32 @@ class Queue(Generic[Carried]):
 A = TypeVar("A", bound=Array)
 STEP: Final = "p4reduce.step"
 """the figure that marks the end of a step"""
+MOST_NAME: Final = 200
+"""characters of a tensor's name"""
 LEAVE_S: Final = 10.0
 """for collectives that are under way when a participant leaves"""
+
+
+class _Steps:
+    """Where in a step an all-reduce stands: how many were before it, and of how many elements each."""
+
+    def __init__(self) -> None:
+        self._known = False
+        self._before: list[int] = []
+
+    def next(self) -> None:
+        """A step ends here: from now on it is known what a step is."""
+        self._known = True
+        self._before.clear()
+
+    def place(self, elements: int) -> str:
+        """Of the next all-reduce in this step; empty where no step has ended yet."""
+        place = f"place {len(self._before)} {crc32(repr(self._before).encode()):08x}"
+        self._before.append(elements)
+        if not self._known:
+            self._before.clear()
+            return ""
+        return place
 
 
 class Communicator:
@@ -258,6 +283,7 @@ class Communicator:
         """Whether this participant came in later than others: they have a state, which it has not."""
         self._elements = 0
         self._changed = threading.Lock()
+        self._steps = _Steps()
 
     @property
     def rank(self) -> int:
@@ -322,11 +348,17 @@ class Communicator:
         return Communicator(self._backend.group(chosen, serial), patience_s=patience_s)
 
     @overload
-    def all_reduce(self, array: A, *, not_finite: Literal["error", "nan"] = ...) -> A: ...
+    def all_reduce(self, array: A, *, not_finite: Literal["error", "nan"] = ..., name: str = ...) -> A: ...
 
     @overload
     def all_reduce(
-        self, array: A, *, start: float, not_finite: Literal["error", "nan"] = ..., followed: bool = ...
+        self,
+        array: A,
+        *,
+        start: float,
+        not_finite: Literal["error", "nan"] = ...,
+        followed: bool = ...,
+        name: str = ...,
     ) -> Handle[A]: ...
 
     def all_reduce(
@@ -336,6 +368,7 @@ class Communicator:
         start: float | None = None,
         not_finite: Literal["error", "nan"] = "error",
         followed: bool = False,
+        name: str = "",
     ) -> A | Handle[A]:
         """Replace ``array`` by the sum over all workers.
 
@@ -346,10 +379,17 @@ class Communicator:
 
         followed: another all-reduce is started before anything is waited for. This one is carried when that is known,
         and announces exponents of it, which saves it a round trip where all ranks say so in time; in virtual time.
+
+        name: which tensor this is, at all ranks; for runs with a deadline. What comes too late is added to the next
+        all-reduce of that name and size. Without a name it is added to the one at the same place of the next step,
+        where ``step()`` tells steps apart. Where neither is known it is in no sum, and ``network.left_out`` of the
+        result says so.
         """
+        if not isinstance(name, str) or len(name) > MOST_NAME:
+            raise ValueError(f"all_reduce: name: a text of at most {MOST_NAME} characters, got {name!r:.60}")
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
             check_array("all_reduce", array, {np.dtype(np.int32)})
-            chosen = Options(words=True, patience_s=self._patience_s)
+            chosen = Options(words=True, patience_s=self._patience_s, tensor=name)
             words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
 
             def added() -> A:
@@ -358,7 +398,7 @@ class Communicator:
 
             flat = words.reshape(-1).view(np.float32)
             return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed)
-        chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s)
+        chosen = Options(poison=not_finite == "nan", patience_s=self._patience_s, tensor=name)
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
             check_array("all_reduce", array, {np.dtype(np.float16)})
             wide = array.astype(np.float32).reshape(-1)
@@ -525,9 +565,11 @@ class Communicator:
     def step(self) -> None:
         """Say that a step (an iteration of the training) ends here, at all ranks: the result gives time by steps.
 
+        With a deadline it also says which all-reduce belongs to which: to the one at the same place of the step before.
         Without, a step is the shortest sequence of collectives that repeats.
         """
         self._backend.record(STEP, 0.0)
+        self._steps.next()
 
     def close(self) -> None:
         """Leave the group; later calls of the others would wait for this one and fail."""
@@ -563,6 +605,7 @@ class Communicator:
             raise ClusterError("this participant has left the group")
         if operation == "all_reduce":
             self._elements = flat.size
+            options = replace(options, place=self._steps.place(flat.size))
         options = replace(options, view=self._view)
         if operation == "broadcast":
             if not 0 <= root < self.size:

@@ -57,7 +57,7 @@ def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
             )
 
 
-def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, int | None]:
+def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, str, int | None]:
     chosen = call.options
     return (
         call.operation,
@@ -67,6 +67,7 @@ def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, str, int | Non
         chosen.words,
         chosen.poison,
         chosen.name,
+        chosen.tensor,
         chosen.staleness,
     )
 
@@ -77,6 +78,8 @@ def _describe(call: Call) -> str:
         extra = f", learning_rate={call.learning_rate:g}"
         if call.options.stale:
             extra += f", staleness={call.options.staleness}"
+    if call.options.tensor:
+        extra += f", name={call.options.tensor!r}"
     kind = " of int32" if call.options.words and call.operation == "all_reduce" and not call.options.name else ""
     return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
 

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import statistics
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,34 @@ class NetworkResult:
     """All-reduces that a deadline closed without some: ``iteration``, ``attempts``, its ``chunks``, the ``least``
     contributions of one, and how many of each rank's chunks came too ``late``. Then frames are held against no
     prediction, either: nobody predicts who comes too late."""
+    left_out: list[dict[str, Any]] = field(default_factory=list)
+    """What came too late and is in no sum: ``rank``, ``tensor`` (its name, or its place in a step; empty where neither
+    is known), its ``elements``, and how many ``chunks`` of its arrays."""
+
+
+class LeftOut:
+    """What came too late for its all-reduce, by rank and tensor, until it is in the sum of a later one."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str, int], int] = {}
+        self._lost: Counter[tuple[int, str, int]] = Counter()
+
+    def note(self, rank: int, tensor: str, elements: int, chunks: int) -> None:
+        """An all-reduce is done: what was kept of its tensor is in it; ``chunks`` of this rank are not."""
+        if not tensor:
+            self._lost[rank, tensor, elements] += chunks
+            return
+        self._kept.pop((rank, tensor, elements), None)
+        if chunks:
+            self._kept[rank, tensor, elements] = chunks
+
+    def plain(self) -> list[dict[str, Any]]:
+        """What is in no sum, as ``NetworkResult.left_out`` has it, by rank."""
+        every = sorted((self._lost + Counter(self._kept)).items())
+        return [
+            {"rank": rank, "tensor": tensor, "elements": elements, "chunks": chunks}
+            for (rank, tensor, elements), chunks in every
+        ]
 
 
 @dataclass(frozen=True)
@@ -189,8 +218,8 @@ class RunResult:
     """Only of a run in real time."""
 
     def plain(self) -> dict[str, Any]:
-        """As plain data. In virtual time there is no key ``real``; ``membership``, ``closed`` and a collective's
-        ``failed`` only where they hold something.
+        """As plain data. In virtual time there is no key ``real``; ``membership``, ``closed``, ``left_out`` and a
+        collective's ``failed`` only where they hold something.
         """
         data = dataclasses.asdict(self)
         if self.real is None:
@@ -199,6 +228,8 @@ class RunResult:
             del data["network"]["membership"]
         if not self.network.closed:
             del data["network"]["closed"]
+        if not self.network.left_out:
+            del data["network"]["left_out"]
         for record in data["network"]["collectives"]:
             if record["failed"] is None:
                 del record["failed"]

@@ -220,6 +220,8 @@ def move_tensors(cluster: Cluster, progress: Progress | None) -> None:
                 communicator.push_pull(array, 0.1)
             elif operation == "broadcast":
                 communicator.broadcast(array)
+            elif operation == "all_reduce":
+                communicator.all_reduce(array, name="tensor")
             elif operation == "all_to_all":
                 communicator.all_to_all(array, np.empty_like(array))
             else:

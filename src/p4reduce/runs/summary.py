@@ -62,7 +62,9 @@ def network_result(carrier: Carrier, steps: Steps | None = None) -> NetworkResul
     )
     found = result_of(observed, carrier.records, carrier.digest.hexdigest(), steps)
     decided = [decision.plain() for decision in journal]
-    return replace(found, membership=decided, closed=list(carrier.closings.happened))
+    closings = carrier.closings
+    left_out = [one for job in sorted(closings.left_out) for one in closings.left_out[job].plain()]
+    return replace(found, membership=decided, closed=list(closings.happened), left_out=left_out)
 
 
 def result_of(

@@ -30,7 +30,7 @@ def carry(given, *, steps=3, slow=(2,), at=(1,), scale=None):
                 comm.compute(LATE_S)
             array = rng.standard_normal(ELEMENTS).astype(np.float32) * np.float32((scale or {}).get(comm.rank, 1))
             gave[comm.rank, step], begin = array.astype(np.float64), comm.now
-            comm.all_reduce(array)
+            comm.all_reduce(array, name="gradient")
             got[comm.rank, step], counts[comm.rank, step] = array, comm.counts
             took[comm.rank, step] = comm.now - begin
 
@@ -71,7 +71,7 @@ def test_who_was_late_and_has_caught_up_is_not_waited_for_the_next_time(later):
             if (comm.rank, step) in {(2, 1), (later, 4)}:
                 comm.compute(LATE_S)
             array, begin = np.full(ELEMENTS, comm.rank + 1, np.float32), comm.now
-            comm.all_reduce(array)
+            comm.all_reduce(array, name="gradient")
             took[comm.rank, step] = comm.now - begin
 
     result = run_experiment(experiment(), script=script)
@@ -114,9 +114,9 @@ def begun(late_s):
             comm.compute(late_s)
         array = rng.standard_normal(ELEMENTS).astype(np.float32) * np.float32(1e6 if comm.rank == 2 else 1)
         given = array.copy()
-        comm.all_reduce(array)
+        comm.all_reduce(array, name="gradient")
         zeros = np.zeros(ELEMENTS, np.float32)
-        comm.all_reduce(zeros)
+        comm.all_reduce(zeros, name="gradient")
         seen[comm.rank] = given, array, zeros
 
     return seen, run_experiment(experiment(), script=script)
@@ -140,7 +140,7 @@ def test_an_operation_longer_than_slots_remember_waits_for_the_straggler_and_end
         array = np.full(64 * 700, comm.rank + 1, np.float32)
         if comm.rank == 7:
             comm.compute(LATE_S)
-        comm.all_reduce(array)
+        comm.all_reduce(array, name="gradient")
         sums[comm.rank], counts[comm.rank] = array, comm.counts
 
     sums, counts = {}, {}

@@ -29,14 +29,17 @@ def test_one_element_is_one_stretch():
     assert partial.runs(256) == ((1, 2),)
 
 
-def test_what_was_left_out_goes_into_the_next_array_of_that_length_once():
+def test_what_was_left_out_goes_into_the_next_array_of_that_tensor_once():
     residuals, partial = Residuals(), Partial.of(6, 4)
     partial.late[1] = 1
     partial.kept[4:] = 7
-    residuals.keep(partial)
+    residuals.keep(partial, "a")
     other, first, second = np.ones(5, np.float32), np.ones(6, np.float32), np.ones(6, np.float32)
+    another = np.ones(6, np.float32)
+    residuals.add_to(another, "b")
     for array in (other, first, second):
-        residuals.add_to(array)
+        residuals.add_to(array, "a")
+    assert another.tolist() == [1] * 6
     assert other.tolist() == [1] * 5
     assert first.tolist() == [1, 1, 1, 1, 8, 8]
     assert second.tolist() == [1] * 6
@@ -44,8 +47,8 @@ def test_what_was_left_out_goes_into_the_next_array_of_that_length_once():
 
 def test_nothing_late_leaves_nothing():
     residuals, array = Residuals(), np.ones(6, np.float32)
-    residuals.keep(Partial.of(6, 4))
-    residuals.add_to(array)
+    residuals.keep(Partial.of(6, 4), "a")
+    residuals.add_to(array, "a")
     assert array.tolist() == [1] * 6
 
 

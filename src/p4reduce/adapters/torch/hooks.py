@@ -32,7 +32,9 @@ def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tens
     buffer = bucket.buffer().div_(world.size)
     array = array_of(buffer)
     next_comes = not bucket.is_last()  # before anybody waits for this one
-    handle = world.communicator.all_reduce(array, start=world.time.now, not_finite="nan", followed=next_comes)
+    name = f"bucket {bucket.index()}"
+    start = world.time.now
+    handle = world.communicator.all_reduce(array, start=start, not_finite="nan", followed=next_comes, name=name)
     return _future(world, handle, buffer, lambda: put(buffer, array))
 
 

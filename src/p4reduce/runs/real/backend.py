@@ -29,13 +29,17 @@ trip a little longer costs nothing as long as the window covers it"""
 class Closing:
     """An all-reduce of a job with a deadline, as one participant knows it.
 
-    Attempts, chunks, the ``least`` contributions of one, and how many chunks are without this participant's.
+    Attempts, chunks, the ``least`` contributions of one, and how many chunks are without this participant's; how many
+    chunks of its arrays are ``left`` for the next all-reduce of the tensor (``Options.identity``), and its elements.
     """
 
     attempts: int
     chunks: int
     least: int
     late: int
+    left: int
+    elements: int
+    tensor: str
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ class RealBackend:
         closes = isinstance(endpoint, WorkerSpec) and endpoint.closes and operation == "all_reduce"
         closes = closes and not (options.words or options.poison)
         if closes:
-            self._residuals.add_to(array)
+            self._residuals.add_to(array, options.identity)
         if self.observer is not None:
             self.observer.given(array)
         saturated = self._endpoints.status(index).saturated
@@ -251,9 +255,11 @@ class RealBackend:
             if partial.counts.min() >= min(self._spec.quorum, self.size):
                 break
             array[:] = inputs
-        self._residuals.keep(partial)
+        left = self._residuals.keep(partial, options.identity)
         self.summed = partial.runs(self._spec.lanes)
-        return Closing(attempts, len(partial.counts), int(partial.counts.min()), int(partial.late.sum()))
+        late = int(partial.late.sum())
+        least = int(partial.counts.min())
+        return Closing(attempts, len(partial.counts), least, late, left, array.size, options.identity)
 
     def _exchange(self, array: FloatArray, options: Options) -> FloatArray:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""

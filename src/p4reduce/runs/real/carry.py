@@ -34,7 +34,7 @@ from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
 from p4reduce.runs.real.spec import ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import LinkRelays, VethWires, open_wires
-from p4reduce.runs.result import CollectiveRecord, RealRun, RunResult, Steps, TrainingPoint
+from p4reduce.runs.result import CollectiveRecord, LeftOut, RealRun, RunResult, Steps, TrainingPoint
 from p4reduce.runs.runner import training_iterations, training_result, without_values
 from p4reduce.runs.summary import Observed, describe_topology, result_of
 from p4reduce.runs.virtual.carrier import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB
@@ -137,6 +137,7 @@ class Moved:
     """When the last participant had its result."""
     closed: list[dict[str, Any]] = field(default_factory=list)
     """As ``NetworkResult`` has it."""
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     def note_closing(self, turn: int, every: Sequence[Message | None]) -> int:
         """What the workers, by rank, know of an all-reduce that a deadline might close; how often it was carried."""
@@ -144,6 +145,8 @@ class Moved:
         if not known:
             return 1
         first = known[0]
+        for rank, one in enumerate(known):
+            self.left_out.note(rank, one["tensor"], one["elements"], one["left"])
         if any(one["late"] for one in known) or first["attempts"] > 1:
             late = {str(rank): one["late"] for rank, one in enumerate(known) if one["late"]}
             said = {name: first[name] for name in ("attempts", "chunks", "least")}
@@ -472,7 +475,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
     found = result_of(observed, moved.records, digest, moved.steps)
     decided = [decision.plain() for decision in cluster.decisions]
-    network = replace(found, plan=given.plan, membership=decided, closed=cluster.moved.closed)
+    network = replace(found, plan=given.plan, membership=decided, closed=moved.closed, left_out=moved.left_out.plain())
     training = None
     if given.model == "digits" or moved.points:
         training = training_result(

@@ -30,7 +30,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import ValidationError
 
-from p4reduce.group.backend import COLLECTIVES, FloatArray
+from p4reduce.group.backend import COLLECTIVES, FloatArray, Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import tensor
@@ -86,7 +86,7 @@ class Worker:
         array = np.zeros(1, np.float32) if operation == "barrier" else self._array(command)
         self._prepared = _NOTHING  # the result takes its place
         root, rate = int(command.get("root", 0)), float(command.get("learning_rate", 0.0))
-        self._backend.collective(operation, array, root, rate)
+        self._backend.collective(operation, array, root, rate, Options(tensor="tensor"))
         if command.get("save"):
             np.save(Path(command["save"]), array)
         return {"carried": dataclasses.asdict(self._backend.carried[-1])}
@@ -115,7 +115,7 @@ class Worker:
             else:  # it sums for the others
                 task = TrainingTask(options, 0, spec.size)
                 for _ in range(task.iterations):
-                    communicator.all_reduce(np.zeros(task.model.size, np.float32))
+                    communicator.all_reduce(np.zeros(task.model.size, np.float32), name="gradient")
         finally:
             backend.observer = None
         return {

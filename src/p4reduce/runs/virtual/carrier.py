@@ -27,7 +27,7 @@ from p4reduce.network.jobs.switches import EmbeddedSwitches
 from p4reduce.network.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.result import CollectiveRecord
+from p4reduce.runs.result import CollectiveRecord, LeftOut
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale, NonFiniteError, Partial, Residuals
@@ -46,6 +46,8 @@ class Closings:
         self.quorum = 1 if quorum is None else quorum
         self.happened: list[dict[str, Any]] = []
         """Of each collective that was closed without some, or done again: as ``NetworkResult.closed`` has it."""
+        self.left_out: dict[int, LeftOut] = defaultdict(LeftOut)
+        """By job."""
         self._residuals: dict[tuple[int, int], Residuals] = defaultdict(Residuals)
 
     def begin(self, job: Job, calls: list[Call]) -> "Closing | None":
@@ -55,7 +57,7 @@ class Closings:
             return None
         residuals = [self._residuals[job.plan.job, call.rank] for call in calls]
         for call, residual in zip(calls, residuals, strict=True):
-            residual.add_to(call.array)
+            residual.add_to(call.array, call.options.identity)
         return Closing(self, job, calls, residuals)
 
 
@@ -92,8 +94,10 @@ class Closing:
     def finish(self) -> None:
         """Keep what came too late, and note it."""
         lanes = self._job.plan.lanes
+        left_out = self._closings.left_out[self._job.plan.job]
         for call, residual in zip(self._calls, self._residuals, strict=True):
-            residual.keep(self.partials[call.rank])
+            partial, tensor = self.partials[call.rank], call.options.identity
+            left_out.note(call.rank, tensor, call.array.size, residual.keep(partial, tensor))
             call.summed = self.partials[call.rank].runs(lanes)
         late = {call.rank: int(self.partials[call.rank].late.sum()) for call in self._calls}
         if any(late.values()) or self._tries > 1:

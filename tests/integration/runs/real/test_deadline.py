@@ -26,14 +26,14 @@ if comm.rank == slow:
     while others:  # it computes for as long as all others need for their results
         others -= len(os.read(told, others))
 array = given.copy()
-comm.all_reduce(array)
+comm.all_reduce(array, name="gradient")
 first, counts = array.copy(), comm.counts
 if comm.rank != slow:
     os.write(told, b".")
 later, total = 0, first.copy()
 while later < attempts and total[0] < 1111:  # all see the same sums
     array = np.zeros(elements, np.float32)
-    comm.all_reduce(array)
+    comm.all_reduce(array, name="gradient")
     total += array
     later += 1
 print(json.dumps([first.tolist(), counts.tolist(), total.tolist()]))
