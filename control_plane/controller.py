@@ -26,7 +26,7 @@ from p4reduce.control_plane.fleet import Fleet, Found, Lookout, Sighting
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.slots import SlotState, blamed, slot_index, who_is_missing
+from p4reduce.control_plane.slots import SlotState, blamed, out_of_turn, slot_index, who_is_missing
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.event_loop import EventLoopThread
@@ -336,6 +336,10 @@ class Controller:
     def blamed(self, plan: Plan, seq: int) -> frozenset[str]:
         """The same as names of workers and switches (:func:`~p4reduce.control_plane.slots.blamed`)."""
         return blamed(plan, seq, self._read_cell)
+
+    def out_of_turn(self, plan: Plan, seqs: Collection[int], *, pulls: bool) -> frozenset[str]:
+        """Workers that keep others out of slots (:func:`~p4reduce.control_plane.slots.out_of_turn`)."""
+        return out_of_turn(plan, seqs, self._read_cell, pulls=pulls)
 
     def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
         """Have switches tell of directed links (switch, port), once.

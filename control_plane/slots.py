@@ -1,6 +1,6 @@
 """Reading a switch's slots: who has contributed to a chunk, and who is missing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -156,6 +156,26 @@ def _missing_names(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell)
             if not child.is_worker:
                 found |= _missing_names(plan, plan.by_switch[child.name], seq, read)
     return found
+
+
+def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: bool) -> frozenset[str]:
+    """Workers that took slots of chunks which some member still lacks, when it was not their turn.
+
+    seqs: chunks that members lack. pulls: whether the operation's chunks are asked for (PULL), not contributed to.
+    A slot that was opened by packets of the other kind is closed to all who say what they should; so is one of a chunk
+    that lies a whole lap of the slots ahead, which nobody sends who keeps to the window: at most half of the slots.
+    """
+    found: set[str] = set()
+    for aggregator in plan.aggregators:
+        for seq in seqs:
+            cell = read(aggregator.name, slot_index(aggregator, seq))
+            slot = None if cell is None else SlotState.unpack(cell)
+            if slot is None or slot.generation != plan.generation or slot.done:
+                continue
+            lap = 0 < (slot.seq - seq) & 0xFFFFFFFF < 1 << 31
+            if lap or (slot.seq == seq and slot.pull != pulls):
+                found |= {child.name for child in aggregator.children if child.is_worker and slot.bitmap & child.mask}
+    return frozenset(found)
 
 
 # Who is awaited, by what switches told the workers that asked (docs/protocol.md, Loss): it needs no registers.

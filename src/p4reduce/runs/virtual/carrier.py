@@ -16,7 +16,7 @@ from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.predict import Operation, plan_bound
 from p4reduce.control_plane.program import P4Program
-from p4reduce.control_plane.slots import explain_waits
+from p4reduce.control_plane.slots import explain_waits, node_name
 from p4reduce.group.backend import COLLECTIVES, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.group import Call
@@ -534,6 +534,10 @@ class Carrier:
             return ""
         waits = {self.network.hosts[index]: self.network.status(index).waiting for index in job.members.values()}
         told = [f"switches told: {line}" for line in explain_waits(job.plan, waits)]
+        names = self.switches.controller.out_of_turn(job.plan, {status.failed_seq}, pulls=False)
+        told += [
+            f"{node_name(job.plan, name)} spoke out of turn: others are kept out of slots" for name in sorted(names)
+        ]
         return "\n".join([self.switches.controller.who_is_missing(job.plan, status.failed_seq), *told])
 
     # --- what came of it

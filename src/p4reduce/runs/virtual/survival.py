@@ -32,7 +32,8 @@ from p4reduce.network.jobs.specs import PATIENCE_PS
 from p4reduce.network.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.network.virtual import Stop
 from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS, beyond_int32
-from p4reduce.workers.records import State
+from p4reduce.workers.records import Collective, State
+from p4switch.base.units import PS_PER_MS
 
 if TYPE_CHECKING:
     from p4reduce.runs.virtual.surviving import SurvivingCarrier
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 # has the result already, that result and zeros: their sum is the result for all others (*spread*).
 
 
+LONG_PS: Final = 500 * PS_PER_MS
+"""after so long, and again and again, slots are read for whoever keeps others out of them"""
+OUT_OF_TURN: Final = "spoke out of turn"
 SERVER_WAITS: Final = -1
 """in place of a chunk: the server waits"""
 _WORDS: Final = Options(words=True)
@@ -316,6 +320,7 @@ class Survival:
         self._causes: list[str] = []
         self._new: tuple[int, Plan] | None = None
         self._raised = False
+        self._look_again_ps = 0
 
     # --- from start to end
 
@@ -358,10 +363,17 @@ class Survival:
         times = [self._deadline] if self._deadline is not None else []
         if self._phase in {_Phase.RUN, _Phase.STOPPING}:
             times += [max(now, self._calls[rank].start_ps) for rank in self._attempts.unposted]
+        if self._phase is _Phase.RUN and whole:
+            times.append(max(now, self._looks_at_ps))
         event = self._health.next_ps(now)
         if event is not None:
             times.append(event)
         return min(times, default=None)
+
+    @property
+    def _looks_at_ps(self) -> int:
+        """When the coordinator looks, or looks again, why an operation takes long."""
+        return max(self._attempts.since_ps + LONG_PS, self._look_again_ps)
 
     def _welcome(self) -> bool:
         """Whether somebody joins before anybody has begun: then nobody begins, but for the new group to be decided."""
@@ -387,6 +399,9 @@ class Survival:
         """What the coordinator does now."""
         now = self._network.now
         cause = self._health.notice(now, self._blamed, self._carrier.look, patient=bool(self._attempts.unposted))
+        if cause is None and self._phase is _Phase.RUN and not self._attempts.unposted and now >= self._looks_at_ps:
+            self._look_again_ps = now + LONG_PS
+            cause = self._turn_out()
         if cause is not None and self._concerned(cause):
             self._ask_to_stop(cause)
         elif self._deadline is not None and now >= self._deadline:
@@ -397,6 +412,20 @@ class Survival:
                 self._decide()
             elif self._phase is _Phase.COMMITTING:
                 self._commit()
+
+    def _turn_out(self) -> str | None:
+        """Members that keep others out of slots are members no more; the cause, or None where there is none."""
+        job = self._attempts.job
+        if job is None or not job.plan.in_network:
+            return None
+        seqs = {seq & 0xFFFFFFFF for seq in self._attempts.oldest_missing() - {SERVER_WAITS}}
+        pulls = COLLECTIVES[self._first.operation] is Collective.PULL
+        names = self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
+        found = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
+        for member in found:
+            self._health.exclude(member, OUT_OF_TURN)
+            self._silence(member)
+        return OUT_OF_TURN if found else None
 
     def _concerned(self, cause: str) -> bool:
         """Whether the group has to change; `CollectiveError` where it must not."""
