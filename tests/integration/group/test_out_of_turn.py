@@ -97,8 +97,9 @@ def test_two_members_that_speak_out_of_turn():
         speak(cluster, "h2", Kind.PULL, range(50))
         speak(cluster, "h6", Kind.PULL, range(100, 200))
         got, ended, first = carry(cluster)
-    assert ended.keys() == {1}  # what the other one did in the epoch before is of no use in the next
-    assert got == {rank: [5.0] * 3 for rank in (0, 2, 3, 4, 5)}
+    (found,) = ended  # the one who came last to a slot; what the other one took is of no use in the next epoch
+    assert found in {1, 5}
+    assert got == {rank: [5.0] * 3 for rank in range(6) if rank != found}
     assert max(first.values()) < 2
 
 
