@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 from p4reduce_course.frame.grading import plain, skeleton_of
 from p4reduce_course.frame.lab import Task
 from p4reduce_course.frame.report import Wrong, counted
+from p4reduce_course.sandbox.compiling import compile_apart
 from p4switch.device import Device
 from p4switch.interpreter.trace import HeaderEmitted, HeaderExtracted, ParserFailed, Verdict
-from p4switch.p4.compile import compile_text
 from p4switch.program.errors import ProgramError
 from p4switch.program.loader import load_program
 from p4switch.program.program import Program
@@ -92,9 +92,9 @@ def compiled(task: Task, name: str) -> Program:
         said = "nothing is written yet (that is how the lab begins): see README.md"
         raise Wrong(said, f"{path}{where}")
     look = f"p4reduce p4 check {path}"
-    found = compile_text(text, path.name, library_only=True)
-    if not found.ok or found.json is None:
-        said = "\n".join([f"{path.name} does not compile:", *found.messages()[:_SHOWN]])
+    found = compile_apart(text, path.name)
+    if found.json is None:
+        said = "\n".join([f"{path.name} does not compile:", *found.messages[:_SHOWN]])
         if todos:
             said += f"\n{counted(len(todos), 'TODO')} left, line {', '.join(map(str, todos))}"
         raise Wrong(said, str(path), look)

@@ -12,6 +12,7 @@ from typing import BinaryIO, Final
 
 LARGEST: Final = 1 << 30
 """Bytes of a file that is read; no input of ours comes near."""
+_PIECE: Final = 1 << 20
 _MARK: Final = ".partial-"
 _KINDS: Final = (
     (stat.S_ISDIR, errno.EISDIR, "Is a folder; give a file"),
@@ -45,10 +46,12 @@ def open_file(path: Path) -> BinaryIO:
 def read_bytes(path: Path, most: int = LARGEST) -> bytes:
     """What is in a regular file of at most ``most`` bytes. Raises ``OSError`` with the name of ``path``."""
     with open_file(path) as file, naming(path):
-        data = file.read(most + 1)
-        if len(data) > most:
-            raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
-        return data
+        data = bytearray()
+        while piece := file.read(_PIECE):
+            data += piece
+            if len(data) > most:
+                raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
+        return bytes(data)
 
 
 def read_text(path: Path, most: int = LARGEST) -> str:

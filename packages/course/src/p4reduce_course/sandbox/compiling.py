@@ -1,0 +1,111 @@
+"""A student's P4 program, compiled in a process of its own: what the compiler uses is bounded, what comes is data."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import p4switch
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.confine import confine, die_with_parent, undumpable
+from p4reduce_course.sandbox.limits import MIB, Limits
+from p4switch.p4.compile import compile_text
+
+LIMITS: Final = Limits(cpu_s=20, wall_s=60, memory=1024 * MIB, files=32)
+"""``memory`` beyond what the grader has, of which the process is a copy"""
+_MOST_BYTES: Final = 32 * MIB
+"""of an answer"""
+_PIECE: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler says: BMv2's JSON, or None; and its messages."""
+
+    json: Any
+    messages: tuple[str, ...]
+
+
+def compile_apart(text: str, name: str, limits: Limits = LIMITS) -> Compiled:
+    """Compile P4 in a confined copy of this process; it may include core.p4 and v1model.p4. Raises Wrong at a limit."""
+    return _apart(lambda: _compiled(text, name), name, limits)
+
+
+def _compiled(text: str, name: str) -> dict[str, Any]:
+    found = compile_text(text, name, library_only=True)
+    return {"json": found.json if found.ok else None, "messages": [str(one) for one in found.messages()]}
+
+
+def _apart(work: Callable[[], dict[str, Any]], name: str, limits: Limits) -> Compiled:
+    undumpable()
+    with tempfile.TemporaryDirectory(prefix="p4reduce-lab-", ignore_cleanup_errors=True) as folder:
+        answers, told = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: this one takes no lock
+            process = os.fork()
+        if process == 0:
+            _child(work, told, Path(folder), limits)
+        os.close(told)
+        try:
+            data = _read(answers, limits)
+        finally:
+            os.close(answers)
+            os.kill(process, signal.SIGKILL)
+            _, status = os.waitpid(process, 0)
+    try:
+        found = json.loads(data or b"")
+        return Compiled(found["json"], tuple(map(str, found["messages"])))
+    except (ValueError, TypeError, KeyError):
+        pass
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGXCPU:
+        raise Wrong(f"{name}: the compiler needs more than {limits.cpu_s} s of processor time for it")
+    raise Wrong(f"{name}: the compiler needs more time or memory for it than a lab takes; is something in it endless?")
+
+
+def _child(work: Callable[[], dict[str, Any]], told: int, folder: Path, limits: Limits) -> None:
+    """Confine this copy of the grader, compile, tell, end. Never returns."""
+    try:
+        die_with_parent()
+        silent = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silent, stream)
+        os.dup2(told, 3)
+        os.closerange(4, 1 << 16)
+        pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
+        used = pages * os.sysconf("SC_PAGE_SIZE")
+        given = Limits(limits.cpu_s, limits.wall_s, memory=used + limits.memory, files=limits.files)
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        confine(given, [Path(p4switch.__file__).parent, Path(os.__file__).parent], folder)
+        left = memoryview(json.dumps(work()).encode())
+        while left:
+            left = left[os.write(3, left) :]
+    finally:
+        os._exit(0)
+
+
+def _read(answers: int, limits: Limits) -> bytes | None:
+    """All that comes, until its end; None where that takes too long or is too much."""
+    until, data = time.monotonic() + limits.wall_s, bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(answers, selectors.EVENT_READ)
+        while selector.select(max(0.0, until - time.monotonic())):
+            piece = os.read(answers, _PIECE)
+            if not piece:
+                return bytes(data)
+            data += piece
+            if len(data) > _MOST_BYTES:
+                return None
+    return None

@@ -1,0 +1,358 @@
+"""``make soak-sandbox``: attacks on the grader by what is handed in, and random messages from student code.
+
+Each attack is a lab that is copied, changed and graded by the command, in each format. What must hold: the grader ends
+within 150 s with a verdict, nothing outside of the submission has changed, no process and no temporary folder is left,
+no byte of a planted secret is in what the grader says, and there is no traceback. It is run three times: as this user,
+as a user without privileges, and where users may not make namespaces.
+"""
+
+import argparse
+import ctypes
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from p4reduce.base.output import Output, progress_bar
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.confine import _MACHINES
+from p4reduce_course.sandbox.limits import Limits
+from p4reduce_course.sandbox.process import StudentCode
+from tests.support.labs import SOLUTIONS
+from tests.support.paths import ROOT
+from tests.unit.course.test_sandbox import ATTACKS
+
+LONGEST_S: Final = 150
+LAST_CALL: Final = 470
+"""the highest number of a system call that is tried"""
+MODES: Final = {
+    "this user": (),
+    "a user": ("unshare", "--user", "--map-user=1000", "--map-group=1000"),
+    "no namespaces": ("unshare", "--user", "--map-root-user", "sh", "-c",
+                      'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"', "sh"),
+}  # fmt: skip
+PYTHON_LAB, P4_LAB = "04", "03"
+Make = Callable[[Path, Path, str], None]
+"""Changes a submission: its folder, the folder outside, the secret."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A lab, and how its submission is changed."""
+
+    name: str
+    lab: str
+    make: Make
+
+
+def _python(body: str) -> Make:
+    """Hand in Python; each function of the lab's is its ``f``."""
+
+    def make(folder: Path, outside: Path, _secret: str) -> None:
+        text = body.replace("{outside}", str(outside)).replace("{pid}", "1")
+        names = ["quantize", "dequantize", "error_bound", "scale_for", "check", "add", "pack", "unpack"]
+        file = folder / "skeleton/quantize.py"
+        written = [line.split("(")[0][4:] for line in file.read_text().splitlines() if line.startswith("def ")]
+        more = "".join(f"\n{name} = lambda *a, **b: f()" for name in [*names, *written])
+        file.write_text(f"{text}\n{more}\n")
+
+    return make
+
+
+def _p4(change: Callable[[str, Path], str]) -> Make:
+    def make(folder: Path, outside: Path, _secret: str) -> None:
+        file = folder / "skeleton/slot.p4"
+        file.write_text(change(file.read_text(), outside))
+
+    return make
+
+
+def _in_place_of(name: str, put: Callable[[Path, Path], None]) -> Make:
+    def make(folder: Path, outside: Path, _secret: str) -> None:
+        file = folder / "skeleton" / name
+        file.unlink()
+        put(file, outside)
+
+    return make
+
+
+def _many(folder: Path, count: int) -> None:
+    for number in range(count):
+        (folder / f"file{number}").write_text("x")
+
+
+def _bind(path: Path) -> None:
+    where = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(path.name)
+    finally:
+        os.chdir(where)
+
+
+def batched(numbers: list[int], size: int) -> Iterator[tuple[int, ...]]:
+    """So many at a time."""
+    for at in range(0, len(numbers), size):
+        yield tuple(numbers[at : at + size])
+
+
+def attacks() -> Iterator[Attack]:
+    """All of them."""
+    for name, text, _ in ATTACKS:
+        yield Attack(f"Python {name}", PYTHON_LAB, _python(text))
+    for two in batched(_refused_calls(), 2):
+        yield Attack(f"system calls {two}", PYTHON_LAB, _python(CALL.replace("NUMBERS", repr(two))))
+    puts: dict[str, Callable[[Path, Path], None]] = {
+        "link to the secret": lambda file, outside: file.symlink_to(outside / "secret"),
+        "hard link to the secret": lambda file, outside: os.link(outside / "secret", file),
+        "link to /dev/zero": lambda file, _: file.symlink_to("/dev/zero"),
+        "link to itself": lambda file, _: file.symlink_to(file.name),
+        "pipe": lambda file, _: os.mkfifo(file),
+        "socket": lambda file, _: _bind(file),
+        "folder": lambda file, _: file.mkdir(),
+        "8 MiB and one byte": lambda file, _: file.write_bytes(bytes((8 << 20) + 1)),
+        "a hole of a terabyte": lambda file, _: os.truncate(os.open(file, os.O_CREAT | os.O_WRONLY), 1 << 40),
+        "bytes that are no text": lambda file, _: file.write_bytes(bytes(range(256))),
+        "an archive": lambda file, _: file.write_bytes(b"PK\x03\x04" + bytes(2000)),
+        "600 files": lambda file, _: _many(file.parent, 600),
+        "nothing": lambda file, _: None,
+    }
+    for what, put in puts.items():
+        yield Attack(f"{what} as quantize.py", PYTHON_LAB, _in_place_of("quantize.py", put))
+        yield Attack(f"{what} as slot.p4", P4_LAB, _in_place_of("slot.p4", put))
+    includes = (
+        '#include "SECRET"', "#include <SECRET>", '@name("/*") #include "SECRET"\n@name("*/")',
+        '// \\\n#include "SECRET"', '/* */ #include "SECRET"', '#define A "SECRET"\n#include A', '??=include "SECRET"',
+        '#if 1\n#include "SECRET"\n#endif', '#line 1 "SECRET"\n#error', '# 1 "SECRET"', '#include "../../../../SECRET"',
+        '#include "/proc/self/environ"', '#include "/dev/zero"', '#include "/dev/stdin"', "#include_next <SECRET>",
+        '#import "SECRET"', '#embed "SECRET"', '#pragma once "SECRET"', '_Pragma("include SECRET")', "#include SECRET",
+    )  # fmt: skip
+    for line in includes:
+        yield Attack(f"P4 {line!r}", P4_LAB, _p4(lambda text, outside, line=line: (
+            line.replace("SECRET", str(outside / "secret")) + "\n" + text)))  # fmt: skip
+    heavy = {
+        "macros that double": "\n".join(f"#define A{n} A{n + 1} A{n + 1}" for n in range(60)) + "\n#define A60 x\nA0\n",
+        "60,000 brackets": "const bit<8> a = " + "(" * 30_000 + "1" + ")" * 30_000 + ";",
+        "a huge width": "header h_t { bit<99999999999> a; }",
+        "a huge register": "control C() { register<bit<64>>(4294967295) r; apply { } }",
+        "a huge number": "const int a = 1 << 99999999999;",
+        "a power": "const int a = " + "(" + "9" * 5000 + ")" + " * 9" * 5000 + ";",
+        "types in a circle": "typedef a b; typedef b a;",
+        "a name of 60,000": "const bit<8> " + "a" * 60_000 + " = 1;",
+        "zero bytes": "\0" * 60_000,
+        "no end of a comment": "/*" * 30_000,
+        "no end of a text": '@name("' + "a" * 60_000,
+    }
+    for what, text in heavy.items():
+        yield Attack(f"P4 {what}", P4_LAB, _p4(lambda old, _, text=text: f"{text}\n{old}"))
+
+
+CALL: Final = """
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+def f():
+    for number in NUMBERS:
+        if (done := libc.syscall(number, 0, 0, 0, 0, 0, 0)) >= 0:
+            raise ValueError(f"was done: {number}, {done}")
+    raise ValueError(f"refused {ctypes.get_errno()}")
+"""
+
+
+def _refused_calls() -> list[int]:
+    """Numbers of this machine's system calls that are not on the list."""
+    known = _MACHINES.get(os.uname().machine)
+    allowed = set(known[1].values()) if known else set()
+    return [number for number in range(LAST_CALL) if number not in allowed]
+
+
+class Grader:
+    """Grades one attack after the other, and looks what has changed."""
+
+    def __init__(self, scratch: Path, mode: str) -> None:
+        self.scratch, self.mode = scratch, mode
+        self.secret = "".join(random.Random(mode).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=40))
+        self.longest = 0.0
+        self._labs: dict[str, Path] = {}
+        self._formats = ("text", "json", "gradescope", "junit", "csv")
+
+    def lab(self, number: str) -> Path:
+        """A right solution, to begin with."""
+        if number not in self._labs:
+            folder = self.scratch / f"lab{number}"
+            self._run("lab", "copy", number, str(folder), "--student", "eve")
+            shutil.copytree(SOLUTIONS / number, folder / "skeleton", dirs_exist_ok=True)
+            self._labs[number] = folder
+        return self._labs[number]
+
+    def strike(self, attack: Attack, number: int) -> Iterator[str]:
+        """What went wrong for the grader."""
+        place = self.scratch / "one"
+        outside, folder, temporary = place / "outside", place / "in", place / "tmp"
+        for made in (outside, temporary):
+            made.mkdir(parents=True)
+        (outside / "secret").write_text(self.secret)
+        seed = outside / "seed"
+        seed.write_text(f"seed {self.secret}")
+        shutil.copytree(self.lab(attack.lab), folder, symlinks=True)
+        attack.make(folder, outside, self.secret)
+        before = _state(outside)
+        began = time.monotonic()
+        how = self._formats[number % len(self._formats)]
+        done = self._run(
+            "lab", "grade", str(folder), "--format", how, "--seed-file", str(seed), temporary=temporary, grade=True
+        )
+        took = time.monotonic() - began
+        self.longest = max(self.longest, took)
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        if took > LONGEST_S:
+            yield f"{attack.name}: took {took:.0f} s"
+        if done.returncode not in {0, 1, 2}:
+            yield f"{attack.name}: exit {done.returncode}: {said[-300:]}"
+        if not said.strip():
+            yield f"{attack.name}: no verdict"
+        if "Traceback" in said:
+            yield f"{attack.name}: {said[-600:]}"
+        if any(self.secret[at : at + 12] in said for at in range(0, 28, 4)):
+            yield f"{attack.name}: the secret is in what the grader says"
+        if found := re.search(r"was done: \d+, -?\d+", said):
+            yield f"{attack.name}: {found[0]}"
+        if _state(outside) != before:
+            yield f"{attack.name}: something outside has changed"
+        left = [path.name for path in temporary.iterdir()]
+        if left:
+            yield f"{attack.name}: left {left} behind"
+        shutil.rmtree(place, ignore_errors=True)
+
+    def _run(
+        self, *words: str, temporary: Path | None = None, grade: bool = False
+    ) -> "subprocess.CompletedProcess[bytes]":
+        command = [sys.executable, "-m", "p4reduce.cli.entry", *words]
+        around = MODES[self.mode] if grade else ()
+        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "400"}
+        if temporary is not None:
+            environment["TMPDIR"] = str(temporary)
+        return subprocess.run(
+            [*around, *command], cwd=ROOT, env=environment, capture_output=True, check=False, timeout=2 * LONGEST_S
+        )
+
+
+def _state(folder: Path) -> list[Any]:
+    """Everything that can be known of the files there."""
+    found: list[Any] = []
+    for path in sorted([folder, *folder.rglob("*")]):
+        about = path.lstat()
+        text = path.read_bytes() if path.is_file() else b""
+        found.append(
+            (path.name, about.st_mode, about.st_uid, about.st_mtime_ns, about.st_size, os.listxattr(path), text)
+        )
+    return [*found, os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)), _shared()]
+
+
+def _shared() -> str:
+    path = Path("/proc/sysvipc/shm")
+    return path.read_text() if path.exists() else ""
+
+
+# --- random messages
+
+NOISE: Final = """
+import os, random, time
+def f(service, seed, count, stalls):
+    rng = random.Random(seed)
+    lines = [b'{"__items__": [["ask", "x"]]}', b'{}', b'[]', b'null', b'0', b'"a"', b'{"__remote__": []}', b'',
+             b'\\xff\\xfe',
+             b'{"__items__": [["ask", "it"], ["method", "m"], ["arguments", []], ["named", {}]]}',
+             b'{"__items__": [["value", 1]]}', b'{"__items__": [["problem", []]]}', b'[' * 5000, b'{"a":' * 5000,
+             b'{"__items__": 3}', b'{"__array__": ["<f4", [9999999999], ""]}', b'9' * 5000, b'1e999', b'NaN']
+    for _ in range(count):
+        line = rng.choice(lines)
+        if rng.random() < 0.3:
+            line = bytes(rng.randrange(256) for _ in range(rng.randrange(60)))
+        elif rng.random() < 0.3 and line:
+            at = rng.randrange(len(line)); line = line[:at] + bytes([rng.randrange(256)]) + line[at + 1:]
+        os.write(4, line + bytes([10]))
+        if not stalls and rng.random() < 0.5:
+            os.set_blocking(3, False)
+            try: os.read(3, 1 << 16)
+            except BlockingIOError: pass
+    return 1
+"""
+
+
+class Echo:
+    """What the grader offers: it answers."""
+
+    def __call__(self, _method: str, *_arguments: Any, **_named: Any) -> str:
+        return "x" * 100
+
+
+def messages(count: int, seed: int) -> Iterator[tuple[int, str]]:
+    """Play until so many messages were read; how many the last round had, and what went wrong in it."""
+    sent = 0
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "student.py").write_text(NOISE)
+        while sent < count:
+            each = rng.choice([1, 20, 400, 5000])
+            wrong, began = "", time.monotonic()
+            limits = Limits(cpu_s=5, wall_s=2, call_s=20)
+            with StudentCode(Path(folder) / "student.py", limits) as student:
+                for _ in range(20):
+                    try:
+                        student.call(
+                            "f", None, rng.randrange(1 << 30), each, rng.random() < 0.5, services={"it": Echo()}
+                        )
+                    except Wrong:
+                        if student._process is None or student._process.poll() is not None:
+                            break
+                    except Exception as error:
+                        wrong = f"messages: {type(error).__name__}: {error}"
+                        break
+            if time.monotonic() - began > LONGEST_S:
+                wrong = f"messages: {time.monotonic() - began:.0f} s"
+            sent += each
+            yield each, wrong
+
+
+def main(arguments: list[str]) -> int:
+    """All; the exit code is 1 where something went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--only", default="", help="attacks with this in their name")
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--every", type=int, default=1, help="of the attacks, only each so many-th")
+    chosen = parser.parse_args(arguments)
+    wrong: list[str] = []
+    with progress_bar(Output()) as open_bar:
+        for mode in chosen.modes.split(","):
+            given = [one for one in attacks() if chosen.only in one.name][:: chosen.every]
+            bar = open_bar(mode)
+            with tempfile.TemporaryDirectory(prefix="soak-sandbox-") as scratch:
+                grader = Grader(Path(scratch), mode)
+                for number, attack in enumerate(given):
+                    wrong += [f"{mode}: {one}" for one in grader.strike(attack, number)]
+                    bar("attacks", number + 1, len(given))
+            print(f"{mode}: {len(given)} attacks, the longest verdict after {grader.longest:.1f} s", flush=True)
+        bar, sent = open_bar("messages"), 0
+        for count, problem in messages(chosen.messages, 1):
+            wrong += [problem] if problem else []
+            sent += count
+            bar("messages", min(sent, chosen.messages), chosen.messages)
+    print(*wrong, sep="\n")
+    print(f"{sent} random messages; {len(wrong)} went wrong")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    ctypes.CDLL(None)
+    sys.exit(main(sys.argv[1:]))
