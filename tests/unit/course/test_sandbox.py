@@ -4,14 +4,19 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox import compiling
+from p4reduce_course.sandbox.compiling import compile_apart
 from p4reduce_course.sandbox.limits import Limits
 from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
 from p4reduce_course.sandbox.process import StudentCode
+from tests.support.paths import ROOT
 
 LIMITS = Limits(cpu_s=1, wall_s=60)
 CONFINED = sys.platform == "linux"
@@ -212,3 +217,30 @@ def test_ways_of_confinement_are_told(tmp_path):
     with StudentCode(tmp_path / "student.py", seen=seen) as student:
         assert student.call("f") == 1
     assert "rlimits" in seen
+
+
+def test_p4_is_compiled_in_a_process_of_its_own():
+    source = "#include <core.p4>\n#include <v1model.p4>\nconst bit<8> A = 1;\n"
+    found = compile_apart(source, "a.p4")
+    assert found.json is None
+    assert found.messages[0].startswith("a.p4:")
+    assert compile_apart((ROOT / "tests/data/ten_lines.p4").read_text(), "ten.p4").json["program"] == "ten.p4"
+
+
+@pytest.mark.parametrize(
+    ("work", "limits", "words"),
+    [
+        (lambda: time.sleep(60), Limits(wall_s=0.2), "more time or memory"),
+        (lambda: sum(iter(int, 1)), Limits(cpu_s=1), "more than 1 s of processor time"),
+        (lambda: {"json": "x" * (4 << 30), "messages": []}, Limits(memory=64 << 20), "more time or memory"),
+        (lambda: {"json": "x" * (40 << 20), "messages": []}, Limits(), "more time or memory"),
+        (lambda: os._exit(0), Limits(), "more time or memory"),
+        (lambda: (os.fork() and {}) or {}, Limits(), "more time or memory"),
+        (lambda: {"json": Path("/etc/hostname").read_text(), "messages": []}, Limits(), "more time or memory"),
+    ],
+    ids=["sleeps", "computes", "takes memory", "tells too much", "exits", "forks", "reads"],
+)
+@pytest.mark.skipif(not CONFINED, reason="seccomp and Landlock are Linux's")
+def test_a_compiler_that_was_taken_over_does_nothing(work, limits, words):
+    with pytest.raises(Wrong, match=words):
+        compiling._apart(work, "a.p4", limits)

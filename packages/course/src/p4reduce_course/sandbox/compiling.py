@@ -70,7 +70,7 @@ def _apart(work: Callable[[], dict[str, Any]], name: str, limits: Limits) -> Com
     except (ValueError, TypeError, KeyError):
         pass
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGXCPU:
+    if data is not None and code in {-signal.SIGXCPU, -signal.SIGKILL}:
         raise Wrong(f"{name}: the compiler needs more than {limits.cpu_s} s of processor time for it")
     raise Wrong(f"{name}: the compiler needs more time or memory for it than a lab takes; is something in it endless?")
 
