@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -62,19 +63,20 @@ def test_no_directive_reads_a_file(tmp_path, secret, directive):
     assert not report.passed
 
 
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
 @pytest.mark.parametrize("number", ["01", "02", "03", "04", "05", "06"])
-def test_links_are_not_followed_and_are_named(tmp_path, secret, number):
+def test_links_are_not_followed_and_are_named(tmp_path, secret, number, link):
     folder = handed_in(tmp_path, number)
     name = find(number).files[0]
     path = folder / "skeleton" / name
     path.unlink(missing_ok=True)
-    path.symlink_to(secret)
+    link(path, secret)
     try:
         told = everything(grade(folder, lab=number))
     except LabError as error:
         told = str(error)
     assert PLANTED not in told
-    assert "symbolic link" in told or "neither" in told
+    assert "symbolic link" in told or "hard link" in told or "neither" in told
 
 
 def test_a_linked_lab_yaml_is_not_read(tmp_path, secret):

@@ -1,11 +1,17 @@
-"""The embedded switch: runs P4 programs that p4c, or the front end of this package, compiled for BMv2."""
+"""The embedded switch: runs P4 programs that p4c, or the front end of this package, compiled for BMv2.
+
+``Switch("my.p4")`` is the front door; see :mod:`p4switch.switch`.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from p4switch.program.program import Program
+    from p4switch.switch import Switch
+
+__all__ = ["Switch", "compile_p4"]
 
 __version__: Final = "0.1.0"
 
@@ -26,3 +32,11 @@ def compile_p4(path: str | Path, defines: Mapping[str, str] | None = None) -> "P
     from p4switch.program.loader import load_program  # noqa: PLC0415
 
     return load_program(compile_file(path, defines).require().json or {})
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Switch":
+        from p4switch.switch import Switch  # noqa: PLC0415  (who only compiles loads no switch)
+
+        return Switch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,18 +4,11 @@ import json
 
 import pytest
 
+from p4switch.base.values import ValueProblem, parse_number, show
 from p4switch.device import Device
 from p4switch.program import load_program
 from p4switch.tables import DefaultEntry, Exact, Lpm, Range, TableEntry, Ternary
-from p4switch.trace.entries import (
-    FILE_LIMIT,
-    EntriesError,
-    ValueProblem,
-    load_entries,
-    parse_entries,
-    parse_number,
-    show,
-)
+from p4switch.trace.entries import FILE_LIMIT, EntriesError, load_entries, parse_entries
 from tests.support.p4runtime.configs import json_path
 
 PROGRAM = load_program(json_path("entities"))

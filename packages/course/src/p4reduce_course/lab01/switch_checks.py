@@ -29,8 +29,8 @@ from p4reduce_course.lab01.bench import (
     script,
     total,
 )
+from p4switch.base.values import show
 from p4switch.tables import Exact
-from p4switch.trace.entries import show
 
 # From what a switch did wrong to the entry that made it so. Each function gives (what to say, where it stands).
 

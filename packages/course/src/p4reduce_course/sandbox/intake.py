@@ -87,10 +87,13 @@ class Intake:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             file = os.open(name, flags, dir_fd=source)
             try:
-                if stat.S_ISREG(os.fstat(file).st_mode):
-                    self._copy(file, target)
-                else:
+                about = os.fstat(file)
+                if not stat.S_ISREG(about.st_mode):
                     self.left_out[path] = "is no regular file"
+                elif about.st_nlink > 1:  # its other name may be a file that is not the student's
+                    self.left_out[path] = "is a hard link; hand in a copy of the file"
+                else:
+                    self._copy(file, target)
             finally:
                 os.close(file)
         else:

@@ -336,6 +336,12 @@ class PacketTrace:
     sent: tuple[Sent, ...]
     program: Program = field(repr=False, compare=False)
 
+    def __str__(self) -> str:
+        """For people: a line for each thing that was done."""
+        from p4switch.trace.to_text import TextFormat  # noqa: PLC0415  (it knows traces)
+
+        return "\n".join(line.plain for line in TextFormat(self.program).packet(self)).rstrip()
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         from p4switch.trace.to_json import packet_html  # noqa: PLC0415  (it knows traces)

@@ -12,6 +12,7 @@ from typing import Final
 
 from rich.text import Text
 
+from p4switch.base.values import show
 from p4switch.interpreter.trace import (
     Change,
     ChecksumUpdated,
@@ -47,7 +48,6 @@ from p4switch.program.expressions import (
     Valid,
 )
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
-from p4switch.trace.entries import show
 from p4switch.trace.record import Decision, Headers, Names, PacketTrace
 
 # Conditions of the program as text. p4c may turn an ``if`` round, so the source line alone would mislead.

@@ -1,0 +1,160 @@
+"""The ``p4switch`` command: check, compile, run, trace, serve."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from p4switch import __version__
+from p4switch.base.errors import ReportedError
+from p4switch.base.files import write_text
+
+if TYPE_CHECKING:
+    from p4switch.p4.compile import Compilation
+    from p4switch.switch import Switch
+
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+PACKET: Final = "PORT:HEX, as 1:ffffffffffff...; may be given several times"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code: 0, 1 where a packet was not as demanded, 2 for input that cannot be used."""
+    chosen = _parser().parse_args(arguments)
+    work: Callable[[argparse.Namespace], int] = chosen.work
+    try:
+        return work(chosen)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+        return 1
+    except ModuleNotFoundError as error:
+        extra = "server" if chosen.work is _serve else "trace"
+        print(f"error: {error.name} is not installed: pip install 'p4switch[{extra}]'", file=sys.stderr)
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
+    except (ReportedError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="p4switch", description="Compile P4_16 programs for v1model, and run them.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, work: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(work=work)
+        made.add_argument("program", type=Path, metavar="PROGRAM", help="P4 source, or BMv2's JSON")
+        made.add_argument("-D", dest="defines", action="append", default=[], metavar="NAME=VALUE", help="a macro")
+        return made
+
+    command("check", _check, "Errors and warnings of a program, each with its line and what mends it.")
+    compiling = command("compile", _compile, "BMv2's JSON and P4Info of a program.")
+    compiling.add_argument("-o", dest="out", type=Path, metavar="JSON", help="default: its name with .json, here")
+    running = command("run", _run, "Send packets in; a line with port and frame for each that leaves.")
+    tracing = command("trace", _trace, "Send packets in, and show what the program does with each.")
+    for one in (running, tracing):
+        one.add_argument("--packet", "-p", action="append", required=True, metavar="PORT:HEX", help=PACKET)
+        one.add_argument("--entries", "-e", type=Path, metavar="FILE", help="entries as YAML (needs p4switch[trace])")
+    serving = command("serve", _serve, "Serve P4Runtime until Ctrl-C; packets come and go by the controller alone.")
+    serving.add_argument("--address", default="127.0.0.1:9559", metavar="HOST:PORT", help="port 0 takes a free one")
+    return parser
+
+
+def _defines(texts: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name.isidentifier():
+            raise ValueError(f"-D {text}: {name!r} is no name")
+        found[name] = value if equals else "1"
+    return found
+
+
+def _compiled(chosen: argparse.Namespace) -> "Compilation":
+    from p4switch.base.files import open_file  # noqa: PLC0415
+    from p4switch.p4.compile import compile_file  # noqa: PLC0415  (slow to import)
+
+    open_file(chosen.program).close()
+    found = compile_file(chosen.program, _defines(chosen.defines))
+    for message in found.messages():
+        print(message, file=sys.stderr)
+    return found
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    return 0 if _compiled(chosen).ok else BAD_INPUT
+
+
+def _compile(chosen: argparse.Namespace) -> int:
+    from p4switch.p4.compile import json_text  # noqa: PLC0415
+
+    found = _compiled(chosen)
+    if not found.ok or found.json is None:
+        return BAD_INPUT
+    out: Path = chosen.out or Path(chosen.program.stem + ".json")
+    for path, text in ((out, json_text(found.json)), (out.with_suffix(".p4info.txt"), found.p4info())):
+        print(f"wrote {write_text(path, text)}", file=sys.stderr)
+    return 0
+
+
+def _switch(chosen: argparse.Namespace, executor: Any) -> "Switch":
+    from p4switch.switch import Switch  # noqa: PLC0415
+
+    switch = Switch(chosen.program, defines=_defines(chosen.defines), executor=executor)
+    if getattr(chosen, "entries", None) is not None:
+        from p4switch.trace.entries import load_entries  # noqa: PLC0415  (an extra)
+
+        load_entries(chosen.entries, switch.program).apply(switch.device)
+    return switch
+
+
+def _packets(texts: Sequence[str]) -> list[tuple[int, bytes]]:
+    found = []
+    for text in texts:
+        port, colon, digits = text.partition(":")
+        try:
+            if not colon:
+                raise ValueError
+            found.append((int(port), bytes.fromhex(digits)))
+        except ValueError:
+            raise ValueError(f"--packet {text[:40]}: give {PACKET}") from None
+    return found
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    packets = _packets(chosen.packet)
+    switch = _switch(chosen, "compiled")
+    for port, frame in packets:
+        for out, copy in switch.send(port, frame):
+            print(f"{out}:{copy.hex()}")
+    return 0
+
+
+def _trace(chosen: argparse.Namespace) -> int:
+    packets = _packets(chosen.packet)
+    switch = _switch(chosen, "interpreted")
+    for port, frame in packets:
+        print(switch.trace(port, frame))
+    return 0
+
+
+def _serve(chosen: argparse.Namespace) -> int:
+    switch = _switch(chosen, "compiled")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    with switch.serve(chosen.address) as server:
+        print(f"P4Runtime on {server.address}, device 1", flush=True)
+        signal.pause()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
