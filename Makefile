@@ -38,6 +38,9 @@ demo: $(DEMO)  ## train a model through P4 switches, once for each plan; report 
 	@$(BIN)/p4reduce demo --out out/demo
 
 test: $(INSTALLED)  ## lint, types and all tests that need no other program
+	+@$(BIN)/python -m tests.support.counted $(MAKE) --no-print-directory checks
+
+checks: $(INSTALLED)  ## the same, without counting the processor time
 	@$(MAKE) --no-print-directory -j2 lint $(WARM)
 	$(BIN)/pytest -n $(JOBS)
 

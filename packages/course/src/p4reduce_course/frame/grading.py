@@ -207,7 +207,8 @@ def grade(
 ) -> Report:
     """Everything that is checked, in the order in which one would repair it.
 
-    The submission is copied once, without links (hard ones too), pipes and devices, and only the copy is read (`sandbox/intake.py`).
+    The submission is copied once, without links, hard ones too, pipes and devices, and only the copy is read
+    (`sandbox/intake.py`).
 
     Args:
         folder: what was handed in.

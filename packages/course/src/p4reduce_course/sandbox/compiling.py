@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import selectors
@@ -64,20 +65,24 @@ def _apart(work: Callable[[], dict[str, Any]], name: str, limits: Limits) -> Com
             os.close(answers)
             os.kill(process, signal.SIGKILL)
             _, status = os.waitpid(process, 0)
+    why = "is something in it endless?"
     try:
         found = json.loads(data or b"")
-        return Compiled(found["json"], tuple(map(str, found["messages"])))
+        if "failed" not in found:
+            return Compiled(found["json"], tuple(map(str, found["messages"])))
+        why = str(found["failed"])[:200]
     except (ValueError, TypeError, KeyError):
         pass
     code = os.waitstatus_to_exitcode(status)
     if data is not None and code in {-signal.SIGXCPU, -signal.SIGKILL}:
         raise Wrong(f"{name}: the compiler needs more than {limits.cpu_s} s of processor time for it")
-    raise Wrong(f"{name}: the compiler needs more time or memory for it than a lab takes; is something in it endless?")
+    raise Wrong(f"{name}: the compiler needs more time or memory for it than a lab takes; {why}")
 
 
 def _child(work: Callable[[], dict[str, Any]], told: int, folder: Path, limits: Limits) -> None:
     """Confine this copy of the grader, compile, tell, end. Never returns."""
     try:
+        gc.freeze()  # what is the grader's is not this copy's to clean up
         die_with_parent()
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -89,11 +94,17 @@ def _child(work: Callable[[], dict[str, Any]], told: int, folder: Path, limits: 
         given = Limits(limits.cpu_s, limits.wall_s, memory=used + limits.memory, files=limits.files)
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
         confine(given, [Path(p4switch.__file__).parent, Path(os.__file__).parent], folder)
-        left = memoryview(json.dumps(work()).encode())
-        while left:
-            left = left[os.write(3, left) :]
+        _tell(work())
+    except Exception as error:
+        _tell({"failed": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(0)
+
+
+def _tell(found: dict[str, Any]) -> None:
+    left = memoryview(json.dumps(found).encode())
+    while left:
+        left = left[os.write(3, left) :]
 
 
 def _read(answers: int, limits: Limits) -> bytes | None:

@@ -1,0 +1,21 @@
+"""Runs a command, and says at its end how much processor time it took with all that it started: ``make test``."""
+
+import argparse
+import os
+import subprocess
+import sys
+
+
+def main() -> int:
+    """The command's exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    done = subprocess.run(parser.parse_args().command, check=False)
+    used = os.times()
+    minutes = (used.children_user + used.children_system) / 60
+    print(f"{minutes:.1f} minutes of processor time", flush=True)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
