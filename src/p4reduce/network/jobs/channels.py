@@ -161,21 +161,28 @@ def channels_of(layers: Sequence[int], channels: int) -> list[int]:
     def behind(begin: int, end: int) -> int:
         return int(total[end] - total[begin + 1])
 
-    best: list[dict[int, tuple[int, int, int]]] = [{0: (0, 0, 0)}]
+    # The largest run first, on its own: a prefix with a smaller one may have larger squares, and be none of the best.
+    least = [{0: 0}]
     for _ in range(used):
-        found: dict[int, tuple[int, int, int]] = {}
+        found = {end: [max(worst, behind(begin, end)) for begin, worst in least[-1].items() if begin < end]
+                 for end in range(1, count + 1)}  # fmt: skip
+        least.append({end: min(options) for end, options in found.items() if options})
+    largest = least[used][count]
+    best: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
+    for _ in range(used):
+        reached: dict[int, tuple[int, int]] = {}
         for end in range(1, count + 1):
             options = [
-                (max(worst, behind(begin, end)), squares + behind(begin, end) ** 2, begin)
-                for begin, (worst, squares, _) in best[-1].items()
-                if begin < end
+                (squares + behind(begin, end) ** 2, begin)
+                for begin, (squares, _) in best[-1].items()
+                if begin < end and behind(begin, end) <= largest
             ]
             if options:
-                found[end] = min(options)
-        best.append(found)
+                reached[end] = min(options)
+        best.append(reached)
     ends, end = [], count
     for number in range(used, 0, -1):
         ends.append(end)
-        end = best[number][end][2]
+        end = best[number][end][1]
     starts = [0, *reversed(ends)]
     return [channel for channel in range(used) for _ in range(starts[channel], starts[channel + 1])]

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from p4reduce.network.jobs.channels import channels_of, shares
@@ -16,6 +16,7 @@ def cost(layers, starts):
     return max(runs), sum(run * run for run in runs)
 
 
+@example([1, 10, 2, 9, 3, 11, 12], 4)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(1, 6))
 def test_runs_are_as_good_as_the_best_of_all(layers, channels):
     found = channels_of(layers, channels)

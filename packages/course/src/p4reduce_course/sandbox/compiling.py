@@ -1,18 +1,25 @@
-"""A student's P4 program, compiled in a process of its own: what the compiler uses is bounded, what comes is data."""
+"""A student's P4 program, compiled in a process of its own: what the compiler uses is bounded, what comes is data.
+
+The grader starts one process that has loaded the compiler, with no threads and nothing of the grader's. That makes a
+copy of itself for each program; the copy confines itself, compiles, tells, and ends.
+"""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
 import selectors
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,8 +45,81 @@ class Compiled:
 
 
 def compile_apart(text: str, name: str, limits: Limits = LIMITS) -> Compiled:
-    """Compile P4 in a confined copy of this process; it may include core.p4 and v1model.p4. Raises Wrong at a limit."""
-    return _apart(lambda: _compiled(text, name), name, limits)
+    """Compile P4 in a confined process; it may include core.p4 and v1model.p4. Raises Wrong at a limit."""
+    found = _SERVER.ask({"text": text, "name": name, "limits": asdict(limits)})
+    if "wrong" in found:
+        raise Wrong(found["wrong"])
+    return Compiled(found["json"], tuple(found["messages"]))
+
+
+class _Server:
+    """The grader's end of the process that makes copies of itself. One for a process; threads take turns."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._of = 0
+        self._lock = threading.Lock()
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The answer; the process is started with the first question."""
+        with self._lock:
+            if self._process is None or self._of != os.getpid() or self._process.poll() is not None:
+                self._start()
+            process = self._process
+            assert process is not None  # noqa: S101  (it was started)
+            assert process.stdin is not None  # noqa: S101
+            assert process.stdout is not None  # noqa: S101
+            try:
+                process.stdin.write(json.dumps(question).encode() + b"\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except BrokenPipeError:
+                line = b""
+        if not line:
+            raise Wrong(f"{question['name']}: the compiler's process has ended")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _start(self) -> None:
+        undumpable()
+        path = os.pathsep.join(one for one in sys.path if one)
+        self._of = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-s", "-m", "p4reduce_course.sandbox.compiling"],
+            env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End it; it ends by itself, too, when the grader has gone."""
+        process, self._process = self._process, None
+        if process is not None and self._of == os.getpid():
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.kill()
+            process.wait()
+
+
+_SERVER: Final = _Server()
+
+
+def main() -> None:
+    """Compile what is asked for, line by line, until the grader closes its end."""
+    out = os.fdopen(os.dup(1), "wb")
+    for line in sys.stdin.buffer:
+        asked = json.loads(line)
+        try:
+            found = _apart(partial(_compiled, asked["text"], asked["name"]), asked["name"], Limits(**asked["limits"]))
+            told = {"json": found.json, "messages": found.messages}
+        except Wrong as wrong:
+            told = {"wrong": wrong.finding.said}
+        out.write(json.dumps(told).encode() + b"\n")
+        out.flush()
 
 
 def _compiled(text: str, name: str) -> dict[str, Any]:
@@ -53,9 +133,7 @@ def _apart(work: Callable[[], dict[str, Any]], name: str, limits: Limits) -> Com
         answers, told = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: this one takes no lock
-            process = os.fork()
+        process = os.fork()
         if process == 0:
             _child(work, told, Path(folder), limits)
         os.close(told)
@@ -76,6 +154,8 @@ def _apart(work: Callable[[], dict[str, Any]], name: str, limits: Limits) -> Com
     code = os.waitstatus_to_exitcode(status)
     if data is not None and code in {-signal.SIGXCPU, -signal.SIGKILL}:
         raise Wrong(f"{name}: the compiler needs more than {limits.cpu_s} s of processor time for it")
+    if data is not None and code != 0:
+        why = f"its process ended with {code}"
     raise Wrong(f"{name}: the compiler needs more time or memory for it than a lab takes; {why}")
 
 
@@ -120,3 +200,7 @@ def _read(answers: int, limits: Limits) -> bytes | None:
             if len(data) > _MOST_BYTES:
                 return None
     return None
+
+
+if __name__ == "__main__":
+    main()
