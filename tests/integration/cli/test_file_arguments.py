@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fresh import in_a_fresh_process
 from tests.support.paths import ROOT
 from tests.support.same.forked import run_all
 from tests.support.same.job import Job, p4reduce
@@ -65,9 +66,15 @@ def kinds(tmp_path_factory):
 
 
 def test_what_is_no_file_is_one_error(kinds, tmp_path):
+    wrong, count = in_a_fresh_process(wrong_errors, kinds, tmp_path)
+    assert wrong == []
+    assert count == len(COMMANDS) * len(KINDS)
+
+
+def wrong_errors(kinds, folder):
     jobs = [Job("files", name, tuple(calls(name, words, kinds))) for name, words in COMMANDS.items()]
     wrong, count = [], 0
-    for done in run_all(jobs, 1, tmp_path):
+    for done in run_all(jobs, 1, folder):
         wrong += [done.problem] if done.problem else []
         for name, outcome in done.outcomes.items():
             path = kinds[name.rpartition(" ")[2]]
@@ -75,8 +82,7 @@ def test_what_is_no_file_is_one_error(kinds, tmp_path):
             count += 1
             if outcome.parts["exit"] != 2 or said.count("error: ") < 1 or str(path) not in said:
                 wrong.append(f"{name}: exit {outcome.parts['exit']}: {said}")
-    assert wrong == []
-    assert count == len(COMMANDS) * len(KINDS)
+    return wrong, count
 
 
 def calls(name, words, kinds):

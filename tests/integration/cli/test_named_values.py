@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fresh import in_a_fresh_process
 from tests.support.same.forked import run_all
 from tests.support.same.job import Call, Job, p4reduce
 from tests.support.same.product import help_of
@@ -90,15 +91,19 @@ def test_help_names_these_values(command, flag):
 
 
 def test_each_value_does_its_work(tmp_path):
+    assert in_a_fresh_process(wrong_values, tmp_path) == []
+
+
+def wrong_values(folder):
     given = {"tasks.yaml": TASKS, "jobs.yaml": JOBS, "priorities.yaml": PRIORITIES}
     jobs = [
         Job("values", f"{command} {flag}", tuple(calls(command, flag, values)), given=given)
         for (command, flag), values in VALUES.items()
     ]
     wrong = []
-    for done in run_all(jobs, 1, tmp_path):
+    for done in run_all(jobs, 1, folder):
         wrong += [done.problem] if done.problem else []
         for name, outcome in done.outcomes.items():
             if outcome.parts.get("exit", 0) != 0:
                 wrong.append(f"{done.job.name} {name}: {outcome.shown.get('stderr')}")
-    assert wrong == []
+    return wrong
