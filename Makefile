@@ -74,25 +74,25 @@ bench: $(WARM)  ## what holds at 10 and 100 Gb/s: time over the lower bound, as 
 	$(BIN)/p4reduce sweep --rates 10G,100G --elements 1M --lanes 64,256 --out out/bench
 
 bench-dataplane: $(WARM)  ## the embedded switch: ns a packet, tables, memory; BMv2 beside it where it is: BENCH=--json
-	@$(BIN)/python -m studies.bench.dataplane $(BENCH)
+	@$(BIN)/python -m studies.bench dataplane $(BENCH)
 
 bench-fabric: $(WARM)  ## virtual time: passes a second, a 25.6 M-element all-reduce; ns-3 beside it: NS3_PYTHON=...
-	@$(BIN)/python -m studies.bench.fabric $(BENCH)
+	@$(BIN)/python -m studies.bench fabric $(BENCH)
 
 bench-plans: $(WARM)  ## planning: ms a job on fat-trees up to k = 64 beside networkx's Steiner trees
-	@$(BIN)/python -m studies.bench.plans $(BENCH)
+	@$(BIN)/python -m studies.bench plans $(BENCH)
 
 bench-loss: $(WARM)  ## what losses cost beside what they may, in virtual and real time: BENCH='--only virtual' or --json
-	@$(BIN)/python -m studies.bench.loss $(BENCH)
+	@$(BIN)/python -m studies.bench loss $(BENCH)
 
 bench-strangers: $(WARM)  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
-	@$(BIN)/python -m studies.bench.strangers $(BENCH)
+	@$(BIN)/python -m studies.bench strangers $(BENCH)
 
 bench-start: $(INSTALLED)  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is
-	@$(BIN)/python -m studies.bench.start $(BENCH)
+	@$(BIN)/python -m studies.bench start $(BENCH)
 
 bench-real: $(WARM)  ## the embedded switch on veth ports: packets a second, CPU a frame (needs namespaces)
-	@$(BIN)/python -m studies.bench.real $(BENCH)
+	@$(BIN)/python -m studies.bench veth $(BENCH)
 
 poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER='--ablation-seeds 10' or other flags
 	@$(BIN)/python -m studies.poster --jobs $(JOBS) --out out/poster $(POSTER)
@@ -122,7 +122,7 @@ slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm 
 	@$(BIN)/p4reduce slurm demo $(SLURM)
 
 ray-demo: $(WARM)  ## jobs of a real Ray on the hosts that p4reduce chose (needs Ray, p4reduce[ray])
-	@$(BIN)/python -m p4reduce.adapters.ray.demo $(RAY)
+	@$(BIN)/python -m p4reduce.adapters.ray $(RAY)
 
 # Real time: what to run, by flags of make.
 TOPO ?= star:hosts=4,servers=1
@@ -149,7 +149,7 @@ else
 endif
 
 bmv2-bench: $(WARM)  ## BMv2 against embedded, and gloo: TOPO= PLAN=(one) WORKERS= LANES='64 256' LOSS= GLOO_PYTHON=
-	@$(BIN)/python -m studies.bench.runs --topology '$(TOPO)' --loss $(LOSS) \
+	@$(BIN)/python -m studies.bench runs --topology '$(TOPO)' --loss $(LOSS) \
 	  --plan $(if $(filter command% environment%,$(origin PLAN)),'$(PLAN)',steiner) \
 	  --lanes $(if $(filter command% environment%,$(origin LANES)),$(LANES),64 256) \
 	  $(if $(WORKERS),--workers $(WORKERS)) $(if $(GLOO_PYTHON),--gloo-python $(GLOO_PYTHON)) $(BENCH)
@@ -185,7 +185,7 @@ live-image: $(WARM)  ## docs/images/live.png: the page of a run that is paused, 
 	@$(BIN)/python -m tests.support.live_picture
 
 bench-live: $(WARM)  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
-	@$(BIN)/python -m studies.bench.live $(BENCH)
+	@$(BIN)/python -m studies.bench live $(BENCH)
 
 labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no false verdict, the same reports: STUDENTS=100
 	$(BIN)/python -m tests.support.labs.classroom --students $(STUDENTS) --jobs $(JOBS)
@@ -208,7 +208,7 @@ soak-live: $(WARM)  ## a live page beside 10,000 idle connections, and 1,000 pau
 images: $(WARM)  ## draw docs/images/ again
 	@mkdir -p docs/images
 	@$(BIN)/p4reduce plan show --plan steiner --svg docs/images/steiner.svg >/dev/null
-	@$(BIN)/python -m studies.bench.loss --only distance --figures out/distance
+	@$(BIN)/python -m studies.bench loss --only distance --figures out/distance
 	@cp out/distance/distance.svg docs/images/
 
 conformance: $(WARM)  ## p4c's STF tests on both executors: P4C=/path/to/p4c-bm2-ss TESTDATA=/path/to/p4c/testdata

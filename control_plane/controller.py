@@ -10,6 +10,7 @@ from typing import Self
 import finsy as fy
 from finsy.p4entity import P4Entity
 
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.connection import (
     DIGEST,
     Connection,
@@ -20,13 +21,22 @@ from p4reduce.control_plane.connection import (
     targets_by_name,
 )
 from p4reduce.control_plane.counters import SwitchCounters
-from p4reduce.control_plane.entries import PRIORITIES, Entity, SwitchSettings, drawn_key, tokens_of
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.entries import (
+    PRIORITIES,
+    Entity,
+    P4Program,
+    SlotState,
+    SwitchSettings,
+    blamed,
+    drawn_key,
+    out_of_turn,
+    slot_index,
+    tokens_of,
+    who_is_missing,
+)
 from p4reduce.control_plane.fleet import Fleet, Found, Lookout, Sighting
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_plan
-from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.slots import SlotState, blamed, out_of_turn, slot_index, who_is_missing
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.event_loop import EventLoopThread
@@ -334,17 +344,17 @@ class Controller:
         return who_is_missing(plan, seq, self._read_cell)
 
     def blamed(self, plan: Plan, seq: int) -> frozenset[str]:
-        """The same as names of workers and switches (:func:`~p4reduce.control_plane.slots.blamed`)."""
+        """The same as names of workers and switches (:func:`~p4reduce.control_plane.entries.blamed`)."""
         return blamed(plan, seq, self._read_cell)
 
     def out_of_turn(self, plan: Plan, seqs: Collection[int], *, pulls: bool) -> frozenset[str]:
-        """Workers that keep others out of slots (:func:`~p4reduce.control_plane.slots.out_of_turn`)."""
+        """Workers that keep others out of slots (:func:`~p4reduce.control_plane.entries.out_of_turn`)."""
         return out_of_turn(plan, seqs, self._read_cell, pulls=pulls)
 
     def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
         """Have switches tell of directed links (switch, port), once.
 
-        ``ControllerError`` where the program is not the build that watches (`p4reduce.network.jobs.switches.watching`).
+        ``ControllerError`` where the program is not the build that watches (`p4reduce.network.jobs.network.watching`).
         """
         if not any(digest.preamble.alias == DIGEST for digest in self.program.info.digests):
             raise ControllerError(f"{self.program.name}: does not watch links; use the build of p4src/watching.p4")

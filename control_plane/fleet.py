@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 import finsy as fy
 from finsy.p4entity import P4Entity
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane import counters
 from p4reduce.control_plane.connection import (
     Connection,
@@ -37,9 +38,8 @@ from p4reduce.control_plane.entries import (
     switches_on_paths,
     wildcards,
 )
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans.plan import Plan
-from p4reduce.control_plane.routing import next_hops
+from p4reduce.control_plane.plans.routes import next_hops
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.event_loop import EventLoopThread

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 
 SLOTS: Final = 4096
 """slots of a switch in the bundled programs (p4src/sizes.p4)"""

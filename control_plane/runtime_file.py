@@ -15,9 +15,9 @@ from finsy.p4schema import P4MatchType
 from google.protobuf import json_format, text_format
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.connection import Connection, Target
 from p4reduce.control_plane.entries import Entity
-from p4reduce.control_plane.errors import ControllerError
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.files import read_text
 

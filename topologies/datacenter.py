@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, Final
 
-from p4reduce.base import extras
+from p4reduce.base import errors
 from p4reduce.topologies.model import (
     MAX_NODES,
     MAX_PORT,
@@ -357,7 +357,7 @@ def wan(
 
 
 def _find(graph: str) -> tuple[str, dict[str, Any]]:
-    topohub = extras.load("topohub", "wan")
+    topohub = errors.load("topohub", "wan")
 
     keys = [graph] if "/" in graph else [f"{group}/{graph}" for group in GROUPS]
     for key in keys:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.wire import INC, INC_UDP_PORT
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 # What an endpoint is made from: addresses and the timing of retransmission.
 

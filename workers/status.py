@@ -13,7 +13,7 @@ from p4reduce.workers.kernels.frames import SEQ_MASK, TEMPLATE_BYTES
 from p4reduce.workers.kernels.sender import CHUNK
 from p4reduce.workers.records import NEVER, Collective, Kind, Refusal, State
 from p4reduce.workers.specs import TOKEN_BITS, HostAddress
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class WaitStatus:
 
     seq: of the chunk, 32 bits. level: how many aggregating switches up the worker's contribution is in; awaited: the
     children that are missing there, one bit each (of a parameter server without aggregation, ranks), whose names
-    ``p4reduce.control_plane.slots`` knows. at_ps: when it came.
+    ``p4reduce.control_plane.entries`` knows. at_ps: when it came.
     """
 
     seq: int

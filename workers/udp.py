@@ -24,8 +24,8 @@ from p4reduce.workers.kernels.jit import entry, kernel
 from p4reduce.workers.operation import Post, exponents_of
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
 from p4reduce.workers.specs import EndpointSpec, HostAddress
-from p4switch.base.units import PS_PER_NS, PS_PER_S
-from p4switch.native.libc import (
+from p4switch.base.values import PS_PER_NS, PS_PER_S
+from p4switch.native.memory import (
     IOVEC,
     MESSAGE,
     MSG_DONTWAIT,
@@ -35,13 +35,17 @@ from p4switch.native.libc import (
     POLLOUT,
     SUPPORTED,
     TIMESPEC,
+    address_of,
+    carray,
     clock_ns,
+    copy_bytes,
     errno,
+    load_be32,
+    pointer,
     poll,
     recvmmsg,
     sendmmsg,
 )
-from p4switch.native.memory import address_of, carray, copy_bytes, load_be32, pointer
 
 # The state of a port: what the compiled loop reads and writes beside the endpoints.
 

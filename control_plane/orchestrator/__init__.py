@@ -1,16 +1,21 @@
 """The orchestrator: takes AI tasks, gives them trees, watches, swaps trees; a database holds all that it knows."""
 
-from p4reduce.control_plane.orchestrator.computing import (
+from p4reduce.control_plane.orchestrator.engine import Orchestrator
+from p4reduce.control_plane.orchestrator.executor import (
     ComputingManager,
+    Executor,
     HostProfile,
     HostsFile,
+    Interruption,
+    Order,
+    Report,
+    Role,
+    Running,
     bundled_hosts,
     read_hosts,
 )
-from p4reduce.control_plane.orchestrator.engine import Orchestrator
-from p4reduce.control_plane.orchestrator.executor import Executor, Interruption, Order, Report, Role, Running
+from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, StoreError, TaskError, TaskState
-from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.trace import read_trace, read_traces, write_trace
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.computing import ComputingManager
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.executor import ComputingManager
 from p4reduce.control_plane.orchestrator.giving import Giver, Placer
+from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import (
     Choice,
     Installer,
@@ -19,12 +20,11 @@ from p4reduce.control_plane.orchestrator.installer import (
 from p4reduce.control_plane.orchestrator.options import Options, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.replanning import order_of
 from p4reduce.control_plane.orchestrator.rescheduling import Fail, StateWithout
-from p4reduce.control_plane.orchestrator.rows import TaskRow
 from p4reduce.control_plane.orchestrator.store import Place, Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
-from p4reduce.control_plane.placement.orders import order_named, work
-from p4reduce.control_plane.scheduling.policy import NetworkState, Policy
+from p4reduce.control_plane.placement.policies import order_named, work
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import NetworkState, Policy
 from p4switch.base.safe_yaml import one_line
 
 # The queue: which of the tasks that wait is tried next.

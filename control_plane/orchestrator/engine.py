@@ -3,24 +3,22 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import switches_on_paths
-from p4reduce.control_plane.errors import ControllerError, PlanError
 from p4reduce.control_plane.orchestrator.admission import Admission, Queue
-from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.executor import Executor, Report, Role
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Report, Role
 from p4reduce.control_plane.orchestrator.giving import Giver, KindsOf, Mover, Placer
 from p4reduce.control_plane.orchestrator.installer import Installer
-from p4reduce.control_plane.orchestrator.monitor import Foresight, Monitor
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Options, Phase, TaskState
-from p4reduce.control_plane.orchestrator.recovery import Recovery
+from p4reduce.control_plane.orchestrator.recovery import Foresight, Monitor, Recovery
 from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rescheduling import Losses, Rescheduler
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.policy import NetworkState, Policy, check_served
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import NetworkState, Policy, check_served
 from p4reduce.topologies import format_delay
 
 

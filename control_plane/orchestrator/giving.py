@@ -11,25 +11,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.executor import Role
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Role
+from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, Proposal, round_traffic
 from p4reduce.control_plane.orchestrator.options import AT_WORK, Phase
 from p4reduce.control_plane.orchestrator.replanning import Change, Replanner
-from p4reduce.control_plane.orchestrator.rows import TaskRow
 from p4reduce.control_plane.placement import Cluster, Load, Placement, Racks, place, placement_named, reads
 from p4reduce.control_plane.placement.cluster import FULL
-from p4reduce.control_plane.placement.orders import Contender, whole_trees
+from p4reduce.control_plane.placement.policies import Contender, whole_trees
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import window_range
 from p4reduce.control_plane.plans.problem import RingLayout, TreeLayout, power_of_two
 from p4reduce.control_plane.scheduling import Decision, Policy, copies, plan_requests, policy_named
-from p4reduce.control_plane.scheduling.policy import NetworkState
 from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # The kinds of plans that a task may have: whole trees, or its hosts add up. And how long a round takes with each.
 

@@ -3,11 +3,342 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
-from p4reduce.control_plane.orchestrator.executor import Report
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.executor import Report, Role, TurnWindow, circuits_from_data, circuits_to_data
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
+from p4reduce.control_plane.scheduling.task import Task, Wanted, selection_from_data, wanted_from_data
+from p4reduce.control_plane.tdm.schedule import Schedule, schedule_from_json, schedule_to_json
+from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
+from p4switch.base.safe_yaml import one_line
+
+# Rows of the database as objects. A row that cannot be read is one too: it says why, and stands for its task.
+
+
+UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
+"""stands for a task whose specification cannot be read"""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task and where it stands. Times are virtual picoseconds.
+
+    ``task`` has those workers that take part: of one that selects them all candidates as long as nothing is chosen,
+    then the chosen ones, and no selection any more; of one whose hosts are chosen these, as soon as it is scheduled.
+    ``ranks`` has the rank of each of these workers: that of the start, also when others have died. ``candidates`` are
+    the workers that it was submitted with, ``wanted`` what it wanted instead of names. ``attempt`` says how often it
+    has begun anew; ``arrival_ps`` is when it may be tried then, at the earliest.
+    ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
+    why a queued task did not fit when it was last tried; None before that.
+    """
+
+    number: int
+    name: str
+    task: Task
+    arrival_ps: int
+    state: TaskState
+    reason: str
+    cancel: bool
+    started_ps: int | None
+    finished_ps: int | None
+    digest: str | None
+    waits: str | None = None
+    fault: str = ""
+    candidates: tuple[str, ...] = ()
+    wanted: Wanted | None = None
+    ranks: tuple[int, ...] = ()
+    attempt: int = 0
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether it begins anew where it would fail now: once it has run."""
+        ran = self.state in AT_WORK or (self.attempt > 0 and self.state not in ENDED)
+        return ran and not self.fault and not self.cancel and self.attempt < self.task.max_restarts
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """A plan of a task. ``plan`` is JSON (:mod:`~p4reduce.control_plane.orchestrator.executor`)."""
+
+    generation: int
+    task: str
+    role: Role
+    job: int
+    epoch: int
+    phase: Phase
+    demand_bps: Mapping[Hop, int]
+    plan: str
+
+
+def task_row(row: sqlite3.Row) -> TaskRow:
+    """From the table `tasks`."""
+    task, fault = _task(row["spec"])
+    if not fault and task.name != row["name"]:
+        task, fault = UNREADABLE, f"its specification is that of {one_line(task.name, 60)!r}"
+    candidates, wanted = task.workers, task.wanted
+    if not fault and row["chosen"] is not None:
+        task, fault = _chosen(task, row["chosen"])
+    ranks = tuple(range(len(task.workers)))
+    if not fault and row["placed"] is not None:
+        task, ranks, fault = _placed(task, row["placed"])
+    return TaskRow(
+        number=row["number"],
+        name=row["name"],
+        task=task,
+        arrival_ps=row["arrival_ps"],
+        state=TaskState(row["state"]),
+        reason=row["reason"],
+        cancel=bool(row["cancel"]),
+        started_ps=row["started_ps"],
+        finished_ps=row["finished_ps"],
+        digest=row["digest"],
+        waits=row["waits"],
+        fault=fault,
+        candidates=candidates,
+        wanted=wanted,
+        ranks=ranks,
+        attempt=row["attempt"],
+    )
+
+
+@lru_cache(maxsize=2048)
+def _task(spec: str) -> tuple[Task, str]:
+    """The task of a specification, and what is wrong with it; it never changes."""
+    try:
+        return task_from_data(json.loads(spec)), ""
+    except Exception as error:  # whatever somebody wrote there is that task's fault
+        return UNREADABLE, f"its specification in the database cannot be used: {one_line(error)}"
+
+
+def _chosen(task: Task, text: str) -> tuple[Task, str]:
+    """The task with the workers that were chosen for it, and what is wrong with them."""
+    try:
+        return replace(task, workers=_subset(json.loads(text), task.workers), select=None), ""
+    except (ValueError, TypeError, RecursionError, PlanError) as error:
+        return UNREADABLE, f"its choice of workers in the database cannot be used: {one_line(error)}"
+
+
+def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
+    """The task with the hosts that were chosen for it, or that are left to it, their ranks, and what is wrong."""
+    try:
+        hosts = json.loads(text)
+        placed = replace(task, workers=tuple(hosts["workers"]), server=hosts["server"], wanted=None)
+        ranks = tuple(int(rank) for rank in hosts.get("ranks", range(len(placed.workers))))
+        if len({*ranks}) != len(placed.workers) or min(ranks) < 0:
+            raise ValueError("they have other ranks than one each")
+        return placed, ranks, ""
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, PlanError) as error:
+        return UNREADABLE, (0,), f"its hosts in the database cannot be used: {one_line(error)}"
+
+
+def _subset(chosen: Any, workers: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(chosen, list) or not set(chosen) <= set(workers):
+        raise ValueError("it is no list of its workers")
+    return tuple(chosen)
+
+
+def plan_row(row: sqlite3.Row) -> PlanRow:
+    """From the table `plans`; a demand that cannot be read reserves nothing."""
+    return PlanRow(
+        generation=row["generation"],
+        task=row["task"],
+        role=row["role"],
+        job=row["job"],
+        epoch=row["epoch"],
+        phase=Phase(row["phase"]),
+        demand_bps=_demand(row["demand"]),
+        plan=row["plan"],
+    )
+
+
+@lru_cache(maxsize=2048)
+def _demand(text: str) -> Mapping[Hop, int]:
+    try:
+        return {(str(node), int(port)): int(bps) for node, port, bps in json.loads(text)}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+
+
+def task_from_data(data: Mapping[str, Any]) -> Task:
+    """A task from plain data, as ``dataclasses.asdict`` and JSON make it."""
+    select, wanted = data.get("select"), data.get("wanted")
+    more: dict[str, Any] = {} if select is None else {"select": selection_from_data(select)}
+    more |= {} if wanted is None else {"wanted": wanted_from_data(wanted)}
+    return Task(**{**data, "workers": tuple(data["workers"]), **more})
+
+
+# Schedules in the database: who takes turns over which circuits, what was planned, and what came of it.
+
+
+class SchedulePhase(StrEnum):
+    """Where a schedule stands. Each step is written down before it is taken."""
+
+    INSTALLING = "installing"
+    """trees of its tasks are about to be installed; the executor may have it"""
+    SET = "set"
+    """the executor has it"""
+    ACTIVE = "active"
+    """holds, or held until all of its tasks had ended"""
+    PAST = "past"
+    DROPPED = "dropped"
+    """never held, or its network has ended"""
+
+
+OPEN: Final = (SchedulePhase.INSTALLING, SchedulePhase.SET)
+"""of one that does not hold yet"""
+
+
+@dataclass(frozen=True)
+class ScheduleRow:
+    """A schedule. ``schedule`` is None where the database has another text than JSON of one; ``fault`` says why."""
+
+    number: int
+    phase: SchedulePhase
+    at_ps: int
+    began_ps: int | None
+    schedule: Schedule | None
+    fault: str = ""
+
+
+class Schedules:
+    """The tables of schedules. Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
+
+    Methods that write are called inside one of its transactions.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def next_number(self) -> int:
+        """Above every number that was ever given out."""
+        return int(self._connection.execute("SELECT coalesce(max(number), 0) + 1 FROM schedules").fetchone()[0])
+
+    def add(self, number: int, schedule: Schedule, windows: Sequence[TurnWindow], at_ps: int) -> None:
+        """A schedule that is to hold."""
+        self._connection.execute(
+            "INSERT INTO schedules (number, phase, policy, at_ps, schedule) VALUES (?, ?, ?, ?, ?)",
+            (number, SchedulePhase.INSTALLING, schedule.policy, at_ps, schedule_to_json(schedule)),
+        )
+        for place, window in enumerate(windows):
+            text = json.dumps(circuits_to_data(window.circuits), separators=(",", ":"))
+            self._connection.execute("INSERT OR IGNORE INTO configurations (circuits) VALUES (?)", (text,))
+            self._connection.execute(
+                "INSERT INTO windows SELECT ?, ?, ?, number, ?, ?, ? FROM configurations WHERE circuits = ?",
+                (
+                    number,
+                    place,
+                    window.process,
+                    json.dumps(window.tasks),
+                    window.planned_start_ps,
+                    window.planned_ps,
+                    text,
+                ),
+            )
+
+    def set_phase(self, number: int, phase: SchedulePhase) -> None:
+        """A schedule's next phase."""
+        self._connection.execute("UPDATE schedules SET phase = ? WHERE number = ?", (phase, number))
+
+    def begin(self, number: int, at_ps: int) -> None:
+        """A schedule holds from now on, no other one does."""
+        self._connection.execute(
+            "UPDATE schedules SET phase = ? WHERE phase = ? AND number < ?",
+            (SchedulePhase.PAST, SchedulePhase.ACTIVE, number),
+        )
+        self._connection.execute(
+            "UPDATE schedules SET phase = ?, began_ps = ? WHERE number = ?", (SchedulePhase.ACTIVE, at_ps, number)
+        )
+
+    def drop_all(self) -> None:
+        """The network has ended, and every schedule with it."""
+        self._connection.execute(
+            "UPDATE schedules SET phase = ? WHERE phase IN (?, ?, ?)",
+            (SchedulePhase.DROPPED, *OPEN, SchedulePhase.ACTIVE),
+        )
+
+    def open(self) -> ScheduleRow | None:
+        """The one that does not hold yet; there is one at most."""
+        return self._last("phase IN (?, ?)", OPEN)
+
+    def active(self) -> ScheduleRow | None:
+        """The one that holds."""
+        return self._last("phase = ?", (SchedulePhase.ACTIVE,))
+
+    def _last(self, where: str, values: Sequence[str]) -> ScheduleRow | None:
+        query = f"SELECT * FROM schedules WHERE {where} ORDER BY number DESC LIMIT 1"  # noqa: S608  (texts of ours)
+        row = self._connection.execute(query, values).fetchone()
+        return None if row is None else _row(row)
+
+    def rows(self) -> list[ScheduleRow]:
+        """All of them, oldest first."""
+        return [_row(row) for row in self._connection.execute("SELECT * FROM schedules ORDER BY number")]
+
+    def windows(self, number: int) -> tuple[TurnWindow, ...]:
+        """The windows of a schedule, in order; any kind of error where they are damaged."""
+        rows = self._connection.execute(
+            "SELECT windows.*, circuits FROM windows JOIN configurations ON number = configuration "
+            "WHERE schedule = ? ORDER BY place",
+            (number,),
+        )
+        return tuple(
+            TurnWindow(
+                row["process"],
+                circuits_from_data(json.loads(row["circuits"])),
+                tuple(json.loads(row["tasks"])),
+                row["planned_start_ps"],
+                row["planned_ps"],
+            )
+            for row in rows
+        )
+
+    def configurations(self) -> dict[int, tuple[Link, ...]]:
+        """Circuits by the number of their configuration."""
+        rows = self._connection.execute("SELECT * FROM configurations ORDER BY number")
+        return {row["number"]: circuits_from_data(json.loads(row["circuits"])) for row in rows}
+
+    def add_window(self, report: Report) -> None:
+        """A window that has ended, from the executor's report."""
+        names = ("schedule", "round", "window", "started_ps", "lit_ps", "ended_ps", "dark_lost", "misrouted")
+        self._connection.execute(
+            "INSERT OR IGNORE INTO window_rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [int(report.data[name]) for name in names],
+        )
+
+    def turns(self, task: str) -> list[dict[str, Any]]:
+        """The windows of a task, planned and real, oldest first.
+
+        'started_ps': when mirrors began to turn, 'lit_ps': when they had, 'ended_ps': when all tasks of the window had
+        communicated; frames that were 'dark_lost' and 'misrouted' in it. 'planned_start_ps' is from the beginning of
+        the round, whose first window began at 'round_ps'.
+        """
+        rows = self._connection.execute(
+            'SELECT real.schedule, real.round, real.place AS window, process + 1 AS "group", configuration, '
+            "planned_start_ps, planned_ps, (SELECT min(started_ps) FROM window_rounds AS first "
+            "WHERE first.schedule = real.schedule AND first.round = real.round) AS round_ps, "
+            "started_ps, lit_ps, ended_ps, dark_lost, misrouted FROM window_rounds AS real "
+            "JOIN windows ON windows.schedule = real.schedule AND windows.place = real.place "
+            "WHERE EXISTS (SELECT 1 FROM json_each(windows.tasks) WHERE value = ?) AND "
+            "ended_ps > coalesce((SELECT started_ps FROM tasks WHERE name = ?), 0) AND "
+            "started_ps < coalesce((SELECT finished_ps FROM tasks WHERE name = ?), 1 << 62) "
+            "ORDER BY real.schedule, real.round, real.place",
+            (task, task, task),
+        )
+        return [dict(row) for row in rows]
+
+
+def _row(row: sqlite3.Row) -> ScheduleRow:
+    schedule, fault = None, ""
+    try:
+        schedule = schedule_from_json(row["schedule"])
+    except Exception as error:  # whatever somebody wrote there
+        fault = one_line(error)
+    return ScheduleRow(row["number"], SchedulePhase(row["phase"]), row["at_ps"], row["began_ps"], schedule, fault)
+
 
 KEPT_ROWS: Final = 100_000
 """measurements of links that are kept, about"""

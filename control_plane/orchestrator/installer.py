@@ -9,22 +9,27 @@ import finsy as fy
 import numpy as np
 from finsy.p4entity import P4Entity
 
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.counters import Operation, Traffic, predict
 from p4reduce.control_plane.entries import PLAN_TABLES, Entity, key, plan_entries, wildcards
-from p4reduce.control_plane.errors import ControllerError, PlanError
-from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.executor import Executor, Order, Role, plan_from_json, plan_to_json
+from p4reduce.control_plane.orchestrator.executor import (
+    ComputingManager,
+    Executor,
+    Order,
+    Role,
+    plan_from_json,
+    plan_to_json,
+)
+from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, TaskState
-from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest, window_range
-from p4reduce.control_plane.predict import Operation, Traffic, predict
 from p4reduce.control_plane.scheduling import copies, plan_requests
-from p4reduce.control_plane.scheduling.policy import Decision, NetworkState, Policy
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Selection, Task
-from p4reduce.control_plane.scheduling.view import consumed
+from p4reduce.control_plane.scheduling.view import Decision, NetworkState, Policy, consumed
 from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 # What can go wrong with the database, the tasks in it, and what executors are asked.
 
@@ -101,7 +101,7 @@ class Options:
     placement : str
         Chooses the hosts of tasks that name none (:data:`~p4reduce.control_plane.placement.policies.PLACEMENTS`).
     order : str
-        In which tasks that wait are tried (:data:`~p4reduce.control_plane.placement.orders.ORDERS`).
+        In which tasks that wait are tried (:data:`~p4reduce.control_plane.placement.policies.ORDERS`).
     backfill : bool
         Whether a task that does not fit lets later ones pass.
     schedule : str
@@ -117,7 +117,7 @@ class Options:
         and when one of its hosts dies. None: never.
     forecast : str
         Policies use the load that this predicts, not that measured
-        (:data:`~p4reduce.control_plane.placement.forecast.FORECASTS`); '': that measured.
+        (:data:`~p4reduce.control_plane.placement.cluster.FORECASTS`); '': that measured.
     ahead : int
         Measurements from now that a forecast is for.
     back_off_ps : int

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.computing import ComputingManager, ranks_at
-from p4reduce.control_plane.orchestrator.executor import Order, Report, Role
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, ranks_at
+from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
 from p4reduce.control_plane.orchestrator.options import ENDED, Phase, RefusedError, TaskState
-from p4reduce.control_plane.orchestrator.rows import TaskRow
 from p4reduce.control_plane.placement import reads
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task, Wanted

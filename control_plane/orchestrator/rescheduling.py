@@ -5,17 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.computing import lost_hosts, named
-from p4reduce.control_plane.orchestrator.executor import Report, Role, Running
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.executor import Report, Role, Running, lost_hosts, named
 from p4reduce.control_plane.orchestrator.giving import Mover
+from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal, TradeOff, same_tree, weigh
 from p4reduce.control_plane.orchestrator.options import AT_WORK, Phase, StoreError
 from p4reduce.control_plane.orchestrator.replanning import Replanner
-from p4reduce.control_plane.orchestrator.rows import PlanRow, TaskRow
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.policy import NetworkState, Policy
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import NetworkState, Policy
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 

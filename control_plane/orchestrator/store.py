@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import LAST_JOB
-from p4reduce.control_plane.orchestrator.history import History
+from p4reduce.control_plane.orchestrator.history import History, PlanRow, Schedules, TaskRow, plan_row, task_row
 from p4reduce.control_plane.orchestrator.options import (
     AT_WORK,
     ENDED,
@@ -24,8 +24,7 @@ from p4reduce.control_plane.orchestrator.options import (
     TaskError,
     TaskState,
 )
-from p4reduce.control_plane.orchestrator.rows import PlanRow, Schedules, TaskRow, plan_row, task_row
-from p4reduce.control_plane.placement.orders import QueueOrder, order_named
+from p4reduce.control_plane.placement.policies import QueueOrder, order_named
 from p4reduce.control_plane.scheduling.task import Task
 
 # The tables of the database, and how it is opened. `docs/scheduling.md` explains them.

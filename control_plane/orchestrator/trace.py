@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.options import TaskError
 from p4reduce.control_plane.scheduling.task import Aggregation, How, OnFailure, Reservation, Selection, Task, Wanted
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate

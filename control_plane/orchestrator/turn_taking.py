@@ -6,27 +6,25 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.computing import ComputingManager
-from p4reduce.control_plane.orchestrator.executor import Role, Timetable, TurnWindow, circuits_of
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Role, Timetable, TurnWindow, circuits_of
+from p4reduce.control_plane.orchestrator.history import PlanRow, SchedulePhase, TaskRow
 from p4reduce.control_plane.orchestrator.installer import Admitted, Installer, Inventory, Proposal, Refused, round_bytes
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.replanning import order_of
-from p4reduce.control_plane.orchestrator.rows import PlanRow, SchedulePhase, TaskRow
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.policy import NetworkState, Policy
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.scheduling.view import NetworkState, Policy
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import check_jobs, check_turns, least_guard_ps, make_schedule
 from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule, turns_of
-from p4reduce.control_plane.tdm.schedulers.switched import join
+from p4reduce.control_plane.tdm.switched import join
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop, TopologyError
 from p4reduce.topologies.optical import lay_circuits, uplinks, view
 from p4switch.base.safe_yaml import one_line
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # Tasks and the network of an orchestrator, as schedulers see them.
 

@@ -5,11 +5,13 @@ Importing this package registers the built-in policies.
 
 from p4reduce.control_plane.placement import policies
 from p4reduce.control_plane.placement.cluster import Cluster, Load, Racks, reads
-from p4reduce.control_plane.placement.orders import ORDERS, QueueOrder, order_named
 from p4reduce.control_plane.placement.policies import (
+    ORDERS,
     PLACEMENTS,
     Placement,
     PlacementPolicy,
+    QueueOrder,
+    order_named,
     place,
     placement_named,
     register_placement,

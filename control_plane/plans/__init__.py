@@ -1,6 +1,6 @@
 """Plans: who adds up where, and which way frames go. Importing this package registers the built-in ones."""
 
-from p4reduce.control_plane.plans import mst, ring, steiner
+from p4reduce.control_plane.plans import ring, steiner, trees
 from p4reduce.control_plane.plans.make import PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Parent, Plan
 from p4reduce.control_plane.plans.problem import (
@@ -32,15 +32,11 @@ __all__ = [
     "RingLayout",
     "StarLayout",
     "TreeLayout",
-    "all_to_all",
-    "exact",
     "make_plan",
-    "mst",
     "planner",
-    "ps",
     "register",
     "release_plan",
     "ring",
-    "spt",
     "steiner",
+    "trees",
 ]

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, permutations
 from typing import Final
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import DEFAULT_LANES
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
 from p4reduce.control_plane.plans.problem import (
     MAX_CHILDREN,
@@ -26,11 +25,11 @@ from p4reduce.control_plane.plans.problem import (
     ring_window,
     timing,
 )
-from p4reduce.control_plane.plans.routes import Cost
+from p4reduce.control_plane.plans.routes import DEFAULT_LANES, Cost
 from p4reduce.control_plane.resources import Grant, Resources, Share
 from p4reduce.topologies import Topology
 from p4reduce.workers.specs import CLOSED
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 
 # What a planner's answer must hold. A failure here is the planner's mistake, not the user's.
 

@@ -6,19 +6,15 @@ from functools import cached_property
 from itertools import permutations
 from typing import Annotated, Any
 
+from p4reduce.base.errors import PlanError
 from p4reduce.base.records import ITEMS, Given
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import frame_bytes
-from p4reduce.control_plane.plans.routes import hops
+from p4reduce.control_plane.plans.routes import frame_bytes, hops
 from p4reduce.control_plane.resources import Grant
 from p4reduce.topologies import Topology
 from p4reduce.topologies.optical import lit, with_lit
 from p4reduce.workers.specs import CLOSED
 from p4reduce.workers.wire import INC_UDP_PORT
-from p4switch.base.html import table
-from p4switch.base.units import PS_PER_S, PS_PER_US
-
-"""UDP port of the INC protocol at switches (p4src/sizes.p4), and of hosts unless a plan says otherwise"""
+from p4switch.base.values import PS_PER_S, PS_PER_US, table
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,20 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import DEFAULT_LANES, frame_bytes, frame_time_ps
-from p4reduce.control_plane.plans.routes import Cost, Ints, Paths, Routes, Short, hops, switch_graph
+from p4reduce.control_plane.plans.routes import (
+    DEFAULT_LANES,
+    Cost,
+    Ints,
+    Paths,
+    Routes,
+    Short,
+    frame_bytes,
+    frame_time_ps,
+    hops,
+    switch_graph,
+)
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 

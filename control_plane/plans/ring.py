@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import islice, pairwise, permutations
 from typing import Final
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.problem import MeshLayout, Problem, RingLayout, StarLayout, register
 from p4reduce.control_plane.plans.routes import hops
 from p4reduce.topologies import Topology

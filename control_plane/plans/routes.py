@@ -1,5 +1,6 @@
 """Unique shortest paths between the nodes of a topology under any weights of its directed links."""
 
+import heapq
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,101 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.kernels.jit import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import along, shortest
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.values import PS_PER_S
+
+# Sizes of INC frames and the time they take on a link (docs/architecture.md, "Time and bytes").
+
+
+HEADER_BYTES: Final = 62
+"""Ethernet 14, IPv4 20, UDP 8, INC 20: a frame without lanes"""
+LANE_BYTES: Final = 4
+_MIN_FRAME: Final = 60
+"""bytes of the shortest Ethernet frame without FCS"""
+_OVERHEAD: Final = 24
+"""bytes on the wire around a frame: preamble 8, FCS 4, inter-frame gap 12"""
+
+
+DEFAULT_LANES: Final = 256
+"""where nothing says what the switches' program adds up"""
+
+
+def frame_bytes(lanes: int) -> int:
+    """Bytes of an INC frame with that many lanes (0: the empty one), without FCS."""
+    return HEADER_BYTES + LANE_BYTES * lanes
+
+
+def frame_time_ps(length: int, rate_bps: int) -> int:
+    """Picoseconds that a frame of ``length`` bytes occupies a link."""
+    bits = (max(length, _MIN_FRAME) + _OVERHEAD) * 8
+    return -(-bits * PS_PER_S // rate_bps)
+
+
+def chunks(elements: int, lanes: int) -> int:
+    """Full frames that carry ``elements`` numbers, the last one padded."""
+    return -(-elements // lanes)
+
+
+# Base routing: a next hop to every node, by shortest paths with fixed ties.
+
+
+def next_hops(topology: Topology) -> dict[str, dict[str, str]]:
+    """For every switch: destination -> neighbour on a shortest path to it.
+
+    Shortest by links crossed, then by delay. Among equal neighbours a hash of switch and destination chooses, so that
+    destinations spread over parallel paths, in the same way on every machine. There is none to what only circuits of a
+    cross-connect reach.
+    """
+    links = {
+        node.name: [
+            (other, (1, topology.link_between(node.name, other).delay_ps))
+            for other in topology.neighbours(node.name)
+            if topology.node(other).is_switch
+        ]
+        for node in topology.switches
+    }
+    table: dict[str, dict[str, str]] = {node.name: {} for node in topology.switches}
+    for target in topology.switches:
+        distance = _distances(links, target.name)
+        hosts = [other for other in topology.neighbours(target.name) if topology.node(other).is_host]
+        for switch, steps in links.items():
+            if switch == target.name:
+                table[switch].update({host: host for host in hosts})
+                continue
+            if switch not in distance:
+                continue  # only circuits of a cross-connect lead there
+            equal = [other for other, step in steps if _add(distance[other], step) == distance[switch]]
+            for destination in (target.name, *hosts):
+                table[switch][destination] = min(equal, key=lambda other: (_mix(switch, other, destination), other))
+    return table
+
+
+def _mix(switch: str, neighbour: str, destination: str) -> int:
+    return crc32(f"{switch}>{neighbour}>{destination}".encode())
+
+
+def _add(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return (a[0] + b[0], a[1] + b[1])
+
+
+def _distances(links: dict[str, list[tuple[str, tuple[int, int]]]], source: str) -> dict[str, tuple[int, int]]:
+    """(links, delay in ps) from every switch to one (Dijkstra)."""
+    done: dict[str, tuple[int, int]] = {}
+    queue = [((0, 0), source)]
+    while queue:
+        distance, name = heapq.heappop(queue)
+        if name in done:
+            continue
+        done[name] = distance
+        for other, step in links[name]:
+            if other not in done:
+                heapq.heappush(queue, (_add(distance, step), other))
+    return done
+
 
 # A topology's switches and the links between them as arrays, made once for each topology.
 

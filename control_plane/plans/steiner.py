@@ -9,15 +9,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.kernels.jit import FAR, sized
-from p4reduce.control_plane.plans.kernels.sets import improve, priced
-from p4reduce.control_plane.plans.kernels.shortest import direct
+from p4reduce.control_plane.plans.kernels.shortest import direct, improve, priced
 from p4reduce.control_plane.plans.kernels.spanning import with_one_more
-from p4reduce.control_plane.plans.mst import mst, spt_cheapest
-from p4reduce.control_plane.plans.overlay import best, central, finish, grow, limit_fan_in, prune, solve_crowded
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout, register
 from p4reduce.control_plane.plans.routes import Ints, NoPathError, Short
+from p4reduce.control_plane.plans.trees import (
+    best,
+    central,
+    finish,
+    grow,
+    limit_fan_in,
+    mst,
+    prune,
+    solve_crowded,
+    spt_cheapest,
+)
 
 # Which switches should aggregate: prices of sets of switches, and local search over them.
 
@@ -228,7 +236,7 @@ def solve(
 
     Without integrality the value is a lower bound of every tree's cost (Wong, A dual ascent approach for Steiner
     tree problems on a directed graph, 1984). No switch of it has more children than there are workers; where it has
-    more than 32, the tree comes from another program (:func:`~p4reduce.control_plane.plans.overlay.solve_crowded`),
+    more than 32, the tree comes from another program (:func:`~p4reduce.control_plane.plans.ring.solve_crowded`),
     whose trees cost no less.
 
     Parameters

@@ -20,7 +20,7 @@ from p4reduce.control_plane.priorities.policy import (
     register_priority_policy,
     tied,
 )
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 
 # `aalo`: without any knowledge, whoever has sent least in this iteration comes first.
 #

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
-from p4reduce.control_plane.errors import PlanError
 from p4reduce.topologies.model import Hop
 
 # When a job's next flow begins and how many bytes it has, from what switches count, without asking the application.

@@ -4,18 +4,21 @@ Importing this package registers the built-in policies.
 """
 
 from p4reduce.control_plane.scheduling import policies
-from p4reduce.control_plane.scheduling.policy import (
+from p4reduce.control_plane.scheduling.policies import choose_capable, choose_capable_for
+from p4reduce.control_plane.scheduling.task import Selection, Task
+from p4reduce.control_plane.scheduling.view import (
     POLICIES,
     Decision,
     NetworkState,
     Policy,
     Rejection,
+    Weights,
+    consumed,
+    copies,
+    plan_requests,
     policy_named,
     register_policy,
 )
-from p4reduce.control_plane.scheduling.soar import choose_capable, choose_capable_for
-from p4reduce.control_plane.scheduling.task import Selection, Task
-from p4reduce.control_plane.scheduling.view import Weights, consumed, copies, plan_requests
 from p4reduce.topologies.model import Hop
 
 __all__ = [

@@ -11,17 +11,18 @@ from zlib import crc32
 
 import numpy as np
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import frame_bytes
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.kernels.jit import FAR
 from p4reduce.control_plane.plans.make import PlanRequest, check_forwarding
-from p4reduce.control_plane.plans.mst import spt
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Pair, Path, StarLayout, TreeLayout
-from p4reduce.control_plane.plans.routes import Ints, Routes, hops
-from p4reduce.control_plane.scheduling.policy import Decision, NetworkState, Rejection
+from p4reduce.control_plane.plans.routes import Ints, Routes, frame_bytes, hops
+from p4reduce.control_plane.plans.trees import spt
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import (
+    Decision,
     Direction,
+    NetworkState,
+    Rejection,
     TaskProblem,
     View,
     Weights,

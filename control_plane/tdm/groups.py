@@ -18,8 +18,16 @@ from p4reduce.control_plane.tdm.circuits import (
     several_hops,
     split,
 )
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import LEAST, OpticalNetwork, Placement, busiest_nic_s, on_hosts, share_gpus
+from p4reduce.control_plane.tdm.jobs import (
+    LEAST,
+    OpticalNetwork,
+    Placement,
+    TdmError,
+    TdmJob,
+    busiest_nic_s,
+    on_hosts,
+    share_gpus,
+)
 from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, Part, demand, parts_of, search
 from p4reduce.control_plane.tdm.schedule import Configuration, Matrix, Ring, Route, Tree
 
@@ -63,7 +71,7 @@ def place_seed(jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNet
     jobs : sequence of TdmJob
         Of a group.
     given : sequence of int
-        g_j, units of each: its own ('gang'), or what :func:`p4reduce.control_plane.tdm.network.share_gpus` gave
+        g_j, units of each: its own ('gang'), or what :func:`p4reduce.control_plane.tdm.jobs.share_gpus` gave
         ('elastic').
     network : OpticalNetwork
         Its rates and GPUs.

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.control_plane.tdm.anneal import anneal
 from p4reduce.control_plane.tdm.circuits import Floats
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.kernels.anneal import anneal
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 
 Edge = tuple[int, int]
 THRESHOLD: Final = 0.6

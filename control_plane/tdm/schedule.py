@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from p4reduce.base.records import restore
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork
 
 Matrix = tuple[tuple[int, ...], ...]
 """L, pods x pods: how many circuits join two pods. Symmetric, zero diagonal, no row's sum above R"""

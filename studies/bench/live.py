@@ -24,9 +24,7 @@ from p4reduce.base.output import Output
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce.views.live.player import Player
-from p4reduce.views.live.server import LiveServer
-from p4reduce.views.live.source import VirtualSource
+from p4reduce.views.live.session import LiveServer, Player, VirtualSource
 
 PLAIN, UNSEEN, SEEN = "no page", "nobody looks", "somebody looks"
 BARS: Final = {UNSEEN: 1.01, SEEN: 1.10}
@@ -108,7 +106,7 @@ def _timed(experiment: Experiment) -> tuple[float, float]:
 @contextmanager
 def _looking(server: LiveServer) -> Iterator[list[int]]:
     """Somebody has the page open; afterwards, how many views they got."""
-    command = [sys.executable, "-m", "studies.bench.live", "--look", str(server.port), server.token]
+    command = [sys.executable, "-m", "studies.bench", "live", "--look", str(server.port), server.token]
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     views = [0]
     try:
@@ -182,7 +180,7 @@ def _get(connection: http.client.HTTPConnection, token: str, path: str) -> "dict
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bench-live", description="What the live page costs a run.")
+    parser = argparse.ArgumentParser(prog="python -m studies.bench live", description="What the live page costs a run.")
     parser.add_argument("--pairs", type=int, default=9, help="rounds [default: 9]")
     parser.add_argument("--elements", type=int, default=8_000_000, help="of each all-reduce [default: 8,000,000]")
     parser.add_argument("--topology", default="leaf-spine-8")
@@ -226,7 +224,3 @@ def _show_commands(output: Output, found: list[tuple[str, float]]) -> None:
     output.data([dict(zip(("what", "cpu_s", "ratio"), one, strict=True)) for one in told])
     rows = [[name, f"{seconds:.3f}", f"{ratio:.3f}"] for name, seconds, ratio in told]
     output.table(["command", "CPU s", "ratio"], rows, title="p4reduce run, and with --live")
-
-
-if __name__ == "__main__":
-    main()

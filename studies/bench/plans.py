@@ -13,14 +13,14 @@ import networkx as nx
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
+from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.plans import PlanRequest, Problem, make_plan
 from p4reduce.control_plane.plans.routes import switch_graph
-from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import POLICIES, NetworkState, Task, copies, plan_requests, policy_named
 from p4reduce.topologies import Topology, TopologyBuilder, fat_tree, load, with_capable
 from p4switch.p4runtime import P4RuntimeServer
-from studies.bench.report import Report, Result, timed
+from studies.bench import Report, Result, timed
 
 # The networks and tasks that planning is measured on.
 
@@ -252,7 +252,7 @@ def tree(switches: int) -> Topology:
     return builder.build()
 
 
-# ``python -m studies.bench.plans``: how long planning takes, with networkx on the same tasks.
+# ``python -m studies.bench plans``: how long planning takes, with networkx on the same tasks.
 #
 # "job" plans one task of 16 terminals on fat-trees: both trees, with some and with all switches capable, without
 # load and with random load on every link, another one in each direction. "tasks" schedules 30 of them on germany50.
@@ -280,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m studies.bench.plans",
+        prog="python -m studies.bench plans",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -363,7 +363,3 @@ def _limits(report: Report) -> None:
     ]
     if rows:
         report.rows("limits", "What must hold", {key: key for key in rows[0]}, rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Benchmarks in real time: ``python -m studies.bench.runs``."""
+"""Benchmarks in real time: ``python -m studies.bench runs``."""
 
 import argparse
 import statistics
@@ -12,9 +12,9 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.carry import WINDOW
 from p4reduce.runs.real.run import OTHERS, run_real, run_session
 from p4reduce.runs.result import RunResult
-from studies.bench.report import Report
+from studies.bench import Report
 
-# ``python -m studies.bench.runs``: real time, measured against something else in the same run.
+# ``python -m studies.bench runs``: real time, measured against something else in the same run.
 #
 # "targets" is one plan with the same workers on BMv2 and on the embedded switch, links as fast as the machine:
 # goodput of a worker, packets that came into switches, processors that switches and workers kept busy (sw., wk.),
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m studies.bench.runs",
+        prog="python -m studies.bench runs",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -181,7 +181,3 @@ def _against(name: str, mine: list[float], bound: float, gloo: list[float] | Non
         ratios = [a / b for a, b in zip(mine, gloo, strict=True)]
         found |= {"to_gloo": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
     return found
-
-
-if __name__ == "__main__":
-    main()

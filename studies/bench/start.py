@@ -137,7 +137,7 @@ def from_nothing(checkout: Path) -> list[Waited]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print a table, or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m studies.bench.start", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m studies.bench start", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--runs", type=int, default=5, help="of what is quick; the median is shown (default 5)")
     parser.add_argument("--clone", type=Path, help="of this repository, a fresh clone and a wheel instead (needs PyPI)")
@@ -152,7 +152,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     output.note(f"{os.cpu_count()} processors, load {load:.1f} at the end")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""``python -m studies.bench.strangers``: what senders that know nothing of each other send again on a link they share.
+"""``python -m studies.bench strangers``: what senders that know nothing of each other send again on a link they share.
 
 Asynchronous workers (`ps`, staleness 2, no straggler), each a job of its own, sit behind one uplink of 10 Gb/s; nothing
 is lost. "resent" is the share of frames that were sent again, for nothing; "over" the time of all rounds over that of
@@ -7,14 +7,13 @@ hold.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
 from p4reduce.play.priorities.run import RunResult, run
-from studies.bench.report import Report
+from studies.bench import Report
 
 MOST_RESENT: Final = 0.05
 MOST_OVER: Final = 1.05
@@ -43,7 +42,7 @@ def strangers(workers: int, seed: int, *, elements: int = ELEMENTS, rounds: int 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints; 1 where a bar does not hold."""
     parser = argparse.ArgumentParser(
-        prog="python -m studies.bench.strangers",
+        prog="python -m studies.bench strangers",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -62,7 +61,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.rows("strangers", f"Strangers on one uplink; at most {MOST_RESENT} and {MOST_OVER}", columns, rows)
     report.finish()
     return 0 if all(row["holds"] for row in rows) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,9 +13,9 @@ import numpy as np
 from finsy.proto import p4i
 from numpy.typing import NDArray
 
-from p4reduce.network.jobs.switches import bundled
-from p4reduce.network.virtual.endpoint_calls import HostEndpoints, worker_endpoints
+from p4reduce.network.jobs.network import bundled
 from p4reduce.network.virtual.network import Stop, VirtualNetwork
+from p4reduce.network.virtual.records import HostEndpoints, worker_endpoints
 from p4reduce.topologies import Node, Topology, TopologyBuilder
 from p4reduce.workers.endpoints import Endpoints as WorkerTable
 from p4reduce.workers.numbers import BlockFloat

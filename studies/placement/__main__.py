@@ -20,11 +20,10 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.control_plane.placement import placement_named
-from studies.pages import tables, write_placement_report
+from studies.pages import OpenBar, Told, study_main, study_parser, tables, write_placement_report
 from studies.placement.experiment import PlacementResult, claims, run_placement
 from studies.placement.figures import write_files
 from studies.placement.settings import PARTS, QUICK, SCENARIOS, PlacementSettings
-from studies.scripts import OpenBar, Told, study_main, study_parser
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,23 +7,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.control_plane.frames import frame_bytes
+from p4reduce.control_plane.counters import Operation, predict
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.predict import Operation, predict
+from p4reduce.control_plane.plans.routes import frame_bytes
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background, Demands, SourceOptions
 from p4reduce.network.jobs.asynchronous import Clockwork
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.topologies import Topology, load
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
-from p4switch.base.units import PS_PER_S
-from studies.placement.kernels.fluid import iteration_ends
+from p4switch.base.values import PS_PER_S
+from studies.placement.fluid import iteration_ends
 
-# Iteration times of jobs that share links, by the fluid of :mod:`~studies.placement.kernels.fluid`.
+# Iteration times of jobs that share links, by the fluid of :mod:`~studies.placement.fluid`.
 
 
 Floats = NDArray[np.float64]

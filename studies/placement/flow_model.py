@@ -13,11 +13,17 @@ import numpy as np
 
 from p4reduce.control_plane.placement import Cluster, Load, Racks, place
 from p4reduce.control_plane.placement.cluster import Copies, ring_copies, tree_copies
-from p4reduce.control_plane.placement.orders import Contender, order_named, sorted_queue, whole_trees, work
-from p4reduce.control_plane.placement.policies import PlacementPolicy
-from p4reduce.control_plane.scheduling.policy import NetworkState, Rejection
+from p4reduce.control_plane.placement.policies import (
+    Contender,
+    PlacementPolicy,
+    order_named,
+    sorted_queue,
+    whole_trees,
+    work,
+)
 from p4reduce.control_plane.scheduling.task import Task, Wanted
-from p4switch.base.units import PS_PER_S
+from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
+from p4switch.base.values import PS_PER_S
 from studies.placement.calibration import RING_SHARE, ClusterJob, Flow, steady_times
 from studies.placement.settings import PLENTY, Scenario
 

@@ -12,15 +12,14 @@ from typing import Final
 import numpy as np
 
 from p4reduce.control_plane.entries import SwitchSettings
-from p4reduce.control_plane.placement.forecast import LAGS, Floats, learn, nrmse
+from p4reduce.control_plane.placement.cluster import LAGS, Floats, learn, nrmse
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import BackgroundEndpoints, RequestEndpoints, Requests, SourceOptions
 from p4reduce.network.jobs.asynchronous import Clockwork
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.topologies import Topology, load
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 from studies.placement.calibration import (
     A1,
     A2,

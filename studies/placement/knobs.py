@@ -12,10 +12,10 @@ from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
-from p4reduce.workers.training import diamonds, digits
+from p4reduce.workers.training import digits
 from p4reduce.workers.training.digits import DIGITS_LAYERS, FloatArray, Mlp, Split
 from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, single_threaded_blas
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # Several small whole numbers in one 32-bit lane, such that sums of lanes hold the sums of the numbers.
 
@@ -336,8 +336,8 @@ class DataSet:
 
 
 DATA: Final[Mapping[str, DataSet]] = {
-    "digits": DataSet(digits.load, DIGITS_LAYERS, 6, 128, 0.5),
-    "diamonds": DataSet(diamonds.load, diamonds.DIAMONDS_LAYERS, 4, 256, 0.6),
+    "digits": DataSet(digits.load_digits, DIGITS_LAYERS, 6, 128, 0.5),
+    "diamonds": DataSet(digits.load_diamonds, digits.DIAMONDS_LAYERS, 4, 256, 0.6),
 }
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from p4reduce.control_plane.placement.cluster import Cluster, asked
 from p4reduce.control_plane.placement.policies import PlacementPolicy, broken, cost_of, hosts_of, shares, worth
-from p4reduce.control_plane.scheduling.policy import Rejection
 from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import Rejection
 from studies.placement.calibration import draw_jobs
 from studies.placement.flow_model import ClusterRun
 from studies.placement.settings import SMALL_HOSTS, Scenario

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, Literal
 
-from p4reduce.control_plane.scheduling.policy import NetworkState
+from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.topologies import Topology, fat_tree, leaf_spine
 from p4reduce.topologies.model import Hop
 from studies.placement.forecasts import PLACES

@@ -17,16 +17,15 @@ import numpy as np
 from p4reduce.control_plane.connection import LinkLoad, LoadThresholds
 from p4reduce.control_plane.placement import Cluster, Racks, place
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.scheduling.policy import NetworkState
 from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.network.background import Background, BackgroundEndpoints, Demands, SourceOptions
 from p4reduce.network.jobs.asynchronous import Clockwork
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled, watching
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled, watching
 from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.topologies import Topology, load
 from p4reduce.topologies.model import Hop
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 from studies.placement.calibration import AROUND, LANES, NUMBERS, QUEUE_FRAMES, Trainer, TrainerRun
 
 # What can be known of others on links: an interface's counter less what the P4 program counted, or what switches

@@ -19,7 +19,8 @@ from typing import Any, Final, cast, get_type_hints
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.cli.lists import floats, integers, texts
-from p4reduce.control_plane.scheduling.policy import POLICIES
+from p4reduce.control_plane.scheduling.view import POLICIES
+from studies.pages import OpenBar, Told, descriptions, flag, show_claims, study_main, study_parser
 from studies.poster.experiment import PosterResult, run_poster
 from studies.poster.figures import write_files
 from studies.poster.page import (
@@ -35,7 +36,6 @@ from studies.poster.page import (
     write_poster_report,
 )
 from studies.poster.settings import EXPLAINING, QUICK, SCENARIOS, PosterSettings, Scenario
-from studies.scripts import OpenBar, Told, descriptions, flag, show_claims, study_main, study_parser
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,21 +6,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from p4reduce.base.progress import Progress
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.base.output import Progress
+from p4reduce.network.jobs.network import bundled
 from p4reduce.runs.experiment import provenance
-from studies.frame import Claim, in_parallel, plain, rarely_collecting
-from studies.poster.overlapping import (
-    OverlapResult,
-    OverlapRow,
-    OverlapUnit,
-    WeightResult,
-    WeightRow,
-    WeightUnit,
-    overlap_units,
-    run_overlapping,
-    run_weights,
-    weight_units,
+from studies.frame import (
+    Claim,
+    SelectionPoint,
+    SelectionResult,
+    SelectionUnit,
+    in_parallel,
+    plain,
+    rarely_collecting,
+    run_selection,
 )
 from studies.poster.rings import RingResult, RingRow, RingUnit, ring_units, run_rings
 from studies.poster.sensitivity import (
@@ -34,18 +31,24 @@ from studies.poster.sensitivity import (
     variations,
 )
 from studies.poster.settings import POSTER_SAVING, SPFF, PosterSettings, draw_tasks
-from studies.poster.swaps import SwapResult, SwapRow, SwapUnit, run_swaps, swap_units
-from studies.poster.units import (
-    FINISHED,
-    FlowModel,
-    Row,
-    Unit,
-    UnitResult,
-    calibrate_flow,
-    run_unit,
-    units_of,
+from studies.poster.swaps import (
+    OverlapResult,
+    OverlapRow,
+    OverlapUnit,
+    SwapResult,
+    SwapRow,
+    SwapUnit,
+    WeightResult,
+    WeightRow,
+    WeightUnit,
+    overlap_units,
+    run_overlapping,
+    run_swaps,
+    run_weights,
+    swap_units,
+    weight_units,
 )
-from studies.selection import SelectionPoint, SelectionResult, SelectionUnit, run_selection
+from studies.poster.units import FINISHED, FlowModel, Row, Unit, UnitResult, calibrate_flow, run_unit, units_of
 
 # What the experiment must show, checked against its own figures.
 

@@ -9,23 +9,13 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from p4reduce.topologies.model import parse_delay, parse_rate
-from studies.frame import MANY, save_all, title, write_table
+from studies.frame import MANY, SelectionPoint, save_all, title, write_table
 from studies.poster.experiment import PosterResult
-from studies.poster.overlapping import OverlapPoint, OverlapRow, WeightRow, overlap_points
 from studies.poster.rings import RingRow
 from studies.poster.sensitivity import ACCESS, DELAY, PACKETS, REAL, Point, SensitivityPoint
-from studies.poster.settings import (
-    ECMP,
-    POSTER_FLEXIBLE_MS,
-    POSTER_SAVING,
-    POSTER_SPFF_MS,
-    ROUTES_ONLY,
-    SPFF,
-    Scenario,
-)
-from studies.poster.swaps import SwapRow
+from studies.poster.settings import ECMP, POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, ROUTES_ONLY, SPFF, Scenario
+from studies.poster.swaps import OverlapPoint, OverlapRow, SwapRow, WeightRow, overlap_points
 from studies.poster.units import MODELS, Row
-from studies.selection import SelectionPoint
 
 # The figure of tasks that communicate at the same time.
 

@@ -10,21 +10,28 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.control_plane.counters import Fate, Incident, compare_counters, compare_links, expected_on_links
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_time_ps
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import (
+    Fate,
+    Incident,
+    Operation,
+    Traffic,
+    add,
+    compare_counters,
+    compare_links,
+    expected_on_links,
+    predict,
+)
+from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.problem import power_of_two
-from p4reduce.control_plane.predict import Operation, Traffic, add, predict
-from p4reduce.control_plane.program import P4Program
-from p4reduce.control_plane.scheduling.policy import Decision
-from p4reduce.control_plane.scheduling.view import plan_requests
+from p4reduce.control_plane.plans.routes import HEADER_BYTES, chunks, frame_time_ps
+from p4reduce.control_plane.scheduling.view import Decision, plan_requests
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background, Loads, link_loads
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
-from p4reduce.network.jobs.verify import ExpectedSum, expect_sum
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
+from p4reduce.network.jobs.specs import ExpectedSum, expect_sum
 from p4reduce.network.virtual import Stop, VirtualNetwork
 from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import Topology

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from p4reduce.views.report.svg import Markup, element
+from p4reduce.views.report.curves import Markup, element
 from studies.pages import claims_table, figures_of, page_of, table
 from studies.poster.experiment import PosterResult
-from studies.poster.overlapping import WeightRow, overlap_points
 from studies.poster.rings import ring_points
 from studies.poster.sensitivity import Point, SensitivityPoint, failing_rate_bps
 from studies.poster.settings import POSTER_FLEXIBLE_MS, POSTER_SAVING, POSTER_SPFF_MS, SPFF
+from studies.poster.swaps import WeightRow, overlap_points
 
 # Tables of what the poster's figures depend on: rates, model sizes, delays, lambda.
 

@@ -12,17 +12,16 @@ from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
+from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans.problem import StarLayout
-from p4reduce.control_plane.predict import Operation
-from p4reduce.control_plane.scheduling.policy import POLICIES, Decision, NetworkState, Rejection
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.trees import NAME, HostTree, overlay_mst_hosts
 from p4reduce.control_plane.scheduling.trees import NAME as HOST_TREE
-from p4reduce.control_plane.scheduling.view import View
+from p4reduce.control_plane.scheduling.view import POLICIES, Decision, NetworkState, Rejection, View
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.jobs.switches import bundled
-from p4reduce.network.jobs.verify import expect_sum
+from p4reduce.network.jobs.network import bundled
+from p4reduce.network.jobs.specs import expect_sum
 from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop

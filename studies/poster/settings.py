@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from p4reduce.control_plane.scheduling.soar import choose_capable_for
+from p4reduce.control_plane.scheduling.policies import choose_capable_for
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.group.errors import ClusterError
 from p4reduce.topologies import Topology, load, with_capable
@@ -139,7 +139,7 @@ class PosterSettings:
         Tasks for each rate and delay, of the first seed.
     lambdas : tuple of float
         Shares of bandwidth in the links' weights that are tried in the scenario of
-        :data:`~studies.poster.overlapping.CROWDED`.
+        :data:`~studies.poster.swaps.CROWDED`.
     lambda_seeds : int
         The first so many seeds are used for them.
     flow_factor : int
@@ -334,7 +334,7 @@ def with_share(topology: Topology, share: float, seed: int, chooser: str, tasks:
         Of the random order.
     chooser : str
         ``random``: the first of a random order, the same for every share. ``soar``: those that
-        :func:`~p4reduce.control_plane.scheduling.soar.choose_capable_for` chooses for all ``tasks`` together; then,
+        :func:`~p4reduce.control_plane.scheduling.policies.choose_capable_for` chooses for all ``tasks`` together; then,
         where it chooses fewer, on in the random order.
     tasks : sequence of Task
         Who will use the network.

@@ -10,21 +10,24 @@ from typing import Any, Final
 
 import networkx as nx
 
-from p4reduce.control_plane.frames import chunks, frame_bytes
-from p4reduce.control_plane.orchestrator.computing import ComputingManager, HostProfile
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, HostProfile
 from p4reduce.control_plane.plans.problem import Layout, RingLayout, StarLayout, TreeLayout
+from p4reduce.control_plane.plans.routes import chunks, frame_bytes
 from p4reduce.control_plane.plans.steiner import solve
 from p4reduce.control_plane.scheduling import policies as _policies
-from p4reduce.control_plane.scheduling.policy import (
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import (
     POLICIES,
     Decision,
     NetworkState,
     Policy,
     Rejection,
+    View,
+    copies,
+    hop_words,
+    problem_of,
     register_policy,
 )
-from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import View, copies, hop_words, problem_of
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from studies.poster.packets import Measured, TaskNetwork, task_network

@@ -17,11 +17,21 @@ from typing import Any, Final, get_type_hints
 
 from p4reduce.base.output import Output
 from p4reduce.cli.lists import floats, integers, texts
-from studies.pages import COLUMNS, point_cells, write_priorities_report
+from studies.pages import (
+    COLUMNS,
+    OpenBar,
+    Told,
+    descriptions,
+    flag,
+    point_cells,
+    show_claims,
+    study_main,
+    study_parser,
+    write_priorities_report,
+)
 from studies.priorities.figures import write_files
-from studies.priorities.settings import QUICK, StudySettings
 from studies.priorities.study import StudyResult, run_study
-from studies.scripts import OpenBar, Told, descriptions, flag, show_claims, study_main, study_parser
+from studies.priorities.units import QUICK, StudySettings
 
 _LISTS: Final[Mapping[Any, tuple[Callable[[str, str], Sequence[Any]], str]]] = {
     tuple[int, ...]: (integers, "3,6,9 or 0..4"),

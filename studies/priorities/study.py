@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from p4reduce.base.progress import Progress
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.base.output import Progress
+from p4reduce.network.jobs.network import bundled
 from p4reduce.play.priorities.description import LANES
 from p4reduce.runs.experiment import provenance
 from studies.frame import Claim, in_parallel, plain, rarely_collecting
-from studies.priorities.settings import StudySettings
 from studies.priorities.units import (
     LayerRow,
     LayerUnit,
@@ -20,6 +19,7 @@ from studies.priorities.units import (
     Row,
     StaleRow,
     StaleUnit,
+    StudySettings,
     Unit,
     UnitResult,
     layer_units,

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from p4reduce.base.progress import Progress
+from p4reduce.base.output import Progress
 from p4reduce.control_plane.tdm.circuits import Reading
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
 from p4reduce.play.turns.acts import Played
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
@@ -21,8 +20,23 @@ from p4reduce.topologies.model import MAX_PORT, TopologyError
 from p4reduce.topologies.optical import lay_circuits, oxc
 from p4switch.base.files import write_text
 from studies.frame import Claim, in_parallel, plain, save_all, write_table
-from studies.tdm.cases import KINDS, SIGMA, X1, X2, X3, X4, X5, Row, gangs, of_models
-from studies.tdm.planning import Bar, Values, at_least, at_most, bars
+from studies.tdm.planning import (
+    KINDS,
+    SIGMA,
+    X1,
+    X2,
+    X3,
+    X4,
+    X5,
+    Bar,
+    Row,
+    Values,
+    at_least,
+    at_most,
+    bars,
+    gangs,
+    of_models,
+)
 from studies.tdm.study import EcmpRow, Kept, Study
 
 # Sweeps at flow level, up to 16,384 GPUs: where taking turns helps, and where it does not.

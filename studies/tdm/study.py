@@ -9,23 +9,22 @@ from zlib import crc32
 
 import numpy as np
 
-from p4reduce.base.progress import Progress
+from p4reduce.base.output import Progress
 from p4reduce.control_plane.plans import PlanRequest, TreeLayout
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
 from p4reduce.control_plane.tdm.schedule import turns_of
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.virtual import Stop
 from p4reduce.play.turns.flow_model import Factors, Way
 from p4reduce.play.turns.player import KEEPS, LANES, gantt_svg, play
 from p4reduce.topologies import Topology, fat_tree, leaf_spine
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 from studies.frame import in_parallel
-from studies.tdm.cases import X1, X2, Case, Mix, Row, measure, run_case, two_groups
+from studies.tdm.planning import X1, X2, Case, Mix, Row, measure_factors, run_case, two_groups
 
 # The same trees on electrical twins, where a hash chooses among equal paths (ECMP): on packets.
 #
@@ -233,7 +232,7 @@ def run_study(
 ) -> Study:
     """Play everything; ``jobs`` processes, or the machines of a Dask scheduler."""
     base = SMALL if quick else X1
-    factors = measure(base)
+    factors = measure_factors(base)
     cases = _quick(seeds) if quick else whole(seeds)
     rows = in_parallel(
         run_case, [(case, factors) for case in cases], jobs=jobs, dask=dask, progress=bar("schedules"), label="played"

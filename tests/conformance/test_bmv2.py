@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from p4reduce.base.errors import RealError
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.bmv2 import find_bmv2
-from p4reduce.network.real.errors import RealError
 from p4reduce.network.real.net import why_not
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.run import run_real

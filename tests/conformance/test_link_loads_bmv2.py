@@ -10,7 +10,7 @@ import pytest
 from finsy.proto import p4r
 
 from p4reduce.control_plane.connection import LinkLoad, digest_entry
-from p4reduce.network.jobs.switches import watching
+from p4reduce.network.jobs.network import watching
 from tests.support.classes import OUT, PORT, plain_frame
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Binaries, find_switch, running
 from tests.support.conformance.targets.packet_stream import PacketStream

@@ -1,5 +1,5 @@
 // Header stacks, unions, stacks of unions and varbit fields: one order on them for each value of `what`.
-// tests/unit/dataplane/test_groups.py says what BMv2 makes of each.
+// tests/unit/p4switch/test_groups.py says what BMv2 makes of each.
 
 #include <core.p4>
 #include <v1model.p4>

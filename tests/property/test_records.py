@@ -25,18 +25,16 @@ from p4reduce.control_plane.orchestrator.executor import (
     plan_from_json,
     plan_to_json,
 )
-from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample
-from p4reduce.control_plane.orchestrator.rows import task_from_data
+from p4reduce.control_plane.orchestrator.history import LinkSample, SwitchSample, task_from_data
 from p4reduce.control_plane.orchestrator.trace import read_trace, write_trace
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Selection, Task
 from p4reduce.control_plane.scheduling.task import Wanted
-from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, parse_network
 from p4reduce.control_plane.tdm.schedule import Schedule, schedule_from_json, schedule_to_json
-from p4reduce.group.backend import PLAIN, Ahead
-from p4reduce.group.group import Figure
+from p4reduce.group.backend import PLAIN, Ahead, Figure
 from p4reduce.group.membership import Decision
 from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.runs.result import RunResult

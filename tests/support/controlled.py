@@ -7,9 +7,8 @@ from importlib import resources
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.counters import compare_counters, compare_links
-from p4reduce.control_plane.predict import Traffic
-from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.counters import Traffic, compare_counters, compare_links
+from p4reduce.control_plane.entries import P4Program
 from p4switch.p4runtime import P4RuntimeServer
 
 COMPILED = resources.files("p4reduce.p4src") / "compiled"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 
 NAMES = st.text("abcé/' ", min_size=1, max_size=4)
 PLAIN = st.recursive(

@@ -24,8 +24,7 @@ from typing import Any, Final
 
 from p4reduce.base.output import Output, progress_bar
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox.confine import _MACHINES
-from p4reduce_course.sandbox.limits import Limits
+from p4reduce_course.sandbox.confine import _MACHINES, Limits
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS
 from tests.support.paths import ROOT

@@ -130,7 +130,7 @@ class TrainingTask:
     def __init__(
         self, options: TrainingOptions, rank: int, size: int, split: Split | None = None, model: Mlp | None = None
     ) -> None:
-        split = digits.load(options.seed) if split is None else split
+        split = digits.load_digits(options.seed) if split is None else split
         self.options = options
         self.model = Mlp() if model is None else model
         self.test = split.test

@@ -16,13 +16,11 @@ import numpy as np
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.group.backend import COLLECTIVES, FloatArray, Served, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, Call, Figure, FloatArray, Served, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
-from p4reduce.group.group import Call, Figure
 from p4reduce.group.remote import Membership
 from p4reduce.group.rendezvous import Rendezvous
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.virtual import Stop
 from p4reduce.runs.launch import Listener
 from p4reduce.topologies import Topology

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.placement import Cluster, Load, Racks, order_named, place, placement_named
-from p4reduce.control_plane.placement.orders import sorted_queue, work
-from p4reduce.control_plane.scheduling.policy import NetworkState, Rejection
+from p4reduce.control_plane.placement.policies import sorted_queue, work
 from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import parse_delay
 from p4switch.base.safe_yaml import short

@@ -16,7 +16,7 @@ import numpy as np
 from p4reduce import connect
 from p4reduce.group.communicator import Communicator
 from p4reduce.topologies.model import parse_delay
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 MOST = 1 << 20
 """of a number that a rank brings; sums of 2,000 ranks fit in 31 bits"""

@@ -1,6 +1,8 @@
-"""The root of p4reduce's errors: whoever calls p4reduce catches ``P4ReduceError``."""
+"""The root of p4reduce's errors: whoever calls p4reduce catches ``P4ReduceError``; and packages that extras bring."""
 
-from typing import ClassVar
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, ClassVar
 
 from p4switch.base.errors import ReportedError
 
@@ -17,3 +19,31 @@ class BadInput(P4ReduceError):
 
 class Failed(P4ReduceError):
     """A run that failed; the text says why."""
+
+
+class PlanError(BadInput, ValueError):
+    """A plan that cannot be made; the text names the cause and the fix."""
+
+
+class ControllerError(P4ReduceError, RuntimeError):
+    """A switch that could not be reached, programmed or read; names the switch, the table and the entry."""
+
+
+class RealError(P4ReduceError, RuntimeError):
+    """Something that this machine cannot do, or that failed on it; the text says what, and what to do."""
+
+
+class MissingPackageError(BadInput, ImportError):
+    """A package that an extra of p4reduce would install is not there."""
+
+
+def require(package: str, extra: str) -> None:
+    """Raise `MissingPackageError` where a package cannot be imported; nothing is imported."""
+    if find_spec(package) is None:
+        raise MissingPackageError(f"{package} is not installed: pip install 'p4reduce[{extra}]'")
+
+
+def load(package: str, extra: str) -> Any:
+    """Import a package; `MissingPackageError` where it is not installed."""
+    require(package, extra)
+    return import_module(package)

@@ -11,11 +11,19 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from p4switch.native.objects import watched
+
+# How whoever waits is told how far something is.
+
+
+Progress = Callable[[str, int, int], None]
+"""(what is going on, how much is done, of how much)"""
+
 
 # Tables and lines that fit a number of columns.
 
@@ -195,7 +203,7 @@ def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
         TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=output.notes, disable=not output.notes.is_terminal, transient=True) as progress:
+    with Bars(*columns, console=output.notes, disable=not output.notes.is_terminal, transient=True) as progress:
 
         def open_bar(title: str) -> Report:
             task = progress.add_task("", total=None, title=title)

@@ -1,9 +1,23 @@
 """Things by name: those of this package, and those that other distributions add by entry points."""
 
+import importlib.metadata
+import re
 from collections.abc import Iterator, MutableMapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
+
+# What this package cannot do without, by its own metadata.
+
+
+def requirements() -> tuple[str, ...]:
+    """Names of the distributions that p4reduce requires, without extras; none where it is not installed."""
+    try:
+        lines = importlib.metadata.requires("p4reduce") or []
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    return tuple(sorted(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if "extra ==" not in line))
+
 
 _T = TypeVar("_T")
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from p4reduce.group.backend import Ahead, Array, Backend, FloatArray, Options, as_words, check_array
 from p4reduce.group.errors import GOES_ON, ClusterError, GroupChanged
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # Collectives that do not block: a queue that carries one after the other, and a handle for each.
 

@@ -12,7 +12,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.group.errors import ClusterError, GroupChanged
 from p4reduce.topologies import Topology
 from p4reduce.topologies.optical import Ends, unreachable, without
-from p4switch.base.units import NS_PER_S, PS_PER_MS
+from p4switch.base.values import NS_PER_S, PS_PER_MS
 
 # Who is dead, and who is only slow.
 #

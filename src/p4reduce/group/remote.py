@@ -25,7 +25,7 @@ from p4reduce.group.errors import (
     RefusedError,
     SaturatedError,
 )
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # Messages between a rank's process and the coordinator, over a stream socket.
 #

@@ -10,18 +10,20 @@ waits, leave, or end the group.
 import threading
 from collections.abc import Sequence
 
-from p4reduce.group.backend import PLAIN, Clock, FloatArray, Options
-from p4reduce.group.errors import GOES_ON, ClusterError, CollectiveError, ExcludedError
-from p4reduce.group.group import (
+from p4reduce.group.backend import (
     COMPUTE,
     OPERATIONS,
+    PLAIN,
     SERVED,
     Call,
     Carry,
     CarryStale,
+    Clock,
     Death,
     Figure,
+    FloatArray,
     Joined,
+    Options,
     Participant,
     Seat,
     Span,
@@ -29,8 +31,9 @@ from p4reduce.group.group import (
     check_agreement,
     first_bad_value,
 )
+from p4reduce.group.errors import GOES_ON, ClusterError, CollectiveError, ExcludedError
 from p4reduce.group.membership import Decision, group_changed
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 
 class Rendezvous:

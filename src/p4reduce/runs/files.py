@@ -10,15 +10,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from p4reduce.base.errors import BadInput
-from p4reduce.base.extras import require
+from p4reduce.base.errors import BadInput, require
 from p4reduce.base.output import Output, bytes_text, rate_text, share_text, small_text, time_text
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.perf import Row
 from p4reduce.runs.result import RunResult, TrainingResult
 from p4switch.base.files import read_text, whole, write_text
-from p4switch.base.html import table
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US, table
 
 if TYPE_CHECKING:
     import pandas as pd

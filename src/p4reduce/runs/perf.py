@@ -17,7 +17,7 @@ from p4reduce.group.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.runs.virtual.cluster import Cluster
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 
 TYPES: Final[dict[str, np.dtype[Any]]] = {
     "float": np.dtype(np.float32),

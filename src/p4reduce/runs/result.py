@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from p4reduce.group.backend import COMPUTE, Figure, Span
 from p4reduce.group.communicator import STEP
-from p4reduce.group.group import COMPUTE, Figure, Span
-from p4switch.base.html import table
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US, table
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class CollectiveRecord:
     """Longest time from a participant's own call to its own result. Participants need not call at once: where they
     are apart, those who come first can already send."""
     bound_ps: int
-    """The least that it takes on the plan's busiest link, headers included (control_plane/predict.py)."""
+    """The least that it takes on the plan's busiest link, headers included (control_plane/counters.py)."""
     resends: int
     saturated: int
     """Chunks in which a lane saturated (their sum is not exact)."""

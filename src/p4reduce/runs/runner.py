@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p4reduce.base.progress import Progress
+from p4reduce.base.output import Progress
 from p4reduce.group.communicator import STEP, Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance, tensor
@@ -32,7 +32,7 @@ from p4reduce.workers.training.loops import (
     train_alone,
     train_parameter_server,
 )
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # The digits model on a cluster, what came of it, and the same training in one process to hold it against.
 

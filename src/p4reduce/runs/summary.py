@@ -8,13 +8,16 @@ from typing import Any
 from p4reduce.control_plane.counters import (
     Fate,
     Incident,
+    Operation,
     SwitchCounters,
+    Traffic,
+    add,
     compare_counters,
     compare_links,
     expected_on_links,
+    plan_bound,
 )
 from p4reduce.control_plane.plans.routes import hops
-from p4reduce.control_plane.predict import Operation, Traffic, add, plan_bound
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps

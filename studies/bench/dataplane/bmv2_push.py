@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from google.protobuf import text_format
 
-from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.entries import P4Program
 from p4switch.device import Device
 from p4switch.program import load_program
 from studies.bench.dataplane.bmv2 import find_bmv2

@@ -53,11 +53,7 @@ def _resident() -> int:
 
 
 def _memory(lanes: int, slots: int) -> dict[str, Any]:
-    from studies.bench.dataplane.packets import (  # noqa: PLC0415
-        CHILDREN,
-        Driver,
-        root_switch,
-    )
+    from studies.bench.dataplane.packets import CHILDREN, Driver, root_switch  # noqa: PLC0415
 
     Driver(root_switch(lanes, 16), lanes, 16).run(16, range(CHILDREN), CHILDREN)  # what is made once
     root_switch(lanes, slots).code  # noqa: B018 - the machine code of this size, once

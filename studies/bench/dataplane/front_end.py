@@ -13,8 +13,8 @@ from p4switch.device import Device
 from p4switch.p4.compile import Compilation, compile_file, json_text
 from p4switch.program import load_program
 from p4switch.program.program import Program
+from studies.bench import timed
 from studies.bench.dataplane.packets import ALL_REDUCE, CHILDREN, Driver, install
-from studies.bench.report import timed
 from studies.bench.switch import program
 
 DEADLINE_S: Final = 300.0

@@ -1,5 +1,5 @@
 // One table of each kind, for the benchmark of lookups (tables.py): a packet names the table that it asks, or none.
-// lookup.json and lookup.p4info.txt are p4c's output (see tests/unit/bench/test_programs.py for the command).
+// lookup.json and lookup.p4info.txt are p4c's output (see tests/unit/studies/bench/test_programs.py for the command).
 #include <core.p4>
 #include <v1model.p4>
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from p4reduce.workers import wire
 from p4switch import abi
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
-from studies.bench.report import timed
+from p4switch.traffic import ExecutorName
+from studies.bench import timed
 from studies.bench.switch import EPOCH, JOB, Neighbour, aggregate, program
 
 # The switch that is measured: the root of one job with eight children, and the frames that they send.

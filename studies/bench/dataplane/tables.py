@@ -30,7 +30,7 @@ from p4switch.p4runtime import P4RuntimeServer
 from p4switch.program import load_program
 from p4switch.program.program import Program
 from p4switch.tables import Exact, Lpm, Match, TableEntry, Ternary
-from studies.bench.report import timed
+from studies.bench import timed
 
 # A P4Runtime client with only what the benchmarks need; the same calls go to BMv2 and to the embedded switch.
 

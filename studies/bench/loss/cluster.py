@@ -1,4 +1,4 @@
-"""One group of workers in real time, a process of its own: ``python -m studies.bench.loss.cluster``.
+"""One group of workers in real time, a process of its own: ``python -m studies.bench loss.cluster``.
 
 Reads a line of JSON: the ``experiment``, ``folder`` for logs and ``name``; answers with the ``lanes`` of a chunk when
 all workers are there. Then each line, ``elements`` and ``turn``, is one all-reduce, checked like any; the answer has
@@ -17,7 +17,7 @@ from p4reduce.base.signals import handling, raise_exit
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.session import FAILURES, REFUSALS, move_tensor
-from p4switch.base.units import PS_PER_MS
+from p4switch.base.values import PS_PER_MS
 
 
 def _serve(request: Mapping[str, Any]) -> None:

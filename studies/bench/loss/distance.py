@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from p4reduce.control_plane.plans import Plan
 from p4reduce.runs.experiment import FaultOptions
 from p4reduce.topologies import parse_delay
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
+from studies.bench import Report
 from studies.bench.loss.virtual import Measured, measure
-from studies.bench.report import Report
 from studies.frame import save_all
 
 DELAYS: Final = ("1us", "10us", "100us", "1ms", "10ms")

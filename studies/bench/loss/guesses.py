@@ -9,22 +9,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.control_plane.counters import plan_bound
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.predict import plan_bound
-from p4reduce.network.jobs.asynchronous import Clockwork
-from p4reduce.network.jobs.channels import Channels
-from p4reduce.network.jobs.network import NO_FAULTS, JobNetwork
-from p4reduce.network.jobs.specs import Numbers
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
-from p4reduce.network.jobs.verify import expect_sum
-from p4reduce.network.virtual.faults import Faults
+from p4reduce.network.jobs.asynchronous import Channels, Clockwork
+from p4reduce.network.jobs.network import NO_FAULTS, EmbeddedSwitches, JobNetwork, bundled
+from p4reduce.network.jobs.specs import JobNumbers, expect_sum
+from p4reduce.network.virtual.records import Faults
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import build_topology
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import DEPTH, Exponents, Post, exponents_of, guess, missed
 from p4reduce.workers.records import Collective
 from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, single_threaded_blas
-from studies.bench.report import Report
+from studies.bench import Report
 
 # Collectives one after the other: what a round trip for exponents costs, and what announcing them ahead saves.
 
@@ -53,7 +50,7 @@ def back_to_back(rate: str, elements: int, count: int, *, numbers: str, announce
     """
     topology = build_topology(Experiment(topology="leaf-spine-8", rate=rate))
     workers = [worker.name for worker in topology.workers]
-    scale: Numbers = BlockFloat() if numbers == "block" else FixedScale(16384.0)
+    scale: JobNumbers = BlockFloat() if numbers == "block" else FixedScale(16384.0)
     rng = np.random.default_rng(1)
     given = [[rng.integers(-8, 8, elements).astype(np.float32) for _ in workers] for _ in range(count)]
     got = [[np.zeros(elements, np.float32) for _ in workers] for _ in range(count)]

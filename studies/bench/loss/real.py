@@ -26,7 +26,7 @@ from p4reduce.network.real.net.state import RunFolder
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.real.run import MACHINE_CODE
 from p4switch.native.objects import prepare
-from studies.bench.report import Report, Step
+from studies.bench import Report, Step
 
 BARS: Final = {20_000: 3.0, 1_000_000: 1.5}
 """elements: times of no loss, at most"""

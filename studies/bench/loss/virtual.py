@@ -10,7 +10,7 @@ from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import move_tensors
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.cluster import Cluster
-from studies.bench.report import Report
+from studies.bench import Report
 
 # One run under faults in virtual time, and what its workers did about them.
 

@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 
 from p4reduce.adapters.planner import request_of
-from p4reduce.adapters.ray.jobs import LABEL, hosts_of_nodes
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.adapters.ray import LABEL, hosts_of_nodes
+from p4reduce.base.errors import PlanError
 from p4reduce.topologies import load
 
 needs_ray = pytest.mark.skipif(
@@ -26,7 +26,7 @@ def test_nodes_by_their_labels():
 
 @needs_ray
 def test_jobs_run_on_the_nodes_that_were_chosen():
-    from p4reduce.adapters.ray.demo import is_whole, run_jobs
+    from p4reduce.adapters.ray import is_whole, run_jobs
     from p4reduce.adapters.slurm.demo import demo_jobs
 
     topology = load("leaf-spine:leaves=2,spines=1,hosts=2,rate=25G")

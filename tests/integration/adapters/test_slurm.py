@@ -8,10 +8,9 @@ import pytest
 
 from p4reduce.adapters.network import SharedNetwork
 from p4reduce.adapters.planner import Planner
-from p4reduce.adapters.slurm.client import SlurmError, find_programs
 from p4reduce.adapters.slurm.cluster import SlurmCluster
 from p4reduce.adapters.slurm.demo import Scheme, demo_jobs, run_scheme
-from p4reduce.adapters.slurm.service import OnePlanner, SlurmService
+from p4reduce.adapters.slurm.service import OnePlanner, SlurmError, SlurmService, find_programs
 from p4reduce.group.remote import job_folder
 from p4reduce.network.real.net.state import VARIABLE, RunFolder, carrying
 from p4reduce.topologies import load

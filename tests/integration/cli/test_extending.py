@@ -64,7 +64,7 @@ def test_the_example_runs_on_packets(installed: Path, tmp_path: Path) -> None:
 
 
 POLICY = """
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.scheduling import POLICIES, NetworkState, Task, policy_named
 from p4reduce.control_plane.plans import PLANS, planner
 from p4reduce.topologies import load

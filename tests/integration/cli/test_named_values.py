@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.effort import SOAK
 from tests.support.fresh import in_a_fresh_process
 from tests.support.same.forked import run_all
 from tests.support.same.job import Call, Job, p4reduce
@@ -51,6 +52,10 @@ jobs:
 """
 
 
+LEFT_OUT = 0 if SOAK else -2
+"""The last two of each list, or all of them before a release: most values have tests of their own."""
+
+
 def words(command, flag, value):
     """A short command with the value."""
     if command == "run":
@@ -70,7 +75,7 @@ def words(command, flag, value):
 
 
 def calls(command, flag, values):
-    for value in values.split():
+    for value in values:
         if command == "orchestrate":
             yield p4reduce(f"{value}: tasks", "tasks", "submit", "tasks.yaml", "-d", "new.sqlite")
         yield p4reduce(value, *words(command, flag, value))
@@ -97,7 +102,7 @@ def test_each_value_does_its_work(tmp_path):
 def wrong_values(folder):
     given = {"tasks.yaml": TASKS, "jobs.yaml": JOBS, "priorities.yaml": PRIORITIES}
     jobs = [
-        Job("values", f"{command} {flag}", tuple(calls(command, flag, values)), given=given)
+        Job("values", f"{command} {flag}", tuple(calls(command, flag, values.split()[LEFT_OUT:])), given=given)
         for (command, flag), values in VALUES.items()
     ]
     wrong = []

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, bundled
 from p4reduce.topologies import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2)

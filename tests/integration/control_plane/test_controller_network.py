@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.counters import compare_sent
-from p4reduce.control_plane.entries import plan_entries
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.counters import Operation, Traffic, add, compare_sent, predict
+from p4reduce.control_plane.entries import P4Program, plan_entries
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation, Traffic, add, predict
-from p4reduce.control_plane.program import P4Program
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, load, star
 from p4reduce.workers.wire import PacketType

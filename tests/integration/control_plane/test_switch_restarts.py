@@ -9,7 +9,7 @@ from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import BASE_TABLES, PLAN_TABLES, fingerprint, wildcards
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, bundled
 from p4reduce.topologies import load
 from p4switch.p4runtime import P4RuntimeServer
 

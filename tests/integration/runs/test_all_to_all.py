@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.counters import compare_counters
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import Operation, compare_counters, plan_bound, predict
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.predict import Operation, plan_bound, predict
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post

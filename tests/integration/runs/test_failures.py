@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
+from p4reduce.group.backend import Call
 from p4reduce.group.errors import ClusterError, CollectiveError
-from p4reduce.group.group import Call
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError, FaultOptions
 from p4reduce.runs.runner import run_experiment

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import Topology, load
 from p4reduce.workers.operation import Post

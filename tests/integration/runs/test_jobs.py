@@ -11,8 +11,7 @@ from scapy.layers.l2 import Ether
 
 from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import load

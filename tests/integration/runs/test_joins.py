@@ -92,8 +92,8 @@ def test_who_comes_too_late_or_cannot_be_reached_stays_outside():
 
 
 def test_a_newcomer_whom_no_tree_has_room_for_does_not_end_the_others(monkeypatch):
+    from p4reduce.base.errors import PlanError
     from p4reduce.control_plane.controller import Controller
-    from p4reduce.control_plane.errors import PlanError
 
     start = Controller.start_job
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from p4reduce.control_plane.counters import Traffic
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.predict import Traffic
 from p4reduce.runs.experiment import tensor
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post

@@ -5,6 +5,7 @@ The golden model alone; `test_slot_machine_p4.py` holds the P4 program against i
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 
 from tests.support.golden.backend import GoldenBackend
@@ -33,6 +34,7 @@ def test_a_job_is_not_over_while_some_of_its_workers_are_in_the_next_epoch():
     run_seed(1795393260)
 
 
+@pytest.mark.soak
 def test_trees_and_traffic_are_as_varied_as_they_should_be():
     """A property that is never put to the test holds vacuously."""
     shapes: Counter[str] = Counter()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.connection import LoadThresholds
-from p4reduce.control_plane.errors import ControllerError
-from p4reduce.network.jobs.switches import watching
+from p4reduce.network.jobs.network import watching
 from p4switch.device import Device
 from p4switch.program.loader import load_program
 from p4switch.tables import Exact, TableEntry

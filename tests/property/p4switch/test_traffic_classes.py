@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
 from p4switch.tables import TableEntry, Ternary
+from p4switch.traffic import ExecutorName
 from tests.support import classes
 from tests.support.classes import Newest, inc_frame, plain_frame, queue_of
 from tests.support.executors.twins import load

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 from tests.property.workers.test_in_network import IMPATIENT, PATIENT, faults
 from tests.support.effort import examples
 from tests.support.loopback.golden import Floats, quantized_sum

@@ -8,7 +8,7 @@ from p4reduce.workers.kernels.sender import CHUNK, set_up
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import Congestion, Timing
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
 from tests.support.loopback.golden import quantized_sum, ring_sum
 from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_bytes, several
 from tests.support.loopback.network import Faults

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.specs import Timing
-from p4switch.base.units import PS_PER_MS
+from p4switch.base.values import PS_PER_MS
 from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes, several
 from tests.support.loopback.network import Faults
 

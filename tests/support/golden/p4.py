@@ -5,9 +5,9 @@ from typing import Final
 
 from p4switch import compile_p4
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
 from p4switch.program.loader import load_program
 from p4switch.program.program import Program
+from p4switch.traffic import ExecutorName
 from tests.support.golden.frames import Frame, decode, encode, packet_in
 from tests.support.golden.p4_entries import LOCAL_ADDRESS, SETTINGS, TABLES, local_address, peer_counter, write_entry
 from tests.support.golden.switch import GoldenSwitch, Outcome, Slot

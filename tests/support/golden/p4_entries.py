@@ -3,7 +3,7 @@
 from typing import Final
 
 from p4switch.device import Device
-from p4switch.tables.entry import Exact, Lpm, TableEntry
+from p4switch.tables.matching import Exact, Lpm, TableEntry
 from tests.support.golden.tables import (
     DeadlineEntry,
     EdgeEntry,

@@ -30,7 +30,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from p4reduce.control_plane.errors import ControllerError
+from p4reduce.base.errors import ControllerError
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import Journal, Reach
 from p4reduce.runs.real import coordinator as coordinating

@@ -77,8 +77,8 @@ def _main(seeds: list[int]) -> None:
     import logging
 
     from p4switch.compiler import jit
-    from p4switch.compiler.ingress import build_module
-    from p4switch.native import llvm
+    from p4switch.compiler.pipelines import build_module
+    from p4switch.native import objects
     from p4switch.program.program import Program
     from tests.support.mutants.run import run
 
@@ -89,7 +89,7 @@ def _main(seeds: list[int]) -> None:
 
     def parsed_only(program: Program) -> Any:
         """Not optimized: bounds are the lowering's, and compiling takes a fraction of the time."""
-        return llvm.parsed(build_module(program))
+        return objects.parsed(build_module(program))
 
     for seed in seeds:
         jit._optimized = optimized if seed % 4 == 0 else parsed_only

@@ -10,7 +10,7 @@ from p4switch.device import Device
 from p4switch.program import Program, ProgramError, load_program
 from p4switch.program.actions import MatchKey
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
-from p4switch.tables.entry import TableError
+from p4switch.tables.matching import TableError
 from p4switch.tables.profile import MeterConfig
 from tests.support.executors.twins import ROOT
 from tests.support.mutants.guarded import GuardedExecutor

@@ -17,10 +17,10 @@ from p4reduce.control_plane.orchestrator import (
 from p4reduce.control_plane.orchestrator.installer import Inventory
 from p4reduce.control_plane.orchestrator.options import ENDED
 from p4reduce.control_plane.scheduling import Policy, Task, policy_named
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology, leaf_spine
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 LANES = 64
 PROGRAM = bundled(LANES)

@@ -15,7 +15,7 @@ from pathlib import Path
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
 from p4reduce.control_plane.scheduling.task import Wanted
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import leaf_spine
 from tests.support.orchestrated.fuse import Fuse
 from tests.support.orchestrated.instant import PS_PER_US, InstantController, InstantHosts, Switch

@@ -17,7 +17,7 @@ from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine
-from p4switch.base.units import PS_PER_MS
+from p4switch.base.values import PS_PER_MS
 from tests.support.orchestrated.bench import PROGRAM, PS_PER_US, check_end, open_store, orchestrating
 from tests.support.orchestrated.sums import expected_digest, ranks_of
 

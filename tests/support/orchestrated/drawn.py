@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from p4reduce.control_plane.scheduling import Selection, policy_named
 from p4reduce.control_plane.scheduling.task import Wanted
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import leaf_spine
 from tests.support.orchestrated.instant import PS_PER_US
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from p4reduce.control_plane.errors import ControllerError
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.executor import plan_from_json
 from p4reduce.control_plane.orchestrator.installer import Inventory

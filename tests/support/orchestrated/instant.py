@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import finsy as fy
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import key, plan_entries
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.orchestrator import RefusedError, Report, Running
 from p4reduce.control_plane.orchestrator.executor import Turn, circuits_of
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 from tests.support.orchestrated.fuse import Fuse
 
 ROUND_PS = 10 * PS_PER_US

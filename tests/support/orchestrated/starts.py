@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from p4reduce.group.errors import ClusterError
-from p4reduce.play.tasks.client import await_end, join_network
+from p4reduce.play.tasks.service import await_end, join_network
 from p4reduce.topologies import load, save
 from tests.support.paths import ROOT
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import circuits_of, plan_from_json
+from p4reduce.control_plane.orchestrator.history import SchedulePhase
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase
-from p4reduce.control_plane.orchestrator.rows import SchedulePhase
 from p4reduce.control_plane.scheduling import Selection, policy_named
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies.optical import oxc

@@ -10,8 +10,7 @@ from google.protobuf import text_format
 
 from p4switch.device import Device
 from p4switch.p4runtime.digest_entries import Clock
-from p4switch.p4runtime.forwarding import Forwarding
-from p4switch.p4runtime.pipeline import PipelineLoader
+from p4switch.p4runtime.forwarding import Forwarding, PipelineLoader
 from tests.support.paths import DATA, ROOT
 
 COMPILED = ROOT / "p4src" / "compiled"

@@ -18,10 +18,9 @@ import numpy as np
 
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.entries import seeded_key
+from p4reduce.control_plane.entries import P4Program, seeded_key
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.program import P4Program
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, bundled
 from p4reduce.network.real.bmv2 import Bmv2Switches
 from p4reduce.network.real.io.path import Veth
 from p4reduce.network.real.net import RealNetwork

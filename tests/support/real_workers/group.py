@@ -8,11 +8,10 @@ import time
 from typing import Any
 
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job
 from p4reduce.network.jobs.specs import endpoint_specs
-from p4reduce.network.jobs.switches import EmbeddedSwitches
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.real.spec import ProcessSpec, SocketSpec, real_timing
+from p4reduce.runs.real.backend import ProcessSpec, SocketSpec, real_timing
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.specs import FIXED, Congestion

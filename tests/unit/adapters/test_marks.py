@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.adapters.planner import is_marked, request_of
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 
 
 def test_a_comment_gives_a_task():

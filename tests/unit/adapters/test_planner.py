@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.adapters.planner import Planner, request_of
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.placement import PLACEMENTS, Racks
 from p4reduce.topologies import load
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from p4reduce.base import extras
+from p4reduce.base import errors
 
 WITHOUT = """
 import pkgutil, sys
@@ -26,9 +26,9 @@ print(*sorted(set(failed)), sep="\\n")
 
 
 def test_a_missing_package_names_its_extra():
-    with pytest.raises(extras.MissingPackageError, match=r"^p4reduce_nowhere is not installed: pip install 'p4re"):
-        extras.load("p4reduce_nowhere", "wan")
-    assert extras.load("json", "wan").dumps([1]) == "[1]"
+    with pytest.raises(errors.MissingPackageError, match=r"^p4reduce_nowhere is not installed: pip install 'p4re"):
+        errors.load("p4reduce_nowhere", "wan")
+    assert errors.load("json", "wan").dumps([1]) == "[1]"
 
 
 def test_modules_import_without_the_extras():

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.commands.example import KINDS, content
 from p4reduce.cli.main import COMMANDS, build
 from p4reduce.control_plane.orchestrator import read_trace
-from p4reduce.control_plane.orchestrator.computing import read_hosts
+from p4reduce.control_plane.orchestrator.executor import read_hosts
 from p4reduce.topologies import load
 from tests.support.docs.snippets import read
 from tests.support.paths import ROOT

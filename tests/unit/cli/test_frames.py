@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import p4reduce
-from p4reduce.base import extras
-from p4reduce.base.extras import MissingPackageError
+from p4reduce.base import errors
+from p4reduce.base.errors import MissingPackageError
 from p4reduce.cli.main import build
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
@@ -88,7 +88,7 @@ def test_what_is_no_sweep_is_named(tmp_path, content):
 
 def test_without_pandas_the_way_to_it_is_said(compared, monkeypatch):
     results = p4reduce.load(compared)
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"p4reduce\[pandas\]"):
         _ = results.runs
     assert "steiner" in results._repr_html_()

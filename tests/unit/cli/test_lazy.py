@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.cli import main
-from p4reduce.cli.usage_errors import help_of
+from p4reduce.cli.main import help_of
 
 HEAVY = ("numpy", "numba", "scipy", "grpc", "finsy", "networkx", "matplotlib", "pyroute2", "pydantic", "yaml")
 

@@ -5,8 +5,7 @@ from pydantic import BaseModel
 
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import floats, integers, texts
-from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory
-from p4reduce.runs.settings import BY_FIELD, FLAGS, Settings
+from p4reduce.runs.experiment import BY_FIELD, FLAGS, Experiment, ExperimentError, Settings, check_memory
 
 
 def fields(model, prefix=""):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.batches import JobGroup, batch_class, batch_entries, group_size, lag_entry
+from p4reduce.base.errors import ControllerError
+from p4reduce.control_plane.connection import JobGroup, batch_class, batch_entries, group_size, lag_entry
 from p4reduce.control_plane.entries import describe, key
-from p4reduce.control_plane.errors import ControllerError
 
 GROUP = JobGroup(64, 8, cell=3, generation=9, base=2, most=3)
 

@@ -1,10 +1,10 @@
 import networkx as nx
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import Operation, plan_bound, task_bound_ps
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation, plan_bound, task_bound_ps
+from p4reduce.control_plane.plans.routes import frame_time_ps
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load, star
 from p4reduce.topologies.datacenter import TopologyBuilder

@@ -1,17 +1,19 @@
 import pytest
 
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import (
     Fate,
     Incident,
+    Operation,
     SwitchCounters,
+    Traffic,
     compare_counters,
     compare_links,
     compare_sent,
     expected_on_links,
+    predict,
 )
-from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation, Traffic, predict
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, load
 

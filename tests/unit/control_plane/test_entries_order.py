@@ -5,8 +5,8 @@ import asyncio
 import finsy as fy
 import pytest
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.entries import SwitchSettings, plan_entries
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import Fleet
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources

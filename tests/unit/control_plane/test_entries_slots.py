@@ -2,9 +2,9 @@
 
 import pytest
 
+from p4reduce.control_plane.entries import SlotState, slot_index, who_is_missing
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.slots import SlotState, slot_index, who_is_missing
 from p4reduce.topologies import leaf_spine, star
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import finsy as fy
 import pytest
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.counters import REASONS, TYPES, requests, resets, stats_cells
 from p4reduce.control_plane.entries import (
     SwitchSettings,
@@ -18,10 +19,9 @@ from p4reduce.control_plane.entries import (
     settings_entry,
     switches_on_paths,
 )
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans import PLANS, PlanRequest, make_plan
+from p4reduce.control_plane.plans.routes import next_hops
 from p4reduce.control_plane.resources import SLOTS, STATS_JOBS, Resources
-from p4reduce.control_plane.routing import next_hops
 from p4reduce.topologies import fat_tree, leaf_spine, load, star
 
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.connection import Connection, Target
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.fleet import _AT_ONCE, Fleet
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.frames import frame_time_ps
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import Operation, Traffic, add, exchange, predict
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation, Traffic, add, exchange, predict
+from p4reduce.control_plane.plans.routes import frame_time_ps
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, load, star
 

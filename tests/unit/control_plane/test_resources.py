@@ -1,6 +1,6 @@
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest, make_plan, release_plan
 from p4reduce.control_plane.plans.problem import choose_window, power_of_two, ring_window
 from p4reduce.control_plane.resources import Resources, SlotPool

@@ -6,10 +6,9 @@ import pytest
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
-from p4reduce.base.errors import BadInput
+from p4reduce.base.errors import BadInput, ControllerError
 from p4reduce.cli.net.standing import own_programs
 from p4reduce.control_plane.connection import Target
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.runtime_file import RuntimeFileError, SwitchProgram, install, switch_program
 from p4reduce.topologies import load
 from p4switch.p4.compile import compile_file, json_text

@@ -16,7 +16,7 @@ from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.topologies import leaf_spine, load, star
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.specs import PsServerSpec
-from p4switch.base.units import PS_PER_MS
+from p4switch.base.values import PS_PER_MS
 
 KEY = seeded_key(1)
 

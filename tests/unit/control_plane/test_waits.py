@@ -2,9 +2,9 @@
 
 import pytest
 
+from p4reduce.control_plane.entries import awaited_at, explain_waits, slot_index
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
-from p4reduce.control_plane.slots import awaited_at, explain_waits, slot_index
 from p4reduce.topologies import leaf_spine
 from p4reduce.workers.status import WaitStatus
 

@@ -13,7 +13,7 @@ import pytest
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox import compiling
 from p4reduce_course.sandbox.compiling import compile_apart
-from p4reduce_course.sandbox.limits import Limits
+from p4reduce_course.sandbox.confine import Limits
 from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.fresh import in_a_fresh_process

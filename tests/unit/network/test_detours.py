@@ -7,11 +7,11 @@ import pytest
 
 from p4reduce.network.virtual import Faults, VirtualNetwork
 from p4reduce.network.virtual.counters import read_frames
-from p4reduce.network.virtual.kernels.queues import MAX_ROUNDS
+from p4reduce.network.virtual.kernels.wires import MAX_ROUNDS
 from p4reduce.topologies import TopologyBuilder
 from p4switch.device import Device
 from p4switch.program import load_program
-from p4switch.state.multicast import CloneSession
+from p4switch.state.device_state import CloneSession
 from tests.support.paths import DATA
 
 PATHS = load_program(DATA / "paths.json")

@@ -19,5 +19,5 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_real_time_does_not_load_the_compiler():
-    code = "import sys, p4reduce.network.real.errors; sys.exit('numba' in sys.modules)"
+    code = "import sys, p4reduce.base.errors; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,10 +8,10 @@ import pytest
 
 from p4switch import abi
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
 from p4switch.interpreter import Event, Interpreter
 from p4switch.interpreter.trace import PrimitiveRun
 from p4switch.program import ProgramError, UnsupportedConstruct, load_program
+from p4switch.traffic import ExecutorName
 from tests.support.bmv2_json import Json, ProgramJson, assign, boolean, const, field, named, op, primitive
 
 FORWARD = assign(field("standard_metadata", "egress_spec"), const(1))

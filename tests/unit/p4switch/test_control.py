@@ -3,13 +3,13 @@
 import pytest
 
 from p4switch.device import Device
-from p4switch.executor import Digest, ExecutorName
 from p4switch.interpreter.evaluate import crc16
 from p4switch.program import load_program
 from p4switch.state.layout import ValueSetError
 from p4switch.tables import EntryExists, Exact, InvalidEntry, NoSuchEntry, TableEntry, TableFull, Ternary
-from p4switch.tables.entry import StillUsed
+from p4switch.tables.matching import StillUsed
 from p4switch.tables.profile import MeterConfig, MeterError
+from p4switch.traffic import Digest, ExecutorName
 from tests.support.paths import DATA
 
 PROGRAM = load_program(DATA / "control.json")

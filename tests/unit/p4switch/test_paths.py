@@ -8,10 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
 from p4switch.program import load_program
-from p4switch.state.multicast import CloneSession, MulticastError
-from p4switch.traffic import MAX_ROUNDS
+from p4switch.state.device_state import CloneSession, MulticastError
+from p4switch.traffic import MAX_ROUNDS, ExecutorName
 from tests.support.paths import DATA
 
 PROGRAM = load_program(DATA / "paths.json")

@@ -6,8 +6,8 @@ The recordings of BMv2 (tests/data/bmv2/unaligned.recorded.json) hold the former
 import pytest
 
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
 from p4switch.program import load_program
+from p4switch.traffic import ExecutorName
 from tests.support.paths import DATA
 
 PROGRAM = load_program(DATA / "bmv2/unaligned.json")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.predict import Traffic
+from p4reduce.control_plane.counters import Traffic
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import move_tensors
 from p4reduce.runs.summary import Observed, result_of

@@ -5,8 +5,8 @@ import pytest
 
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget
 from p4reduce.workers.training.digits import Dataset, Mlp
+from studies.frame import LocalModel, LocalTraining, SelectionUnit, run_selection, skewed_shards
 from studies.poster.settings import Scenario
-from studies.selection import LocalModel, LocalTraining, SelectionUnit, run_selection, skewed_shards
 
 RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
 MODEL = Mlp((64, 8, 10))

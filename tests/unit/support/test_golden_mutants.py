@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.effort import examples
 from tests.support.golden import switch as golden
 from tests.support.golden.backend import GoldenBackend
 from tests.support.golden.choices import SeededChoices
@@ -280,7 +281,7 @@ def test_a_mutant_is_found(model):
 
 
 def test_the_model_itself_passes_trees_with_stragglers():
-    assert trees_until_found(GoldenSwitch, straggling, STRAGGLERS) is None
+    assert trees_until_found(GoldenSwitch, straggling, examples(STRAGGLERS // 3, STRAGGLERS)) is None
 
 
 @pytest.mark.parametrize("model", LATE_MUTANTS, ids=lambda model: model.__name__)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.routing import next_hops
+from p4reduce.control_plane.plans.routes import next_hops
 from p4reduce.topologies import Topology, TopologyError, load, to_yaml
 from p4reduce.topologies.files import build
 from p4reduce.topologies.optical import Matrix, lay_circuits, oxc, uplinks, view

@@ -10,7 +10,7 @@ from p4reduce.workers.numbers import FixedScale, Partial
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import CLOSED, Congestion, Timing, WorkerSpec
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 from tests.support.loopback.network import host, switch
 
 LANES, WINDOW, IN_FLIGHT = 4, 32, 4

@@ -11,7 +11,7 @@ from p4reduce.workers.numbers import UNANNOUNCED, BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import NEVER, Collective, State
 from p4reduce.workers.specs import Timing
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
 from tests.support.loopback.golden import quantized_sum
 from tests.support.loopback.jobs import Job, make_ring, random_arrays, same_bytes
 from tests.support.loopback.network import SWITCH_IP, Faults, Frame

@@ -16,7 +16,7 @@ from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.specs import AllToAllSpec, HostAddress, PsServerSpec, PsWorkerSpec, RingSpec, Timing, WorkerSpec
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
 from tests.support.loopback.jobs import several
 from tests.support.loopback.network import Network, host, switch
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_FAILED, guarded
 from p4reduce.base.output import Output, progress_bar
-from p4reduce.cli.usage_errors import epilog
+from p4reduce.cli.main import epilog
 from p4switch.base.files import read_bytes
 
 if TYPE_CHECKING:

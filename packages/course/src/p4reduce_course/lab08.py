@@ -13,7 +13,7 @@ from p4reduce.runs.runner import run_experiment
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.process import StudentCode
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # Grading lab 08: predictions against runs of packets in virtual time, and what a wrong one has left out.
 

@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from p4switch import abi
-from p4switch.executor import Digest, DigestListener, Executor, ExecutorName
 from p4switch.program.program import Program
 from p4switch.state import Counter, DeviceState, Multicast, Register
-from p4switch.state.cells import Meter
+from p4switch.state.device_state import CloneSessions, Meter
 from p4switch.state.layout import ValueSet
-from p4switch.state.multicast import CloneSessions
 from p4switch.tables import Table
 from p4switch.tables.profile import Profile
-from p4switch.traffic import Detours, Journey
+from p4switch.traffic import Detours, Digest, DigestListener, Executor, ExecutorName, Journey
 
 if TYPE_CHECKING:
     from p4switch.compiler import CompiledProgram
@@ -122,7 +120,7 @@ class Device:
         """What a driver needs for a program that leaves the straight path; None for others."""
         if not self.program.leaves_path:
             return None
-        from p4switch.compiler.phv import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
+        from p4switch.compiler.data import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
 
         return Detours(self.program, KeptLayout.of(self.program), self.clone_sessions)
 

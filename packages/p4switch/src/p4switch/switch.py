@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from p4switch import abi
 from p4switch.base.values import ValueProblem, find_name, parse_number
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
 from p4switch.program.actions import Action, MatchTable
 from p4switch.program.errors import ProgramError
 from p4switch.program.loader import load_program
 from p4switch.program.program import Program
-from p4switch.state.cells import Counter
+from p4switch.state.device_state import Counter
 from p4switch.state.layout import Register
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from p4switch.traffic import ExecutorName
 
 if TYPE_CHECKING:
     from p4switch.p4runtime import P4RuntimeServer

@@ -4,21 +4,67 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p4switch import abi
-from p4switch.executor import Digest, DigestListener, Executor, Io
+from p4switch.program.actions import LearnList
 from p4switch.program.program import Program
 from p4switch.state import Multicast
-from p4switch.state.multicast import CloneSessions
+from p4switch.state.device_state import CloneSessions
 
 if TYPE_CHECKING:
-    from p4switch.compiler.phv import KeptLayout
+    from p4switch.compiler.data import KeptLayout
+
+
+# What runs a program, compiled or interpreted, and what it tells.
+
+
+ExecutorName: TypeAlias = Literal["compiled", "interpreted"]
+Io: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A digest: the elements of a learn list, unsigned."""
+
+    learn_list: LearnList
+    values: tuple[int, ...]
+
+
+DigestListener: TypeAlias = Callable[[Digest], object]
+
+
+class Executor(Protocol):
+    """What runs the program. ``io`` is the int64 array of abi.py; the object between the two is the executor's own.
+
+    ``kept`` and ``cloned`` are for programs that leave the straight path (``Program.leaves_path``).
+    """
+
+    def ingress(self, frame: bytes, io: Io, kept: object = None) -> object:
+        """Parser, checksum verification and ingress. Reads IN_*, writes OUT_* cells; returns what egress needs.
+
+        ``kept``: what the method of that name gave for the packet that this one is a copy of.
+        """
+
+    def egress(self, phv: object, io: Io) -> bytes | None:
+        """Egress, checksum update and deparser for one copy. Reads IN_* and EG_* cells; None: dropped.
+
+        May be called several times with one ``phv``, which it leaves as it is.
+        """
+
+    def kept(self) -> object:
+        """The fields that the latest ingress or egress kept for a clone, a resubmission or a recirculation."""
+
+    def cloned(self) -> object:
+        """The packet that the latest egress cloned, for another egress."""
+
+    def digest(self, learn_list: LearnList) -> tuple[int, ...]:
+        """The elements of the digest that the latest ingress generated, unsigned."""
 
 
 # What a driver of machine code needs for programs that clone, resubmit, recirculate, truncate or send digests.

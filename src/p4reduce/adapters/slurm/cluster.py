@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from p4reduce.adapters.planner import MARK
-from p4reduce.adapters.slurm.client import ROOT, Client, Programs, SlurmError, find_programs
+from p4reduce.adapters.slurm.service import ROOT, Client, Programs, SlurmError, find_programs
 from p4reduce.base.ports import free_ports
 from p4reduce.control_plane.placement import Racks
 from p4reduce.group.remote import NETWORK

@@ -17,14 +17,13 @@ from typing import Any, Final, Protocol
 
 from p4reduce.adapters.network import Ended, SharedNetwork
 from p4reduce.adapters.planner import MARK, RING, TREE, Chosen, Planner, request_of
-from p4reduce.adapters.slurm.client import Client, QueuedJob, SlurmError
 from p4reduce.adapters.slurm.cluster import SlurmCluster
-from p4reduce.adapters.slurm.service import OnePlanner, SlurmService
+from p4reduce.adapters.slurm.service import Client, OnePlanner, QueuedJob, SlurmError, SlurmService
 from p4reduce.control_plane.placement import PLACEMENTS, Racks
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import job_folder
 from p4reduce.topologies import Topology
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 
 # Jobs of the demonstration: who wants how many hosts, when, and what they do there.
 

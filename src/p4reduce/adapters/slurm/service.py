@@ -1,18 +1,347 @@
 """The planner at work: reads Slurm's queue, chooses hosts, installs trees, lets jobs begin, and lets time pass."""
 
 import fcntl
+import json
 import os
+import re
+import shutil
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from p4reduce.adapters.network import Ended, SharedNetwork
 from p4reduce.adapters.planner import Chosen, Planner, is_marked, request_of
-from p4reduce.adapters.slurm.client import Client, QueuedJob, SlurmError
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.base.errors import ControllerError, PlanError
+from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import job_folder
+
+# Slurm's commands. No shell: what jobs are called reaches nobody who would execute it.
+
+
+# What goes wrong with Slurm.
+
+
+class SlurmError(ClusterError):
+    """A program of Slurm is missing, does not answer, or refuses."""
+
+
+# Where Slurm's programs are: installed, or in a folder that its packages were unpacked into.
+
+
+ROOT: Final = "P4REDUCE_SLURM"
+"""Folder that Debian's packages were unpacked into (``dpkg -x``); where it is not set, they are installed."""
+PACKAGES: Final = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge"
+_BINARIES: Final = ("usr/sbin", "usr/bin")
+_SYSTEM: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin")
+NEEDED: Final = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "slurmstepd",
+    "sbatch",
+    "srun",
+    "squeue",
+    "sinfo",
+    "scontrol",
+    "scancel",
+    "sdiag",
+)
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Paths by name, and what their processes need in their environment."""
+
+    paths: Mapping[str, str]
+    environment: Mapping[str, str]
+    plugins: Path | None
+    """Slurm's PluginDir; None: where it was built to look"""
+
+    def __getitem__(self, name: str) -> str:
+        return self.paths[name]
+
+
+def find_programs(environment: Mapping[str, str] = os.environ) -> Programs:
+    """All that a cluster needs; `SlurmError` names what is missing and how to get it."""
+    root = environment.get(ROOT)
+    if root:
+        folders = [Path(root) / part for part in _BINARIES]
+        plugins = next(iter(sorted(Path(root).glob("usr/lib/*/slurm-wlm"))), None)
+        if plugins is None:
+            raise SlurmError(f"{ROOT}: {root}: has no usr/lib/*/slurm-wlm; unpack {PACKAGES} there with 'dpkg -x'")
+        libraries = [str(plugins.parent), str(plugins), *filter(None, [environment.get("LD_LIBRARY_PATH")])]
+        extra = {"LD_LIBRARY_PATH": ":".join(libraries)}
+    else:
+        folders = [Path(part) for part in (*environment.get("PATH", "").split(os.pathsep), *_SYSTEM) if part]
+        plugins, extra = None, {}
+    paths = {name: found for name in NEEDED if (found := _find(name, folders)) is not None}
+    missing = [name for name in NEEDED if name not in paths and name != "slurmstepd"]
+    if missing:
+        where = f"in {root} ({ROOT})" if root else "here"
+        raise SlurmError(f"{missing[0]}: Slurm is not {where}; on Debian: apt install {PACKAGES}")
+    search = os.pathsep.join(
+        [*dict.fromkeys(str(Path(path).parent) for path in paths.values()), environment.get("PATH", "")]
+    )
+    return Programs(paths, {**extra, "PATH": search}, plugins)
+
+
+def _find(name: str, folders: list[Path]) -> str | None:
+    """Debian calls some of them NAME-wlm."""
+    where = os.pathsep.join(map(str, folders))
+    return shutil.which(name, path=where) or shutil.which(f"{name}-wlm", path=where)
+
+
+# Slurm's queue and nodes as ``squeue --json`` and ``sinfo --json`` say them.
+
+
+MOST_HOSTS: Final = 65_536
+_RANGE: Final = re.compile(r"(\d+)-(\d+)")
+_NO_VALUE: Final = 2**32 - 2
+_OVER: Final = frozenset(
+    {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"}
+)
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job of ``squeue``."""
+
+    number: int
+    state: str
+    """of PENDING, RUNNING, COMPLETING, COMPLETED, …"""
+    held: bool
+    reason: str
+    nodes: tuple[str, ...]
+    """those that it has"""
+    node_count: int
+    tasks: int
+    comment: str
+    owner: str
+    submitted: int
+    """seconds since 1970"""
+    array: bool = False
+    """one of a job array, or the record of those that wait"""
+
+    @property
+    def over(self) -> bool:
+        """Whether it will not run any more, unless somebody queues it again."""
+        return self.state in _OVER
+
+
+def parse_queue(text: str) -> list[QueuedJob]:
+    """Jobs of ``squeue --json``, by number; of Slurm 22.05 (v0.0.38), and of later ones, whose numbers are objects.
+
+    `SlurmError` for anything else.
+    """
+    found = []
+    for job in _list_of(text, "jobs"):
+        try:
+            held = _number(job.get("priority"), default=1) == 0
+            found.append(
+                QueuedJob(
+                    number=_number(job["job_id"]),
+                    state=_state(job["job_state"]),
+                    held=held,
+                    reason=str(job.get("state_reason") or ""),
+                    nodes=expand(str(job.get("nodes") or "")),
+                    node_count=_number(job.get("node_count"), default=1),
+                    tasks=_number(job.get("tasks"), default=1),
+                    comment=str(job.get("comment") or ""),
+                    owner=str(job.get("user_name") or ""),
+                    submitted=_number(job.get("submit_time"), default=0),
+                    array=bool(_number(job.get("array_job_id"), default=0)),
+                )
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise SlurmError(f"squeue --json: a job that cannot be read: {error!r}") from None
+    return sorted(found, key=lambda one: one.number)
+
+
+def parse_nodes(text: str) -> dict[str, bool]:
+    """Nodes of ``sinfo --json``: whether a job may begin there now. `SlurmError` for anything else."""
+    found = {}
+    for node in _list_of(text, "nodes"):
+        try:
+            state = node["state"]
+            words = {str(word).upper() for word in ([state] if isinstance(state, str) else state)}
+            words |= {str(word).upper() for word in node.get("state_flags") or []}
+            found[str(node["name"])] = words <= {"IDLE", "CLOUD"}
+        except (KeyError, TypeError) as error:
+            raise SlurmError(f"sinfo --json: a node that cannot be read: {error!r}") from None
+    return found
+
+
+def expand(hosts: str) -> tuple[str, ...]:
+    """Names of a host list, such as ``h[1-3,7],x1``. `SlurmError` where it is none, or names too many."""
+    found: list[str] = []
+    for part in _parts(hosts):
+        prefix, bracket, rest = part.partition("[")
+        if not bracket:
+            found.append(part)
+            continue
+        inside, closing, suffix = rest.partition("]")
+        if not closing or "[" in suffix:
+            raise SlurmError(f"host list: {part[:60]!r}: one pair of brackets is understood")
+        for item in inside.split(","):
+            bounds = _RANGE.fullmatch(item)
+            first, last = bounds.groups() if bounds else (item, item)
+            if not first.isdecimal():
+                raise SlurmError(f"host list: {part[:60]!r}: {item[:20]!r} is no number")
+            if len(found) + int(last) - int(first) > MOST_HOSTS:
+                raise SlurmError(f"host list: {part[:60]!r}: more than {MOST_HOSTS} hosts")
+            found += [f"{prefix}{number:0{len(first)}d}{suffix}" for number in range(int(first), int(last) + 1)]
+    return tuple(found)
+
+
+def _parts(hosts: str) -> list[str]:
+    """Split at the commas that are outside of brackets."""
+    parts, depth, begin = [], 0, 0
+    for place, letter in enumerate(hosts):
+        depth += (letter == "[") - (letter == "]")
+        if depth not in (0, 1):
+            raise SlurmError(f"host list: {hosts[:60]!r}: brackets that do not belong together")
+        if letter == "," and not depth:
+            parts.append(hosts[begin:place])
+            begin = place + 1
+    return [part for part in (*parts, hosts[begin:]) if part]
+
+
+def _list_of(text: str, name: str) -> list[dict[str, Any]]:
+    try:
+        document = json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise SlurmError(f"Slurm answered with something else than JSON: {error}") from None
+    items = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise SlurmError(f"Slurm's JSON has no list {name!r}")
+    return items
+
+
+def _number(value: Any, default: int | None = None) -> int:
+    """A number, or ``{"set": true, "infinite": false, "number": 3}``."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) else None
+    if value is None or value == _NO_VALUE:
+        if default is None:
+            raise ValueError("a number is missing")
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{str(value)[:20]!r} is no number")
+    return value
+
+
+def _state(value: Any) -> str:
+    """A word, or a list of words, of which COMPLETING says most."""
+    words = [value] if isinstance(value, str) else [str(word) for word in value]
+    return next((word for word in words if word in {"COMPLETING", "CONFIGURING", "REQUEUE_HOLD"}), words[0])
+
+
+TIMEOUT_S: Final = 60.0
+PATIENCE_S: Final = 60.0
+"""for a slurmctld that is being restarted"""
+_LOOK_S: Final = 0.25
+_AWAY: Final = (
+    "Unable to contact slurm controller",
+    "Connection refused",
+    "Zero Bytes were transmitted",
+    "Transport endpoint is not connected",
+    "Socket timed out",
+)
+_CYCLES: Final = re.compile(r"Main schedule statistics.*?Total cycles:\s*(\d+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Asks the slurmctld that ``environment`` (SLURM_CONF) leads to. Errors are `SlurmError`."""
+
+    programs: Programs
+    environment: Mapping[str, str]
+
+    def jobs(self) -> list[QueuedJob]:
+        """All that Slurm knows of, those that ended a while ago not."""
+        return parse_queue(self._run("squeue", "--json", "--states=all", again=True))
+
+    def nodes(self) -> dict[str, bool]:
+        """Whether a job may begin at a node now, by name."""
+        return parse_nodes(self._run("sinfo", "--json", again=True))
+
+    def submit(self, arguments: Sequence[str], *, folder: str) -> int:
+        """``sbatch`` with these arguments, in a folder; the job's number."""
+        text = self._run("sbatch", "--parsable", f"--chdir={folder}", *arguments)
+        number = text.strip().split(";")[0]
+        if not number.isdecimal():
+            raise SlurmError(f"sbatch answered {text.strip()[:60]!r}")
+        return int(number)
+
+    def place(self, number: int, hosts: Sequence[str]) -> None:
+        """A job that is held gets these nodes, and may begin at once."""
+        fields = (f"JobId={number}", f"NodeList={','.join(hosts)}", "StartTime=now")
+        self._run("scontrol", "update", *fields, again=True)
+        self._run("scontrol", "release", str(number), again=True)
+
+    def hold(self, number: int) -> None:
+        """A job that waits does not begin."""
+        self._run("scontrol", "hold", str(number), again=True)
+
+    def say(self, number: int, text: str) -> None:
+        """What ``scontrol show job`` shows as AdminComment."""
+        self._run("scontrol", "update", f"JobId={number}", f"AdminComment={text}", again=True)
+
+    def comment(self, number: int, text: str) -> None:
+        """What the job says of itself."""
+        self._run("scontrol", "update", f"JobId={number}", f"Comment={text}", again=True)
+
+    def requeue_hold(self, number: int) -> None:
+        """A job ends, and waits anew, held."""
+        self._run("scontrol", "requeuehold", str(number))
+
+    def cancel(self, number: int) -> None:
+        """Give a job up."""
+        self._run("scancel", str(number), again=True)
+
+    def weigh(self, host: str, weight: int) -> None:
+        """Of nodes that are as good otherwise Slurm takes those of the lowest weight."""
+        self._run("scontrol", "update", f"NodeName={host}", f"Weight={weight}")
+
+    def cycles(self) -> int:
+        """How often Slurm has gone through its queue."""
+        found = _CYCLES.search(self._run("sdiag", again=True))
+        if found is None:
+            raise SlurmError("sdiag: says nothing of its main schedule's cycles")
+        return int(found[1])
+
+    def _run(self, program: str, *arguments: str, again: bool = False) -> str:
+        """again: a slurmctld that does not answer is asked anew for a minute."""
+        deadline = time.monotonic() + (PATIENCE_S if again else 0.0)
+        while True:
+            try:
+                done = subprocess.run(
+                    [self.programs[program], *arguments],
+                    env=dict(self.environment),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=TIMEOUT_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                raise SlurmError(f"{program}: no answer within {TIMEOUT_S:g} s") from None
+            except OSError as error:
+                raise SlurmError(f"{program}: {error.strerror}") from None
+            except ValueError as error:  # a text of a user's that no program can be given
+                raise SlurmError(f"{program}: {error}") from None
+            if done.returncode == 0:
+                return done.stdout
+            said = " ".join(done.stderr.split())[:300]
+            if any(word in said for word in _AWAY) and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+                continue
+            raise SlurmError(f"{program} {arguments[0] if arguments else ''}: {said or f'exit code {done.returncode}'}")
+
 
 START_S: Final = 20.0
 """for Slurm to begin a job that was released; then it is held again, and placed anew"""

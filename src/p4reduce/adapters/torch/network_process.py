@@ -7,19 +7,17 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from p4reduce.base.errors import BadInput
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.base.errors import BadInput, ControllerError, PlanError, RealError
 from p4reduce.group.backend import Served
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import Membership
-from p4reduce.network.real.errors import RealError
 from p4reduce.network.real.net.state import RunFolder, remove_stale
-from p4reduce.network.virtual.faults import FabricError
+from p4reduce.network.virtual.records import FabricError
+from p4reduce.runs.experiment import Settings
 from p4reduce.runs.files import write_results
 from p4reduce.runs.launch import Listener
 from p4reduce.runs.result import write_timeline
 from p4reduce.runs.runner import result_of
-from p4reduce.runs.settings import Settings
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies.datacenter import default_topology
 from p4reduce.topologies.model import TopologyError

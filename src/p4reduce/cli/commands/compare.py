@@ -8,10 +8,9 @@ import typer
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
 from p4reduce.cli.commands.run import Json
-from p4reduce.cli.lists import texts
-from p4reduce.cli.runs import finish, run_all
+from p4reduce.cli.lists import finish, run_all, texts
+from p4reduce.runs.experiment import Settings, experiment_options
 from p4reduce.runs.files import claim, summarize
-from p4reduce.runs.settings import Settings, experiment_options
 
 DEFAULT_PLANS = "steiner,mst,spt,ring,ps"
 Plans = Annotated[str, typer.Option("--plans", "-p", help="Plans, separated by commas.")]

@@ -9,12 +9,10 @@ from p4reduce.base.errors import Failed
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, rate_text, share_text, time_text
 from p4reduce.cli.commands.run import Json
-from p4reduce.cli.lists import texts
-from p4reduce.cli.runs import run_all
-from p4reduce.runs.experiment import FaultOptions
+from p4reduce.cli.lists import run_all, texts
+from p4reduce.runs.experiment import FaultOptions, Settings, experiment_options
 from p4reduce.runs.files import claim, faults_of, summarize, write_rows
 from p4reduce.runs.result import RunResult
-from p4reduce.runs.settings import Settings, experiment_options
 
 Plans = Annotated[str, typer.Option("--plans", "-p", help="Plans, separated by commas.")]
 Targets = Annotated[str, typer.Option("--targets", help="Real targets to confirm it on: embedded, bmv2, or both.")]

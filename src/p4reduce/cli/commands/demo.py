@@ -9,10 +9,9 @@ from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
 from p4reduce.cli.commands.compare import DEFAULT_PLANS, Plans
 from p4reduce.cli.commands.run import Json
-from p4reduce.cli.lists import texts
-from p4reduce.cli.runs import finish, run_all
+from p4reduce.cli.lists import finish, run_all, texts
+from p4reduce.runs.experiment import Settings, experiment_options
 from p4reduce.runs.files import claim, summarize
-from p4reduce.runs.settings import Settings, experiment_options
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for report.html, result.json, CSV and pcap.")]
 BASE: Final = {"model": "digits", "topology": "leaf-spine-8"}

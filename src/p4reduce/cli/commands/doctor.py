@@ -13,7 +13,7 @@ import typer
 
 from p4reduce.base.failures import EXIT_FAILED, guarded
 from p4reduce.base.output import Output
-from p4reduce.base.requirements import requirements
+from p4reduce.base.registry import requirements
 from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
@@ -123,8 +123,8 @@ def _docker() -> list[Finding]:
 
 def _bmv2() -> Finding:
     """BMv2 without taking it out of an image: looking changes nothing."""
+    from p4reduce.base.errors import RealError  # noqa: PLC0415
     from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed  # noqa: PLC0415  (slow to import)
-    from p4reduce.network.real.errors import RealError  # noqa: PLC0415
 
     purpose = "the reference switch: '--target bmv2', 'make bmv2-demo' (docs/bmv2.md)"
     try:

@@ -11,16 +11,16 @@ from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
 from p4reduce.cli.commands.run import Json, Out, Pcap
-from p4reduce.cli.runs import finish
+from p4reduce.cli.lists import finish
+from p4reduce.runs.experiment import Settings, experiment_options
 from p4reduce.runs.files import claim
-from p4reduce.runs.settings import Settings, experiment_options
 from p4reduce.topologies.datacenter import default_topology
 from p4reduce.views.live.session import Hold, Live, Open, live_page, real_page, record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from p4reduce.group.group import Span
+    from p4reduce.group.backend import Span
     from p4reduce.runs.experiment import Experiment
     from p4reduce.runs.virtual.incidents import Incident
     from p4reduce.views.live.look import RealSource
@@ -198,7 +198,7 @@ def _launch_real(
     from p4reduce.runs.launch import DEFAULT_TIMEOUT_S, how_ended  # noqa: PLC0415
     from p4reduce.runs.real.run import run_script  # noqa: PLC0415
     from p4reduce.runs.real.session import script_argv  # noqa: PLC0415
-    from p4switch.base.units import PS_PER_S  # noqa: PLC0415
+    from p4switch.base.values import PS_PER_S  # noqa: PLC0415
 
     emitter = _Emitter(to_stderr=output.as_json)
     for restart in range(max_restarts + 1):
@@ -245,7 +245,7 @@ def _title(command: "Sequence[str]", experiment: "Experiment") -> str:
 
 def about_steps(count: int, how: str, spans: "Sequence[Span]") -> str:
     """What an iteration is in the table, and whether any computation was declared."""
-    from p4reduce.group.group import COMPUTE  # noqa: PLC0415  (slow to import)
+    from p4reduce.group.backend import COMPUTE  # noqa: PLC0415  (slow to import)
 
     said = {
         "marks": f"an iteration is what lies between calls of comm.step(): {count}",

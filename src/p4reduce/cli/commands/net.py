@@ -11,7 +11,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, progress_bar
-from p4reduce.cli.usage_errors import epilog
+from p4reduce.cli.main import epilog
 from p4reduce.views.live.session import Open, watch_running
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from p4reduce.views.live.session import Hold, Live, Open, tasks_page
 if TYPE_CHECKING:
     from p4reduce.control_plane.orchestrator import HostsFile, Orchestrator, Store
     from p4reduce.network.background import Background
-    from p4reduce.play.tasks.client import RemoteExecutor
+    from p4reduce.play.tasks.service import RemoteExecutor
 
 Topo = Annotated[
     str | None, typer.Option("--topology", "-t", help="File, bundled name or builder; not needed where it runs.")
@@ -173,10 +173,10 @@ def orchestrate(
     from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator import Options  # noqa: PLC0415
     from p4reduce.control_plane.placement import order_named, placement_named  # noqa: PLC0415
-    from p4reduce.control_plane.placement.forecast import forecast_named  # noqa: PLC0415
+    from p4reduce.control_plane.placement.cluster import forecast_named  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
-    from p4reduce.control_plane.scheduling.policy import check_served  # noqa: PLC0415
-    from p4reduce.network.jobs.switches import bundled  # noqa: PLC0415
+    from p4reduce.control_plane.scheduling.view import check_served  # noqa: PLC0415
+    from p4reduce.network.jobs.network import bundled  # noqa: PLC0415
 
     output = Output(as_json=as_json)
     policy_named(policy)
@@ -264,7 +264,7 @@ def _check_schedule(schedule: str | None, topology: str | None) -> None:
 def _end(executor: "RemoteExecutor", socket: Path) -> None:
     """End the network, unless another orchestrator has it by now, or it has ended; nothing of it is left then."""
     from p4reduce.group.errors import ClusterError  # noqa: PLC0415  (slow to import)
-    from p4reduce.play.tasks.client import AbsentError, await_end  # noqa: PLC0415
+    from p4reduce.play.tasks.service import AbsentError, await_end  # noqa: PLC0415
 
     try:
         executor.end()
@@ -314,7 +314,7 @@ def _checkpoints(database: Path) -> Path:
 
 def _present(socket: Path, topology: str | None, lanes: int, traffic: "Background | None") -> "RemoteExecutor | None":
     """The network's process, if there is one; `BadInput` when it is not what was asked for, or cannot be started."""
-    from p4reduce.play.tasks.client import AbsentError, RemoteExecutor  # noqa: PLC0415  (slow to import)
+    from p4reduce.play.tasks.service import AbsentError, RemoteExecutor  # noqa: PLC0415  (slow to import)
 
     try:
         executor = RemoteExecutor(socket)
@@ -334,7 +334,7 @@ def _present(socket: Path, topology: str | None, lanes: int, traffic: "Backgroun
 def _check_network(
     executor: "RemoteExecutor", socket: Path, topology: str | None, lanes: int, traffic: "Background | None"
 ) -> None:
-    from p4reduce.network.jobs.switches import bundled  # noqa: PLC0415  (slow to import)
+    from p4reduce.network.jobs.network import bundled  # noqa: PLC0415  (slow to import)
 
     if topology is not None and to_yaml(load(topology)) != to_yaml(executor.topology):
         raise BadInput(f"--topology: the network at {socket} is {executor.topology.name!r}, another one")
@@ -350,7 +350,7 @@ def _started(
     socket: Path, topology: str | None, lanes: int, traffic: "Background | None", checkpoints: Path
 ) -> "RemoteExecutor":
     """The network's process, started unless another call has done so in this moment."""
-    from p4reduce.play.tasks.client import join_network  # noqa: PLC0415  (slow to import)
+    from p4reduce.play.tasks.service import join_network  # noqa: PLC0415  (slow to import)
 
     flags = ["--checkpoints", str(checkpoints)]
     flags += [] if traffic is None else ["--background", str(traffic)]
@@ -376,7 +376,7 @@ def _run(
     from p4reduce.control_plane.controller import Controller  # noqa: PLC0415
     from p4reduce.control_plane.orchestrator import ComputingManager, Orchestrator  # noqa: PLC0415
     from p4reduce.control_plane.scheduling import policy_named  # noqa: PLC0415
-    from p4reduce.network.jobs.switches import VIRTUAL_DEADLINE_S, bundled  # noqa: PLC0415  (slow to import)
+    from p4reduce.network.jobs.network import VIRTUAL_DEADLINE_S, bundled  # noqa: PLC0415  (slow to import)
 
     program = bundled(lanes)
     computing = ComputingManager(executor.topology, None if profiles is None else profiles.of(executor.topology))

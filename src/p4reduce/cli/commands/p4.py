@@ -8,7 +8,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_BAD_INPUT, guarded
 from p4reduce.base.output import Output
-from p4reduce.cli.usage_errors import epilog
+from p4reduce.cli.main import epilog
 from p4switch.base.files import write_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from p4reduce.base.output import Output, progress_bar
 from p4reduce.cli.commands.compare import Plans
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.lists import texts
+from p4reduce.runs.experiment import Settings, experiment_options
 from p4reduce.runs.files import claim
-from p4reduce.runs.settings import Settings, experiment_options
 
 if TYPE_CHECKING:
     from p4reduce.runs.perf import Figures, Row

@@ -7,15 +7,14 @@ import typer
 
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, bytes_text, rate_text, time_text
-from p4reduce.cli.usage_errors import epilog
-from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.settings import Settings, experiment_options
+from p4reduce.cli.main import epilog
+from p4reduce.runs.experiment import Experiment, Settings, experiment_options
 from p4reduce.views.report.network import Drawing, draw
 from p4switch.base.files import write_text
 
 if TYPE_CHECKING:
+    from p4reduce.control_plane.counters import Traffic
     from p4reduce.control_plane.plans import Plan
-    from p4reduce.control_plane.predict import Traffic
     from p4reduce.topologies.model import Hop
 
 app = typer.Typer(help="Plans: who adds up where, and what each link will carry.", no_args_is_help=True)
@@ -79,7 +78,7 @@ def plan_for(experiment: Experiment) -> "Plan":
 
 def predicted(plan: "Plan", experiment: Experiment) -> "dict[Hop, Traffic]":
     """First transmissions of one collective on every directed link."""
-    from p4reduce.control_plane.predict import predict  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.counters import predict  # noqa: PLC0415  (slow to import)
 
     lead = 0 if experiment.numbers == "fixed" else None
     return predict(plan, experiment.collective, experiment.elements, lead=lead)
@@ -143,11 +142,7 @@ def _print_links(output: Output, plan: "Plan", traffic: "dict[Hop, Traffic]", ex
 
 def least(plan: "Plan", experiment: Experiment) -> dict[str, Any]:
     """The least times of the experiment's collective: on this plan's links; of an all-reduce also with any plan."""
-    from p4reduce.control_plane.predict import (  # noqa: PLC0415
-        Operation,
-        plan_bound,
-        task_bound_ps,
-    )
+    from p4reduce.control_plane.counters import Operation, plan_bound, task_bound_ps  # noqa: PLC0415
     from p4reduce.group.backend import as_carried  # noqa: PLC0415  (slow to import)
 
     carried = Operation(as_carried(experiment.collective, ring=bool(plan.ring)))

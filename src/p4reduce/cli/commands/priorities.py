@@ -10,7 +10,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.cli.lists import texts
-from p4reduce.cli.usage_errors import epilog
+from p4reduce.cli.main import epilog
 
 if TYPE_CHECKING:
     from p4reduce.play.priorities.governed import Governed
@@ -58,11 +58,7 @@ def compare(
     On packets, in virtual time: every sum is checked, and every byte on a link was predicted, or is a resend.
     """
     from p4reduce.control_plane.priorities import priority_policy_named  # noqa: PLC0415
-    from p4reduce.play.priorities.governed import (  # noqa: PLC0415
-        Governing,
-        Knowledge,
-        run_governed,
-    )
+    from p4reduce.play.priorities.governed import Governing, Knowledge, run_governed  # noqa: PLC0415
     from p4reduce.play.priorities.jobs_file import prepare, read_jobs  # noqa: PLC0415
 
     output = Output(as_json=as_json)

@@ -7,9 +7,9 @@ import typer
 
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
-from p4reduce.cli.runs import finish, run_all
+from p4reduce.cli.lists import finish, run_all
+from p4reduce.runs.experiment import Settings, experiment_options
 from p4reduce.runs.files import claim
-from p4reduce.runs.settings import Settings, experiment_options
 from p4reduce.views.live.session import Hold, Live, Open, live_page, real_page, record
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder for result.json, CSV files and report.html.")]

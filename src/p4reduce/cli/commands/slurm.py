@@ -14,11 +14,11 @@ from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.cli.lists import texts
-from p4reduce.cli.usage_errors import epilog
+from p4reduce.cli.main import epilog
 
 if TYPE_CHECKING:
-    from p4reduce.adapters.slurm.client import Client
     from p4reduce.adapters.slurm.cluster import SlurmCluster
+    from p4reduce.adapters.slurm.service import Client
     from p4reduce.network.real.net.state import Run
     from p4reduce.topologies import Topology
 
@@ -200,14 +200,7 @@ def demo(
     """
     import tempfile  # noqa: PLC0415
 
-    from p4reduce.adapters.slurm.demo import (  # noqa: PLC0415
-        demo_jobs,
-        known_schemes,
-        missed,
-        result_data,
-        result_rows,
-        run_scheme,
-    )
+    from p4reduce.adapters.slurm.demo import demo_jobs, known_schemes, missed, result_data, result_rows, run_scheme  # noqa: PLC0415
     from p4reduce.topologies import load  # noqa: PLC0415
 
     output = Output(as_json=as_json)
@@ -269,7 +262,7 @@ def _variables(run: "Run") -> dict[str, str]:
 
 
 def _client(run: "Run") -> "Client":
-    from p4reduce.adapters.slurm.client import Client, find_programs  # noqa: PLC0415  (slow to import)
+    from p4reduce.adapters.slurm.service import Client, find_programs  # noqa: PLC0415  (slow to import)
 
     environment = {**os.environ, **_variables(run)}
     return Client(find_programs(environment), environment)

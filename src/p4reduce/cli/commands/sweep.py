@@ -14,9 +14,8 @@ from p4reduce.base.output import Output, progress_bar
 from p4reduce.cli.commands.compare import DEFAULT_PLANS, Plans
 from p4reduce.cli.commands.run import Json
 from p4reduce.cli.lists import floats, integers, texts
-from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.experiment import Experiment, Settings, experiment_options
 from p4reduce.runs.files import COLUMNS, claim, faults_of, summarize
-from p4reduce.runs.settings import Settings, experiment_options
 
 PANEL: Final = "Lists to combine"
 Elements = Annotated[

@@ -11,7 +11,7 @@ from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, time_text
 from p4reduce.cli.commands.run import Json
-from p4reduce.cli.usage_errors import epilog
+from p4reduce.cli.main import epilog
 
 if TYPE_CHECKING:
     from p4reduce.control_plane.orchestrator import Store, TaskRow

@@ -9,7 +9,7 @@ from p4reduce import topologies
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, rate_text, time_text
-from p4reduce.cli.usage_errors import epilog
+from p4reduce.cli.main import epilog
 from p4reduce.topologies import Topology
 from p4reduce.views.report.network import topology_svg
 from p4switch.base.files import write_text
@@ -95,7 +95,7 @@ def capable(name: Name, *, count: Count, tasks: Tasks, as_json: Json = False) ->
     """
     from p4reduce.control_plane.orchestrator.options import TaskError  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator.trace import read_trace  # noqa: PLC0415  (slow to import)
-    from p4reduce.control_plane.scheduling.soar import choose_capable_for  # noqa: PLC0415
+    from p4reduce.control_plane.scheduling.policies import choose_capable_for  # noqa: PLC0415
 
     output = Output(as_json=as_json)
     topology = topologies.load(name)

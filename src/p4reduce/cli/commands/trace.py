@@ -8,7 +8,7 @@ import typer
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output
-from p4reduce.network.jobs.switches import package_root
+from p4reduce.network.jobs.network import package_root
 from p4switch.base.files import read_text
 
 if TYPE_CHECKING:

@@ -45,8 +45,11 @@ def watch(what: What = None, *, open_page: Open = False, as_json: Json = False) 
     import signal  # noqa: PLC0415
 
     from p4reduce.base.signals import handling, raise_exit  # noqa: PLC0415
-    from p4reduce.views.live.server import LiveServer  # noqa: PLC0415  (slow to import)
-    from p4reduce.views.live.session import stay, told  # noqa: PLC0415
+    from p4reduce.views.live.session import (  # noqa: PLC0415
+        LiveServer,
+        stay,
+        told,
+    )
 
     output = Output(as_json=as_json)
     if what is None or not what.exists():
@@ -96,7 +99,7 @@ def _network_of(what: Path) -> Path | None:
 def _watch_tasks(what: Path, network: Path, output: Output, *, open_page: bool) -> None:
     """Ask the network of tasks for its page; it is served there, until the network ends."""
     from p4reduce.group.errors import ClusterError  # noqa: PLC0415
-    from p4reduce.play.tasks.client import RemoteExecutor  # noqa: PLC0415
+    from p4reduce.play.tasks.service import RemoteExecutor  # noqa: PLC0415
     from p4reduce.views.live.session import told  # noqa: PLC0415  (slow to import)
 
     database = what if what != network else network.with_name(network.name.removesuffix(".socket"))

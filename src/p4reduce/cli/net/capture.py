@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from p4switch.base.units import PS_PER_NS, PS_PER_S
+from p4switch.base.values import PS_PER_NS, PS_PER_S
 
 ETH_P_ALL: Final = 3
 BUFFER_BYTES: Final = 1 << 24

@@ -17,20 +17,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
+from p4reduce.base.errors import RealError
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.runtime_file import SwitchProgram, install
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.network.real.bmv2 import Bmv2Switches
-from p4reduce.network.real.errors import RealError
 from p4reduce.network.real.io.path import PortSpec, Veth
 from p4reduce.network.real.net import RealNetwork
 from p4reduce.network.real.net.state import RunFolder
 from p4reduce.network.real.relay import Relays
 from p4reduce.network.real.switches import SwitchHost
 from p4reduce.network.virtual.counters import LinkCounters
-from p4reduce.network.virtual.faults import FabricError, Faults
+from p4reduce.network.virtual.records import FabricError, Faults
 from p4reduce.runs.real.sights import SOCKET, InterfaceLinks, LinkSights, Showing, Sights, with_relays
 from p4reduce.runs.real.wires import RELAYED_FROM_PS
 from p4reduce.topologies import Topology, load

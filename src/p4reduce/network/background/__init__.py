@@ -1,8 +1,15 @@
 """Traffic of others: on/off flows, requests and answers in plain UDP, through the same switches and links."""
 
-from p4reduce.network.background.demands import Demands, gravity, sndlib
 from p4reduce.network.background.requests import RequestEndpoints, Requests
-from p4reduce.network.background.source import BackgroundEndpoints, SourceEndpoints, SourceOptions, background_calls
+from p4reduce.network.background.source import (
+    BackgroundEndpoints,
+    Demands,
+    SourceEndpoints,
+    SourceOptions,
+    background_calls,
+    gravity,
+    sndlib,
+)
 from p4reduce.network.background.spec import Background, Loads, link_loads, parse_background
 
 __all__ = [

@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.network.background.source import HEADERS, TEMPLATE_BYTES, SourceEndpoints, headers
-from p4reduce.network.virtual.endpoint_calls import EndpointCalls, worker_endpoints
-from p4reduce.network.virtual.faults import FabricError
 from p4reduce.network.virtual.kernels.jit import entry, kernel
-from p4reduce.network.virtual.records import byte_at, call5
+from p4reduce.network.virtual.records import EndpointCalls, FabricError, byte_at, call5, worker_endpoints
 from p4reduce.topologies import Topology
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind
 from p4reduce.workers.specs import HostAddress
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 from p4switch.native.memory import address_of, carray, copy_bytes, pointer, store_u8
 
 REQUESTS: Final = 65

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
-from p4reduce.network.background.demands import Demands, gravity, sndlib
-from p4reduce.network.background.source import BackgroundEndpoints, SourceOptions
+from p4reduce.network.background.source import BackgroundEndpoints, Demands, SourceOptions, gravity, sndlib
 from p4reduce.network.virtual.counters import LinkCounters
-from p4reduce.network.virtual.faults import FabricError
 from p4reduce.network.virtual.network import VirtualNetwork
+from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
@@ -64,8 +63,8 @@ class Background:
     Attributes
     ----------
     kind : str
-        'gravity' (:func:`~p4reduce.network.background.demands.gravity`), or 'sndlib': the matrix that SNDlib has with
-        the topology's graph (:func:`~p4reduce.network.background.demands.sndlib`).
+        'gravity' (:func:`~p4reduce.network.background.source.gravity`), or 'sndlib': the matrix that SNDlib has with
+        the topology's graph (:func:`~p4reduce.network.background.source.sndlib`).
     load : float
         Share of the busiest host link that is used on average (0..1).
     seed : int

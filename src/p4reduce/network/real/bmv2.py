@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from p4reduce.network.real.errors import RealError
+from p4reduce.base.errors import RealError
 from p4reduce.network.real.net.enter import here_command
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.topologies import Topology

@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 from p4reduce.network.real.io.path import DataPath, OpenPort, PortPlan, PortSpec, Veth
 from p4reduce.network.real.switches import PausingLock, PortCounters, read_incidents, read_port
 from p4reduce.network.virtual.counters import Incidents, Where
-from p4reduce.network.virtual.faults import FabricError, Faults
+from p4reduce.network.virtual.records import FabricError, Faults
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.abi import MAX_FRAME_BYTES

@@ -15,18 +15,18 @@ from typing import Any, Final, Self, TypeVar
 
 from finsy.proto import p4i
 
+from p4reduce.network.real.io.frames import PORT_COUNTERS
 from p4reduce.network.real.io.path import ADDRESSES, DataPath, OpenPort, PortPlan, PortSpec
-from p4reduce.network.real.io.records import PORT_COUNTERS
 from p4reduce.network.virtual.counters import DeviceCounters, Incidents, LinkCounters, PacketIn, Where
 from p4reduce.network.virtual.devices import SwitchDevice
-from p4reduce.network.virtual.faults import FabricError, Faults
+from p4reduce.network.virtual.records import FabricError, Faults
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.abi import CPU_PORT, DROP_PORT, MAX_FRAME_BYTES
 from p4switch.device import Device
-from p4switch.executor import Digest, ExecutorName
 from p4switch.p4runtime import Code, P4RuntimeError, P4RuntimeServer, Tls
 from p4switch.program import Program
+from p4switch.traffic import Digest, ExecutorName
 
 # What a port of a real-time switch counted.
 

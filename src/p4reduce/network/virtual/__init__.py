@@ -17,9 +17,8 @@ if TYPE_CHECKING:
         PacketIn,
         Where,
     )
-    from p4reduce.network.virtual.endpoint_calls import EndpointCalls, HostEndpoints
-    from p4reduce.network.virtual.faults import FabricError, Faults
     from p4reduce.network.virtual.network import Stop, VirtualNetwork
+    from p4reduce.network.virtual.records import EndpointCalls, FabricError, Faults, HostEndpoints
 
 __all__ = [
     "DeviceCounters",
@@ -38,8 +37,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "endpoint_calls": ("EndpointCalls", "HostEndpoints"),
-    "faults": ("FabricError", "Faults"),
+    "records": ("EndpointCalls", "FabricError", "Faults", "HostEndpoints"),
     "network": ("Stop", "VirtualNetwork"),
     "counters": ("HostCounters", "Incidents", "LinkCounters", "LinkView", "DeviceCounters", "PacketIn", "Where"),
 }

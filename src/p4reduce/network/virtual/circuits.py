@@ -6,9 +6,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.virtual.faults import FabricError, Faults
+from p4reduce.network.virtual.counters import Seen, Wiring, set_faults
 from p4reduce.network.virtual.kernels.loop import add_event, add_last
-from p4reduce.network.virtual.memory import Memory
 from p4reduce.network.virtual.records import (
     CIRCUIT,
     EVENT_KINDS,
@@ -21,8 +20,10 @@ from p4reduce.network.virtual.records import (
     PRIORITIES,
     RECONFIGURATION,
     TURN,
+    FabricError,
+    Faults,
+    Memory,
 )
-from p4reduce.network.virtual.seen import Seen, Wiring, set_faults
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 

@@ -2,8 +2,8 @@
 
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -11,11 +11,32 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.virtual.memory import Memory
-from p4reduce.network.virtual.records import CONTROLLER_TAP, INCIDENT_KINDS, LINK_COUNTERS, TAP_HEADER
+from p4reduce.network.virtual.devices import SwitchDevice
+from p4reduce.network.virtual.kernels.events import link_key, threshold
+from p4reduce.network.virtual.records import (
+    CELL,
+    CONTROLLER_TAP,
+    ENDPOINT,
+    INCIDENT_KINDS,
+    LINK,
+    LINK_COUNTERS,
+    MAX_QUEUE_FRAMES,
+    NEVER,
+    NO_LIMIT,
+    NODE,
+    NONE,
+    PRIORITIES,
+    ROTA,
+    TAP_HEADER,
+    FabricError,
+    Faults,
+    Memory,
+)
+from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.files import naming
-from p4switch.base.units import NS_PER_S, PS_PER_NS
+from p4switch.base.values import NS_PER_S, PS_PER_NS
+from p4switch.traffic import Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,3 +353,315 @@ class Recordings:
         np.add.at(counts, (rows, INCIDENT_KINDS + noted["kind"]), noted["length"])
         for place, row in zip(places.tolist(), counts, strict=True):
             self._incidents[place] = self._incidents.get(place, 0) + row
+
+
+# What can be seen of a network: its clock, counters, captures, packets for the controller, incidents.
+
+
+# A topology, its devices and its faults as the records of the event loop.
+
+
+DelayPs = int | Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Nodes, links and ports as arrays of records, and what they are called.
+
+    Link 2k is the topology's k-th link from a to b, link 2k + 1 from b to a.
+    """
+
+    nodes: NDArray[Any]
+    links: NDArray[Any]
+    ports: NDArray[Any]
+    node_places: dict[str, int]
+    link_places: dict[Hop, int]
+
+    def link_from(self, port: Hop) -> int:
+        """The link that leaves a node by a port."""
+        try:
+            return self.link_places[port]
+        except KeyError:
+            raise FabricError(f"node {port[0]!r} has no link at port {port[1]}") from None
+
+    def node(self, name: str) -> int:
+        """A node's index."""
+        try:
+            return self.node_places[name]
+        except KeyError:
+            raise FabricError(f"there is no node {name!r}") from None
+
+
+def wire(
+    topology: Topology,
+    devices: Mapping[str, SwitchDevice],
+    *,
+    queue_frames: int,
+    faults: Faults | Mapping[Hop, Faults],
+    seed: int,
+    pipeline_delay_ps: DelayPs,
+) -> Wiring:
+    """Lay out a network; `FabricError` when the parts do not fit each other."""
+    places = {node.name: index for index, node in enumerate(topology.nodes)}
+    nodes = np.zeros(len(places), dtype=NODE)
+    links = np.zeros(2 * len(topology.links), dtype=LINK)
+    link_places = _lay_links(topology, places, links, queue_frames)
+    set_faults(links, link_places, faults, seed)
+    ports = _lay_ports(nodes, links)
+    for name in ("link", "send_head", "send_tail"):
+        nodes[name] = NONE
+    _check_devices(topology, devices, pipeline_delay_ps)
+    for node in topology.nodes:
+        record = nodes[places[node.name]]
+        if node.is_switch:
+            delay = pipeline_delay_ps if isinstance(pipeline_delay_ps, int) else pipeline_delay_ps.get(node.name, 0)
+            _set_device(record, devices[node.name], delay)
+        elif node.is_crossconnect:
+            record["crossconnect"] = 1
+        else:
+            record["link"] = link_places[(node.name, 1)]
+    passive = nodes["crossconnect"] != 0
+    links["optical"], links["towards"] = passive[links["target"]], NONE
+    links["faulty"][passive[links["source"]]] = 0
+    return Wiring(nodes, links, ports, places, link_places)
+
+
+def _lay_links(topology: Topology, places: Mapping[str, int], links: NDArray[Any], queue_frames: int) -> dict[Hop, int]:
+    if not 1 <= queue_frames <= MAX_QUEUE_FRAMES:
+        raise FabricError(f"queue_frames={queue_frames}: a queue holds 1 to {MAX_QUEUE_FRAMES} frames")
+    found: dict[Hop, int] = {}
+    for number, link in enumerate(topology.links):
+        if link.delay_ps > NO_LIMIT:
+            raise FabricError(f"link {link.a}-{link.b}: a delay of {link.delay_ps} ps; virtual time ends at {NO_LIMIT}")
+        ends = ((link.a, link.port_a), (link.b, link.port_b))
+        for direction, (source, target) in enumerate((ends, ends[::-1])):
+            index = 2 * number + direction
+            record = links[index]
+            record["rate_bps"], record["delay_ps"] = link.rate_bps, link.delay_ps
+            record["source"], record["source_port"] = places[source[0]], source[1]
+            record["target"], record["target_port"] = places[target[0]], target[1]
+            found[source] = index
+    links["last_length"] = NONE
+    links["wire_head"] = links["wire_tail"] = NONE
+    links["tap_source"] = links["tap_target"] = NONE
+    links["capacity"] = queue_frames
+    return found
+
+
+def set_faults(
+    links: NDArray[Any], places: Mapping[Hop, int], faults: Faults | Mapping[Hop, Faults], seed: int
+) -> None:
+    """Write faults into the links' records; `FabricError` for a port without a link."""
+    if isinstance(faults, Faults):
+        faults = dict.fromkeys(places, faults)
+    for port, fault in faults.items():
+        if port not in places:
+            raise FabricError(f"faults: node {port[0]!r} has no link at port {port[1]}")
+        record = links[places[port]]
+        record["faulty"] = int(fault.any)
+        record["key"] = link_key(seed, places[port])
+        record["extra_delay_ps"] = fault.reorder_delay_ps
+        record["p_loss"] = threshold(fault.loss)
+        record["p_duplicate"] = threshold(fault.duplicate)
+        record["p_reorder"] = threshold(fault.reorder)
+        record["p_corrupt"] = threshold(fault.corrupt)
+
+
+def _lay_ports(nodes: NDArray[Any], links: NDArray[Any]) -> NDArray[Any]:
+    """For each node the links at ports 0, 1, ... one after the other; -1: none."""
+    np.maximum.at(nodes["ports"], links["source"], links["source_port"] + 1)
+    nodes["first_port"] = np.cumsum(nodes["ports"]) - nodes["ports"]
+    ports = np.zeros(max(int(nodes["ports"].sum()), 1), dtype=CELL)
+    ports["value"] = NONE
+    ports["value"][nodes["first_port"][links["source"]] + links["source_port"]] = np.arange(len(links))
+    return ports
+
+
+def _check_devices(topology: Topology, devices: Mapping[str, SwitchDevice], delay_ps: DelayPs) -> None:
+    switches = {node.name for node in topology.switches}
+    if missing := sorted(switches - set(devices)):
+        raise FabricError(f"devices: switches {missing} have none")
+    if extra := sorted(set(devices) - switches):
+        raise FabricError(f"devices: topology {topology.name!r} has no switches {extra}")
+    if isinstance(delay_ps, Mapping) and (unknown := sorted(set(delay_ps) - switches)):
+        raise FabricError(f"pipeline_delay_ps: topology {topology.name!r} has no switches {unknown}")
+    if any(delay < 0 for delay in ([delay_ps] if isinstance(delay_ps, int) else delay_ps.values())):
+        raise FabricError("pipeline_delay_ps: a delay is at least 0")
+
+
+def _set_device(record: Any, device: SwitchDevice, delay_ps: int) -> None:
+    record["is_switch"] = 1
+    record["delay_ps"] = delay_ps
+    record["ingress"] = device.ingress_address
+    record["egress"] = device.egress_address
+    record["state"] = device.state_address
+    record["groups"] = device.multicast.index.ctypes.data
+    record["replicas"] = device.multicast.replicas.ctypes.data
+    if device.detours is not None:
+        sessions = device.detours.sessions
+        record["detours"] = 1
+        record["sessions"] = sessions.rows.ctypes.data
+        record["session_groups"] = sessions.copies.index.ctypes.data
+        record["session_replicas"] = sessions.copies.replicas.ctypes.data
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The loop's records of endpoints, their indices host by host and class by class, and whose turn it is."""
+
+    endpoints: NDArray[Any]
+    lists: NDArray[Any]
+    rotas: NDArray[Any]
+
+
+def place_endpoints(
+    wiring: Wiring, topology: Topology, hosts: Sequence[str], priorities: Sequence[int], before: Placed | None = None
+) -> Placed:
+    """Lay endpoints of these hosts and classes out, the highest class of a host first.
+
+    With ``before``, what was laid out until now, turns go on where they were.
+    """
+    endpoints = np.zeros(max(len(hosts), 1), dtype=ENDPOINT)
+    endpoints["timer_at"] = NEVER
+    known = {node.name for node in topology.hosts}
+    at_host: dict[int, dict[int, list[int]]] = {}
+    for index, (name, priority) in enumerate(zip(hosts, priorities, strict=True)):
+        if name not in known:
+            raise FabricError(f"endpoint {index}: topology {topology.name!r} has no host {name!r}")
+        if not 0 <= priority < PRIORITIES:
+            raise FabricError(f"endpoint {index}: class {priority} is not in 0..{PRIORITIES - 1}")
+        endpoints[index]["host"] = wiring.node_places[name]
+        at_host.setdefault(wiring.node_places[name], {}).setdefault(int(priority), []).append(index)
+    nexts = {} if before is None else _nexts(wiring, before)
+    order: list[int] = []
+    rotas: list[tuple[int, int, int, int]] = []
+    for node, classes in at_host.items():
+        record = wiring.nodes[node]
+        record["first_endpoint"], record["first_rota"] = len(order), len(rotas)
+        record["endpoints"], record["classes"] = sum(map(len, classes.values())), len(classes)
+        for priority, indices in sorted(classes.items(), reverse=True):
+            rotas.append((len(order), len(indices), nexts.get((node, priority), 0) % len(indices), priority))
+            order += indices
+    lists = np.zeros(max(len(hosts), 1), dtype=CELL)
+    lists["value"][: len(order)] = order
+    return Placed(endpoints, lists, np.array(rotas or [(0, 0, 0, 0)], dtype=ROTA))
+
+
+def _nexts(wiring: Wiring, placed: Placed) -> dict[tuple[int, int], int]:
+    """Whose turn it is, by node and class."""
+    found: dict[tuple[int, int], int] = {}
+    for node in np.flatnonzero(wiring.nodes["classes"]):
+        record = wiring.nodes[node]
+        for rota in placed.rotas[record["first_rota"] :][: record["classes"]]:
+            found[int(node), int(rota["priority"])] = int(rota["next"])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class OnWire:
+    """A frame that is on its way: when its last bit arrives (virtual picoseconds), and whether undamaged."""
+
+    arrives_ps: int
+    frame: bytes
+    damaged: bool
+
+
+class Seen:
+    """The part of a network that only looks."""
+
+    topology: Topology
+    _wiring: Wiring
+    _recordings: Recordings
+    _memory: Memory
+    _devices: Mapping[str, SwitchDevice]
+
+    @property
+    def now(self) -> int:
+        """Virtual time, picoseconds."""
+        return int(self._memory.world[0]["now"])
+
+    @property
+    def events(self) -> int:
+        """Events that have happened so far."""
+        return int(self._memory.world[0]["events"])
+
+    def capture(self, node: str, port: int, path: str | Path) -> None:
+        """Write what passes a port from now on, in both directions, to a pcap file; complete after each `run`.
+
+        Time stamps are virtual, cut to nanoseconds: of the first bit for frames that leave, of the last for those
+        that arrive. Lost and corrupted frames are seen where they leave, and not where they would have arrived.
+        """
+        link = self._wiring.link_from((node, port))
+        links = self._wiring.links
+        if links[link]["tap_source"] >= 0:
+            raise FabricError(f"port {port} of {node!r} is captured already")
+        tap = self._recordings.open(Path(path))
+        links[link]["tap_source"] = tap
+        links[link ^ 1]["tap_target"] = tap
+
+    def device(self, name: str) -> SwitchDevice | None:
+        """What a switch runs; None where no switch has that name."""
+        return self._devices.get(name)
+
+    def on_wire(self, port: Hop, most: int = 64) -> list[OnWire]:
+        """Frames on the link that leaves a node by a port, the next to arrive first, without those held back.
+
+        Only between two calls of `run`, or from its pacer.
+        """
+        found: list[OnWire] = []
+        pool, place = self._memory.frames, int(self._wiring.links[self._wiring.link_from(port)]["wire_head"])
+        while place >= 0 and len(found) < most:
+            record, begin = pool.records[place], place * pool.cell_bytes
+            frame = pool.cells[begin : begin + int(record["length"])].tobytes()
+            found.append(OnWire(int(record["time"]), frame, bool(record["damaged"])))
+            place = int(record["next"])
+        return found
+
+    def switch_counters(self, name: str) -> DeviceCounters:
+        """What a switch counted."""
+        record = self._node(name)
+        return DeviceCounters(**{field.name: int(record[field.name]) for field in fields(DeviceCounters)})
+
+    def host_counters(self, name: str) -> HostCounters:
+        """What a host counted."""
+        record = self._node(name)
+        return HostCounters(**{field.name: int(record[field.name]) for field in fields(HostCounters)})
+
+    def packet_ins(self, name: str) -> list[PacketIn]:
+        """Take the frames that a switch sent to the controller (port 510) since the last call."""
+        return self._recordings.packet_ins(self._wiring.node(name))
+
+    def digests(self, name: str) -> list[tuple[int, Digest]]:
+        """Take the digests that a switch sent since the last call, each with its time (virtual picoseconds).
+
+        As many wait as ``packet_in_limit`` says; `digest_drops` counts the others.
+        """
+        tables = self._devices[name].detours
+        if tables is None:
+            return []
+        waiting = self._recordings.digests(self._wiring.node(name))
+        return [(one.time_ps, tables.digest(one.learn_list, one.kept)) for one in waiting]
+
+    def digest_drops(self, name: str) -> int:
+        """Digests that found ``packet_in_limit`` others waiting."""
+        return self._recordings.digest_drops[self._wiring.node(name)]
+
+    def packet_in_drops(self, name: str) -> int:
+        """Frames for the controller that found ``packet_in_limit`` others waiting."""
+        return self._recordings.packet_in_drops[self._wiring.node(name)]
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """What happened to first transmissions of INC, by link, destination and job.
+
+        With these, counts under faults can be compared to predictions exactly: a frame lost on a link is missing on
+        all later ones of its path, and so on.
+        """
+        ports = {place: port for port, place in self._wiring.link_places.items()}
+        names = [*(node.name for node in self.topology.nodes), ""]
+        return {
+            Where(ports[link], names[node], job): seen
+            for (link, node, job), seen in self._recordings.incidents().items()
+        }
+
+    def _node(self, name: str) -> Any:
+        return self._wiring.nodes[self._wiring.node(name)]

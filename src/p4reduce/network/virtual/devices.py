@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.virtual.memory import aligned_bytes
+from p4reduce.network.virtual.records import aligned_bytes
 from p4switch.device import Device
-from p4switch.executor import Digest
 from p4switch.state import StateLayout
+from p4switch.traffic import Digest
 
 
 class ReplicaTable(Protocol):

@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.network.virtual.circuits import Changing, Circuits, GateLists
-from p4reduce.network.virtual.counters import LinkView, Recordings
+from p4reduce.network.virtual.counters import DelayPs, LinkView, Placed, Recordings, place_endpoints, wire
 from p4reduce.network.virtual.devices import Shadows, SwitchDevice
-from p4reduce.network.virtual.endpoint_calls import NO_ENDPOINTS, HostEndpoints, Pacer
-from p4reduce.network.virtual.faults import FabricError, Faults
 from p4reduce.network.virtual.kernels.loop import add_event, run
-from p4reduce.network.virtual.memory import Memory
 from p4reduce.network.virtual.records import (
     ACTIVE,
     CELL,
@@ -23,6 +20,7 @@ from p4reduce.network.virtual.records import (
     EVENT_KINDS,
     NEED_SPACE,
     NEVER,
+    NO_ENDPOINTS,
     NO_EVENTS,
     NO_LIMIT,
     PAUSE,
@@ -33,8 +31,12 @@ from p4reduce.network.virtual.records import (
     SEND,
     START,
     WATCHED_DONE,
+    FabricError,
+    Faults,
+    HostEndpoints,
+    Memory,
+    Pacer,
 )
-from p4reduce.network.virtual.seen import DelayPs, Placed, place_endpoints, wire
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import HEADER_BYTES

@@ -24,12 +24,11 @@ from p4reduce.control_plane.priorities import (
     decide,
 )
 from p4reduce.control_plane.priorities.policy import asked_within
-from p4reduce.network.jobs.network import Job
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, bundled
 from p4reduce.network.jobs.specs import chunk_times
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
 from p4reduce.play.priorities.description import Classes, Description, Fixed, JobSeen
 from p4reduce.play.priorities.run import Run, RunResult
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 
 # What policies are told of jobs while these run: by an oracle, by the switches' counters, or nothing.
 

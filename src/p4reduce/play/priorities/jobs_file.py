@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
 from p4reduce.play.priorities.governed import Alone
 from p4reduce.play.priorities.run import JobResult, run

@@ -11,14 +11,12 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.control_plane.counters import Traffic, add
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.predict import Traffic, add
 from p4reduce.control_plane.priorities import JOB_CLASSES
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.jobs.asynchronous import Clockwork
-from p4reduce.network.jobs.channels import Channels, channels_of
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.asynchronous import Channels, Clockwork, channels_of
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.topologies import load
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Post

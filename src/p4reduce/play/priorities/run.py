@@ -7,8 +7,8 @@ the end is known to the last bit, whatever order frames came in.
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from p4reduce.control_plane.counters import Traffic, add
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.predict import Traffic, add
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.asynchronous import (
     AsynchronousTraining,
@@ -19,8 +19,7 @@ from p4reduce.network.jobs.asynchronous import (
     group_of,
     install,
 )
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.play.priorities.description import POLICIES, Classes, ClassWriter, Description, JobSeen, Policy
 from p4reduce.play.priorities.models import Digits, FloatArray, Model, Score, WholeNumbers
 from p4reduce.workers.operation import Post

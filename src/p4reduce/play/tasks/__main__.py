@@ -9,11 +9,10 @@ from pathlib import Path
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import parse_background
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.network.virtual import Faults
-from p4reduce.network.virtual.faults import FabricError
-from p4reduce.play.tasks.client import READY, abandon
-from p4reduce.play.tasks.service import SILENCE_S, Pages, Service
+from p4reduce.network.virtual.records import FabricError
+from p4reduce.play.tasks.service import READY, SILENCE_S, Pages, Service, abandon
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import TopologyError, load
 

@@ -1,23 +1,420 @@
 """A world behind a Unix socket. Several may look at it; the orchestrator of the newest term alone gives orders."""
 
+import contextlib
+import fcntl
 import os
+import select
 import selectors
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import IO, Any, Final, Self
 
 from p4reduce.base.records import plain, restore
-from p4reduce.control_plane.orchestrator.executor import Order, Timetable
+from p4reduce.base.signals import SEEN_S
+from p4reduce.control_plane.connection import Target
+from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running, Timetable, Turn
 from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.control_plane.plans import Plan
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError
-from p4reduce.play.tasks import client
 from p4reduce.play.tasks.world import World
-from p4reduce.topologies import to_yaml
-from p4switch.base.safe_yaml import one_line
+from p4reduce.topologies import Topology, to_yaml
+from p4reduce.topologies.files import build
+from p4reduce.topologies.model import Hop
+from p4switch.base.safe_yaml import one_line, read_yaml
+
+# The executor in another process, as the orchestrator sees it.
+
+
+# Requests to an executor in another process and its answers, as plain data in messages of ``group/remote.py``.
+
+
+LIMIT: Final = 64 << 20
+"""bytes of a message: a plan has some 200 bytes for each path"""
+VERSION: Final = 10
+"""of these messages: both ends must have the same"""
+
+
+def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send one message; ``OSError`` when the other end is gone."""
+    remote.send(connection, dict(message), limit=LIMIT)
+
+
+def receive(connection: socket.socket) -> dict[str, Any] | None:
+    """One message, None at the end; ``FramingError``, ``OSError``."""
+    found = remote.receive(connection, limit=LIMIT)
+    return None if found is None else found[0]
+
+
+def plans_to_data(plans: Mapping[Role, Plan]) -> dict[str, Any]:
+    """Plans by role."""
+    return {role: plain(plan) for role, plan in plans.items()}
+
+
+def plans_from_data(topology: Topology, data: Mapping[Role, Any]) -> dict[Role, Plan]:
+    """The inverse of :func:`plans_to_data`."""
+    return {role: restore(Plan, plan, topology=topology) for role, plan in data.items()}
+
+
+def running_to_data(running: Mapping[str, Running]) -> dict[str, Any]:
+    """Tasks by name."""
+    return {name: plain(one) for name, one in running.items()}
+
+
+def running_from_data(data: Mapping[str, Any]) -> dict[str, Running]:
+    """The inverse of :func:`running_to_data`."""
+    return {name: restore(Running, one) for name, one in data.items()}
+
+
+def hops_to_data(hops: Mapping[Hop, int]) -> list[tuple[str, int, int]]:
+    """Numbers by directed link."""
+    return [(node, port, value) for (node, port), value in hops.items()]
+
+
+def hops_from_data(data: list[tuple[str, int, int]]) -> dict[Hop, int]:
+    """The inverse of :func:`hops_to_data`."""
+    return {(node, port): value for node, port, value in data}
+
+
+PATIENCE_S: Final = 600.0
+"""for one answer: an ``advance`` carries the packets of all tasks"""
+
+
+class AbsentError(ClusterError):
+    """No network listens at a socket, or it ended before it answered."""
+
+
+class RemoteExecutor:
+    """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor` behind a socket. Raises ``ClusterError``."""
+
+    def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
+        """Connect to the network that serves at ``path``."""
+        self._path = path
+        self._patience_s = patience_s
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection.settimeout(patience_s)
+        try:
+            self._connection.connect(str(path))
+            hello = self._ask("hello", version=VERSION)
+        except OSError as error:
+            self._connection.close()
+            raise AbsentError(f"{path}: no network answers there: {error.strerror or error}") from None
+        except ClusterError:
+            self._connection.close()
+            raise
+        self._instance = str(hello["instance"])
+        self.topology: Topology = build(read_yaml(hello["topology"]), "network")
+        """The network's."""
+        self.program = str(hello["program"])
+        """SHA-256 of the JSON that its switches run."""
+        self.background = str(hello["background"])
+        """Traffic of others in it, as :func:`~p4reduce.network.background.parse_background` takes it; '' without."""
+        self.targets = [Target(name, address, device_id) for name, address, device_id in hello["targets"]]
+        """Where its switches answer."""
+
+    @property
+    def instance(self) -> str:
+        """Which network this is."""
+        return self._instance
+
+    def take_charge(self, term: int, database: str) -> None:
+        """Give orders from now on; those of an earlier term are refused."""
+        self._ask("take_charge", term=term, database=database)
+
+    def now(self) -> int:
+        """Its virtual time."""
+        return int(self._ask("now"))
+
+    def start(self, order: Order) -> None:
+        """Run a task."""
+        self._ask("start", order=plain(order))
+
+    def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
+        """Change a task's jobs to other epochs."""
+        self._ask("swap", task=task, plans=plans_to_data(plans))
+
+    def replan(self, order: Order, *, at_once: bool = False) -> None:
+        """Give a task other plans between two rounds."""
+        self._ask("replan", order=plain(order), at_once=at_once)
+
+    def keep_plans(self, task: str) -> None:
+        """Forget an order to replan that waits."""
+        self._ask("keep_plans", task=task)
+
+    def set_schedule(self, timetable: Timetable) -> None:
+        """Have tasks take turns from the end of this round on."""
+        self._ask("set_schedule", timetable=plain(timetable))
+
+    def turn(self) -> Turn:
+        """Which schedule holds, and the present configuration."""
+        return restore(Turn, self._ask("turn"))
+
+    def stop(self, task: str) -> None:
+        """Give a task up."""
+        self._ask("stop", task=task)
+
+    def advance(self, until_ps: int, *, after: int | None = None) -> int:
+        """Let time pass."""
+        return int(self._ask("advance", until_ps=until_ps, after=after))
+
+    def reports(self, after: int) -> list[Report]:
+        """What happened."""
+        return [restore(Report, data) for data in self._ask("reports", after=after)]
+
+    def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
+        """Tasks that were started."""
+        return running_from_data(self._ask("running", names=None if names is None else list(names)))
+
+    def interface_bytes(self) -> dict[Hop, int]:
+        """Bytes that interfaces have sent."""
+        return hops_from_data(self._ask("interface_bytes"))
+
+    def host_bytes(self) -> dict[Hop, int]:
+        """Bytes that hosts have sent for tasks."""
+        return hops_from_data(self._ask("host_bytes"))
+
+    def links_down(self) -> set[Hop]:
+        """Links without a carrier."""
+        return {(node, port) for node, port in self._ask("links_down")}
+
+    def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
+        """Cut or mend a link of the network, now or at a time; ``TopologyError`` when there is none."""
+        self.topology.link_between(a, b)
+        self._ask("change_link", a=a, b=b, up=up, at_ps=at_ps)
+
+    def page(self, **wanted: Any) -> Any:
+        """What a network answers whose process has a live page (``views/live/tasks``)."""
+        return self._ask("page", **wanted)
+
+    def end_host(self, host: str, *, at_ps: int | None = None) -> None:
+        """A host ends, with all processes at it, now or at a time."""
+        self._ask("end_host", host=host, at_ps=at_ps)
+
+    def end_process(self, host: str, *, task: str, at_ps: int | None = None) -> None:
+        """The process of a task at a host ends, now or at a time."""
+        self._ask("end_process", host=host, task=task, at_ps=at_ps)
+
+    def end(self) -> None:
+        """Have the network end, and close."""
+        self._ask("end")
+        self.close()
+
+    def close(self) -> None:
+        """Leave; the network stays."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, what: str, **fields: Any) -> Any:
+        try:
+            try:
+                send(self._connection, {"do": what, **fields})
+            except ValueError as error:  # too large: nothing was sent
+                raise RefusedError(f"{what}: {error}") from None
+            answer = receive(self._connection)
+            while answer is not None and answer.get("still"):  # time passes, or somebody who looks holds it
+                answer = receive(self._connection)
+        except TimeoutError:
+            raise ClusterError(
+                f"{self._path}: the network did not answer {what} within {self._patience_s:g} s"
+            ) from None
+        except (OSError, remote.FramingError) as error:
+            raise AbsentError(f"{self._path}: the network was lost in {what}: {error}") from None
+        if answer is None:
+            raise AbsentError(f"{self._path}: the network was lost in {what}: it has ended")
+        if answer.get("refused"):
+            raise RefusedError(str(answer["error"]))
+        if "error" in answer:
+            raise ClusterError(f"{self._path}: {answer['error']}")
+        return answer["answer"]
+
+
+# Starting the network's process, so that it outlives whoever started it; of one socket there is one at a time.
+#
+# The log beside a socket is locked from before the process begins until it has ended: the lock belongs to a
+# descriptor that starter and process share, so it is held as long as one of them lives, however the other one ended.
+
+
+READY: Final = "ready\n"
+"""what it prints when its socket listens"""
+MODULE: Final = "p4reduce.play.tasks"
+START_S: Final = 300.0
+"""for loading the program into all switches; on a machine's first run it is compiled"""
+END_S: Final = 10.0
+"""for a process that was told to end"""
+
+
+class OccupiedError(ClusterError):
+    """A network at this socket is being started, or has not ended yet."""
+
+
+def log_of(path: Path) -> Path:
+    """What a network whose socket is at ``path`` writes to standard error."""
+    return path.with_name(path.name + ".log")
+
+
+def join_network(
+    path: Path,
+    topology: str,
+    *,
+    lanes: int,
+    options: Sequence[str] = (),
+    module: str = MODULE,
+    patience_s: float = START_S,
+) -> RemoteExecutor:
+    """The network at a socket, started if there is none; the parameters are those of :func:`start_network`.
+
+    Whoever is at the socket without answering yet is waited for: another call that starts a network, or a process
+    whose starter was killed, which ends by itself as soon as it finds that out.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return RemoteExecutor(path)
+        except AbsentError:
+            try:
+                start_network(path, topology, lanes=lanes, options=options, module=module, patience_s=patience_s)
+            except OccupiedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(SEEN_S)
+
+
+def start_network(
+    path: Path,
+    topology: str,
+    *,
+    lanes: int,
+    options: Sequence[str] = (),
+    module: str = MODULE,
+    patience_s: float = START_S,
+) -> subprocess.Popen[bytes]:
+    """Start the process that serves a topology at ``path``, in a session of its own, and wait until it listens.
+
+    Parameters
+    ----------
+    path : Path
+        Its socket; one that was left by a process that has ended is replaced.
+    topology : str
+        File, bundled name or builder with parameters.
+    lanes : int
+        Of its switches' program.
+    options : sequence of str
+        Further flags of ``python -m p4reduce.play.tasks``.
+    module : str
+        Another one that is run in its place, and takes the same flags.
+    patience_s : float
+        Seconds to wait.
+
+    Raises
+    ------
+    OccupiedError
+        When there is such a process already, listening or not.
+    ClusterError
+        With what it wrote, when it cannot serve.
+    """
+    command = [sys.executable, "-m", module, "--socket", str(path), "--topology", topology]
+    with _locked(path) as lock, log_of(path).open("wb") as errors:
+        path.unlink(missing_ok=True)  # nobody else is at it
+        process = subprocess.Popen(
+            [*command, "--lanes", str(lanes), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            pass_fds=(lock,),
+            start_new_session=True,  # Ctrl-C and the death of an orchestrator leave it alone
+        )
+        try:
+            if _is_ready(process, time.monotonic() + patience_s):
+                return process
+        except BaseException:  # interrupted: it is ours as long as nobody knows of it
+            process.kill()
+            process.wait()
+            path.unlink(missing_ok=True)
+            _drop_if_empty(log_of(path))
+            raise
+        process.kill()
+        process.wait()
+        path.unlink(missing_ok=True)
+    said = log_of(path).read_text("utf-8", "replace").strip().removeprefix("error: ")
+    raise ClusterError(f"the network could not be started: {said or f'not ready within {patience_s:g} s'}")
+
+
+def await_end(path: Path, patience_s: float = END_S) -> None:
+    """Wait until the process that was told to end has ended, and remove its log where that is empty.
+
+    A network that was started at the socket meanwhile is left alone.
+    """
+    deadline = time.monotonic() + patience_s
+    while log_of(path).exists() and time.monotonic() < deadline:
+        try:
+            with _locked(path):
+                _drop_if_empty(log_of(path))
+                return
+        except OccupiedError:
+            time.sleep(SEEN_S / 10)
+
+
+def abandon(path: Path) -> None:
+    """Of the process itself, while it holds the lock: remove its log, where that is empty."""
+    _drop_if_empty(log_of(path))
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The lock of a socket, for oneself and for processes that inherit the descriptor."""
+    log = log_of(path)
+    while True:
+        try:
+            lock = os.open(log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ClusterError(f"{log}: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OccupiedError(f"{path}: another network is there, or is being started") from None
+            if _is_file(lock, log):
+                yield lock
+                return
+        finally:
+            os.close(lock)
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    """Whether a file that was opened is the one that is there: whoever had the lock may have removed it."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
+
+
+def _drop_if_empty(log: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not log.stat().st_size:
+            log.unlink()
+
+
+def _is_ready(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    if process.stdout is None:
+        return False
+    with process.stdout as output:
+        ready: list[IO[bytes]] = []
+        while not ready and time.monotonic() < deadline:
+            ready = select.select([output], [], [], SEEN_S)[0]
+        return bool(ready) and output.readline() == READY.encode()
+
 
 # One end of a connection that never blocks: whoever is at the other end may be stopped in the middle of a message.
 
@@ -61,12 +458,12 @@ class Peer:
     def receive(self) -> dict[str, Any] | None:
         """A whole message, if there is one now."""
         try:
-            message = remote.unpack(self._in, limit=client.LIMIT)
+            message = remote.unpack(self._in, limit=LIMIT)
             if message is None:
                 data = self.connection.recv(_CHUNK)
                 self.closed = not data
                 self._in += data
-                message = remote.unpack(self._in, limit=client.LIMIT)
+                message = remote.unpack(self._in, limit=LIMIT)
         except BlockingIOError:
             return None
         except (OSError, remote.FramingError):
@@ -76,7 +473,7 @@ class Peer:
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message as far as the other end takes it; :meth:`flush` goes on. ``ValueError``: it is too large."""
-        self._out += remote.pack(dict(message), limit=client.LIMIT)
+        self._out += remote.pack(dict(message), limit=LIMIT)
         self.flush()
 
     def flush(self) -> None:
@@ -117,7 +514,7 @@ class _Advance:
 
 
 class Service:
-    """Answers requests; see :class:`~p4reduce.play.tasks.client.RemoteExecutor` for the other end.
+    """Answers requests; see :class:`~p4reduce.play.tasks.service.RemoteExecutor` for the other end.
 
     It never waits for one connection: an orchestrator that is stopped, half-way through a message or with an answer
     that it does not take, is displaced by the next term like any other.
@@ -139,9 +536,7 @@ class Service:
             "hello": self._hello,
             "now": lambda _: world.now(),
             "start": lambda request: world.start(restore(Order, request["order"], topology=world.topology)),
-            "swap": lambda request: world.swap(
-                str(request["task"]), client.plans_from_data(world.topology, request["plans"])
-            ),
+            "swap": lambda request: world.swap(str(request["task"]), plans_from_data(world.topology, request["plans"])),
             "replan": lambda request: world.replan(
                 restore(Order, request["order"], topology=world.topology), at_once=bool(request["at_once"])
             ),
@@ -152,9 +547,9 @@ class Service:
             "turn": lambda _: plain(world.turn()),
             "stop": lambda request: world.stop(str(request["task"])),
             "reports": lambda request: [plain(one) for one in world.reports(int(request["after"]))],
-            "running": lambda request: client.running_to_data(world.running(request.get("names"))),
-            "interface_bytes": lambda _: client.hops_to_data(world.interface_bytes()),
-            "host_bytes": lambda _: client.hops_to_data(world.host_bytes()),
+            "running": lambda request: running_to_data(world.running(request.get("names"))),
+            "interface_bytes": lambda _: hops_to_data(world.interface_bytes()),
+            "host_bytes": lambda _: hops_to_data(world.host_bytes()),
             "links_down": lambda _: sorted(world.links_down()),
             "change_link": self._change_link,
             "page": self._page,
@@ -297,8 +692,8 @@ class Service:
         return bool(self._selector.select(0)) or time.monotonic() - self._told_s > STILL_S
 
     def _hello(self, request: Request) -> Request:
-        if request.get("version") != client.VERSION:
-            raise ClusterError(f"version {request.get('version')!r} of the messages, not {client.VERSION}")
+        if request.get("version") != VERSION:
+            raise ClusterError(f"version {request.get('version')!r} of the messages, not {VERSION}")
         targets = self._world.switches.targets()
         return {
             "instance": self._world.instance,

@@ -9,18 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.control_plane.orchestrator.computing import named
-from p4reduce.control_plane.orchestrator.executor import Order, Report, ReportKind, Role, Running, Timetable, Turn
+from p4reduce.control_plane.entries import P4Program
+from p4reduce.control_plane.orchestrator.executor import (
+    Order,
+    Report,
+    ReportKind,
+    Role,
+    Running,
+    Timetable,
+    Turn,
+    named,
+)
 from p4reduce.control_plane.orchestrator.options import RefusedError
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.program import P4Program
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import ServedSwitches
+from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
 from p4reduce.network.virtual import Faults, VirtualNetwork
-from p4reduce.play.tasks.rounds import Rounds
-from p4reduce.play.tasks.task_run import Attempts, OpenSwap, TaskRun, check_reads, read_keys
+from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from p4reduce.control_plane.tdm.jobs import TdmJob
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Schedule, turns_of
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # GPUs of hosts that several jobs train on: rates divide, or the first has them all. Fluid, in picoseconds.
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from p4reduce.base.progress import Progress
+from p4reduce.base.output import Progress
 from p4reduce.control_plane.tdm.jobs import TdmError
 from p4reduce.control_plane.tdm.pairs import LEAST, Alone, best_sharing, gated_period_s, play
 from p4reduce.control_plane.tdm.schedule import Mode

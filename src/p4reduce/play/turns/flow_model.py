@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from p4reduce.control_plane.predict import Operation
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.counters import Operation
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule
 from p4reduce.play.turns.acts import Act, Acts, Played, Wait
 from p4reduce.play.turns.installing import pieces_of
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # What packets take beyond bytes over rates, by the way that bytes are carried.
 

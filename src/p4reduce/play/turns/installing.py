@@ -9,15 +9,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.control_plane.frames import HEADER_BYTES, frame_time_ps
+from p4reduce.control_plane.counters import Operation, Traffic, predict
 from p4reduce.control_plane.plans import MeshLayout, Plan, PlanRequest, TreeLayout
 from p4reduce.control_plane.plans.problem import ACK_EVERY
-from p4reduce.control_plane.predict import Operation, Traffic, predict
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Route, Schedule, Tree, turns_of
-from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches
+from p4reduce.network.jobs.network import BLOCK, EmbeddedSwitches, Job, JobNetwork
 from p4reduce.topologies import Link, Node, Topology, parse_delay
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import lay_circuits, overlay, oxc, view

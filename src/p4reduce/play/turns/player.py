@@ -10,16 +10,14 @@ from zlib import crc32
 
 import numpy as np
 
-from p4reduce.base.progress import Progress
+from p4reduce.base.output import Progress
+from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import Plan, PlanRequest, TreeLayout
-from p4reduce.control_plane.predict import Operation
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import least_guard_ps
 from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.network.virtual.circuits import ALL_QUEUES
 from p4reduce.play.turns.acts import Act, Acts, Played, Wait
@@ -40,7 +38,7 @@ from p4reduce.topologies.datacenter import TopologyBuilder
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import uplinks
 from p4reduce.workers.records import State
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 
 # First transmissions on links against what plans predict, from one boundary to the next.
 

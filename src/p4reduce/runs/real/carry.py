@@ -14,24 +14,21 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from p4reduce.base.progress import Progress
-from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.base.output import Progress
+from p4reduce.control_plane.counters import Operation, SwitchCounters, plan_bound
+from p4reduce.control_plane.entries import explain_waits
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.predict import Operation, plan_bound
-from p4reduce.control_plane.slots import explain_waits
-from p4reduce.group.backend import FloatArray, as_carried
+from p4reduce.group.backend import SERVED, FloatArray, as_carried
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.group import SERVED
 from p4reduce.group.membership import Decision
 from p4reduce.network.jobs.network import Job
-from p4reduce.network.jobs.specs import endpoint_specs
-from p4reduce.network.jobs.verify import exchanged, expect_sum
+from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment, ExperimentError, check_memory, provenance
+from p4reduce.runs.real.backend import ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup
-from p4reduce.runs.real.spec import ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import LinkRelays, VethWires, open_wires
 from p4reduce.runs.result import CollectiveRecord, LeftOut, RealRun, RunResult, Steps, TrainingPoint
@@ -44,7 +41,7 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.specs import Congestion, EndpointSpec
 from p4reduce.workers.status import WaitStatus
-from p4switch.base.units import NS_PER_S, PS_PER_MS, PS_PER_NS
+from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
 # What each host does in a run in real time: the one job that carries the run's collective, and who takes part.
 

@@ -12,12 +12,11 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
 
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.entries import switches_on_paths
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.entries import awaited_at, switches_on_paths
 from p4reduce.control_plane.fleet import SILENT_S
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.slots import awaited_at
 from p4reduce.group.errors import ClusterError, CollectiveError
 from p4reduce.group.membership import Answer, Decision, Journal, OnFailure, Reach, cannot_redo, decide
 from p4reduce.runs.real.presence import Arrivals, Presence

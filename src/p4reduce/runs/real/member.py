@@ -45,11 +45,10 @@ from p4reduce.group import remote
 from p4reduce.group.backend import PLAIN, FloatArray, Options
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
 from p4reduce.group.membership import REAL_LEASE, Decision, cannot_redo, group_changed
-from p4reduce.runs.real.backend import RealBackend
-from p4reduce.runs.real.spec import ScriptSpec
+from p4reduce.runs.real.backend import RealBackend, ScriptSpec
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.udp import StoppedError
-from p4switch.base.units import NS_PER_S
+from p4switch.base.values import NS_PER_S
 
 Message = dict[str, Any]
 CONNECT_S: Final = 30.0

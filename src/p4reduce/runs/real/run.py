@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from p4reduce.base.progress import Progress
+from p4reduce.base.errors import RealError
+from p4reduce.base.output import Progress
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.real.errors import RealError
 from p4reduce.network.real.net import enter_command, here_command, why_not
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.network.real.net.state import RunFolder, remove_stale
@@ -28,7 +28,7 @@ from p4reduce.runs.real.gloo import has_gloo, has_mpi
 from p4reduce.runs.real.sights import SOCKET
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.runner import accuracy_alone, training_options
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 from p4switch.native.objects import prepare
 
 SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")

@@ -23,28 +23,27 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from p4reduce.base.errors import ControllerError, PlanError, RealError
 from p4reduce.base.ports import free_ports
 from p4reduce.base.signals import handling, raise_exit
-from p4reduce.control_plane.errors import ControllerError, PlanError
-from p4reduce.control_plane.predict import Operation, plan_bound
+from p4reduce.control_plane.counters import Operation, plan_bound
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.communicator import STEP
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import Journal
 from p4reduce.group.remote import ADDRESS, SPEC
 from p4reduce.network.jobs.network import Job
-from p4reduce.network.real.errors import RealError
 from p4reduce.network.real.net import HOST_INTERFACE
 from p4reduce.network.real.net.namespaces import stop
-from p4reduce.network.virtual.faults import FabricError
+from p4reduce.network.virtual.records import FabricError
 from p4reduce.runs.experiment import Experiment, ExperimentError, tensor
 from p4reduce.runs.launch import rank_environment, torch_environment
+from p4reduce.runs.real.backend import ProcessSpec, ScriptSpec
 from p4reduce.runs.real.carry import RealCluster, result
 from p4reduce.runs.real.coordinator import Coordinator, Ended, Trees
 from p4reduce.runs.real.gloo import gloo_beside, mpi_beside
 from p4reduce.runs.real.presence import Arrivals, Message, Presence, cpu_seconds
 from p4reduce.runs.real.sights import shown
-from p4reduce.runs.real.spec import ProcessSpec, ScriptSpec
 from p4reduce.runs.real.targets import Damage
 from p4reduce.runs.real.wires import VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint, steps_of
@@ -52,7 +51,7 @@ from p4reduce.runs.runner import one_model
 from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.training.digits import DataError
-from p4switch.base.units import NS_PER_S, PS_PER_NS
+from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.program.errors import ProgramError
 
 # What an experiment has the workers do in real time: move tensors, or train.

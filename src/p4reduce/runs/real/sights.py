@@ -18,7 +18,7 @@ from p4reduce.control_plane.orchestrator.executor import plan_to_json
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.real.net.interfaces import netlink
+from p4reduce.network.real.net.network import netlink
 from p4reduce.network.real.switches import DeviceHost, RealSwitches
 from p4reduce.network.virtual.counters import LinkCounters
 from p4reduce.runs.real.carry import RealCluster

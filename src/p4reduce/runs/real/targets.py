@@ -12,10 +12,10 @@ from typing import Final, Protocol, Self
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
+from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.fleet import Sighting
-from p4reduce.control_plane.frames import LANE_BYTES
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.plans.routes import LANE_BYTES
 from p4reduce.group.membership import OnFailure
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, Bmv2Switches
 from p4reduce.network.real.switches import SwitchHost

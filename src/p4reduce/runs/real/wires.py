@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol, Self
 
 from p4reduce.network.real.io.path import PortSpec, Udp, Veth
 from p4reduce.network.real.net import RealNetwork, here_command
-from p4reduce.network.real.net.interfaces import Carriers
+from p4reduce.network.real.net.network import Carriers
 from p4reduce.network.real.relay import Relays
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.real.spec import SocketSpec
+from p4reduce.runs.real.backend import SocketSpec
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import Ends

@@ -34,8 +34,7 @@ from p4reduce.group.backend import COLLECTIVES, FloatArray, Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import tensor
-from p4reduce.runs.real.backend import RealBackend
-from p4reduce.runs.real.spec import ProcessSpec
+from p4reduce.runs.real.backend import ProcessSpec, RealBackend
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import (
     Trained,
@@ -71,7 +70,7 @@ class Worker:
             self._array(command)
             return {"prepared": self._prepared[0]}
         if what == "load":
-            return {"loaded": len(digits.load(self._spec.seed).train)}
+            return {"loaded": len(digits.load_digits(self._spec.seed).train)}
         if what == "train":
             return self._train(command)
         if what in {"status", "finish"}:

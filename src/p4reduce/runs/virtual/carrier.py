@@ -11,20 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.control_plane.counters import Operation, plan_bound
+from p4reduce.control_plane.entries import P4Program, explain_waits, node_name
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.predict import Operation, plan_bound
-from p4reduce.control_plane.program import P4Program
-from p4reduce.control_plane.slots import explain_waits, node_name
-from p4reduce.group.backend import COLLECTIVES, FloatArray, Options, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, Call, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
-from p4reduce.group.group import Call
 from p4reduce.group.membership import Decision
 from p4reduce.network.jobs.asynchronous import AsynchronousJob, Clockwork, Staleness, install
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches
-from p4reduce.network.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
+from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork
+from p4reduce.network.jobs.specs import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord, LeftOut

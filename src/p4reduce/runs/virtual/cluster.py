@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from p4reduce.base.signals import SEEN_S
-from p4reduce.control_plane.program import P4Program
+from p4reduce.control_plane.entries import P4Program
+from p4reduce.group.backend import Figure, Joined, Seat, Span
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError, ExcludedError
-from p4reduce.group.group import Figure, Joined, Seat, Span
 from p4reduce.group.membership import Decision
 from p4reduce.group.rendezvous import Rendezvous
-from p4reduce.network.jobs.switches import bundled, from_files, from_source
+from p4reduce.network.jobs.network import bundled, from_files, from_source
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.virtual.carrier import Carrier

@@ -21,19 +21,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.predict import Operation
-from p4reduce.group.backend import COLLECTIVES, FloatArray, Options, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, SERVED, Call, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, ExcludedError, RefusedError
-from p4reduce.group.group import SERVED, Call
 from p4reduce.group.membership import Answer, cannot_redo, decide
 from p4reduce.network.jobs.network import Job
-from p4reduce.network.jobs.specs import PATIENCE_PS
-from p4reduce.network.jobs.verify import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
+from p4reduce.network.jobs.specs import PATIENCE_PS, ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
 from p4reduce.network.virtual import Stop
 from p4reduce.runs.virtual.carrier import CONTROL_LATENCY_PS, beyond_int32
 from p4reduce.workers.records import Collective, State
-from p4switch.base.units import PS_PER_MS
+from p4switch.base.values import PS_PER_MS
 
 if TYPE_CHECKING:
     from p4reduce.runs.virtual.surviving import SurvivingCarrier

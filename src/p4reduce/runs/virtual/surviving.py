@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from p4reduce.control_plane.entries import switches_on_paths
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.base.errors import ControllerError, PlanError
+from p4reduce.control_plane.entries import P4Program, switches_on_paths
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.program import P4Program
+from p4reduce.group.backend import SERVED, Call
 from p4reduce.group.errors import ClusterError, RefusedError
-from p4reduce.group.group import SERVED, Call
 from p4reduce.group.membership import Decision, Journal, OnFailure, Reach
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults

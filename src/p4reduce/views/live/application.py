@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from p4reduce.topologies.model import Hop
-from p4reduce.views.live.source import NotOffered, Source, Wanted
+from p4reduce.views.live.session import NotOffered, Source, Wanted
+from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
 from p4reduce.views.report.network import Drawing, draw_inline
-from p4reduce.views.report.svg import DRAWINGS, HALVINGS, PALETTE, load_colour
 
 # A scene's drawing, made for whoever looks.
 

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from p4reduce.control_plane.orchestrator.executor import plan_from_json
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group import remote
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.runs.real.sights import LIMIT, nearby
 from p4reduce.topologies import Topology
 from p4reduce.topologies.files import build
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.moments import History, JobMoment, Moment, Views, directions, job_key, scene
-from p4reduce.views.live.source import MOST_JOBS, NotOffered, Wanted, whole_views
+from p4reduce.views.live.session import MOST_JOBS, NotOffered, Wanted, whole_views
 from p4reduce.workers.records import ENDPOINT_DTYPE
 from p4reduce.workers.wire import INC_UDP_PORT
 from p4switch.base.safe_yaml import read_yaml
-from p4switch.base.units import PS_PER_NS, PS_PER_S
+from p4switch.base.values import PS_PER_NS, PS_PER_S
 from p4switch.program import Program, load_program
 
 PATIENCE_S: Final = 20.0
@@ -382,7 +382,7 @@ def _says(frame: bytes, program: Program) -> str:
     place = 14 + 4 * (frame[14] & 15)
     if frame[23] != socket.IPPROTO_UDP or len(frame) < place + 8:
         return f"IPv4 protocol {frame[23]}, {ends}"
-    from p4reduce.views.live.flights import said  # noqa: PLC0415  (slow to import)
+    from p4reduce.views.live.recording import said  # noqa: PLC0415  (slow to import)
 
     ports = [int.from_bytes(frame[at : at + 2]) for at in (place, place + 2)]
     return said(frame, program) if INC_UDP_PORT in ports else f"UDP {ports[0]} → {ports[1]}, {ends}"

@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.control_plane.entries import ReadCell, SlotState, blamed, explain_waits, node_name, who_is_missing
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.slots import ReadCell, SlotState, blamed, explain_waits, node_name, who_is_missing
 from p4reduce.network.jobs.network import Job, JobNetwork
 from p4reduce.network.virtual.counters import LinkView
 from p4reduce.runs.summary import describe_topology

@@ -10,7 +10,7 @@ import networkx as nx
 
 from p4reduce.base.output import bytes_text
 from p4reduce.topologies import Topology
-from p4reduce.views.report.svg import DRAWINGS, HALVINGS, PALETTE, Markup, element, join, load_colour, picture
+from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, Markup, element, join, load_colour, picture
 
 # Where nodes stand in a drawing: levels of a data centre, the topology's own positions, or a computed layout.
 

@@ -11,22 +11,30 @@ from p4reduce.runs.files import faults_of, table_of
 from p4reduce.runs.result import RunResult
 from p4reduce.views.report.curves import (
     BOTTOM,
+    DRAWINGS,
     HEIGHT,
     LEFT,
     LOG_FROM,
+    PAGE,
+    PALETTE,
     RIGHT,
     TOP,
     WIDTH,
     Axis,
     Bar,
     Curve,
+    Markup,
     bars,
     curves,
+    element,
+    join,
     line_width,
+    picture,
     series_number,
+    series_of,
+    void,
 )
 from p4reduce.views.report.network import Drawing, draw_inline
-from p4reduce.views.report.svg import DRAWINGS, PAGE, PALETTE, Markup, element, join, picture, series_of, void
 from p4reduce.workers.training.loops import ACCURACY, LOSS
 from p4switch.base.files import write_text
 

@@ -21,7 +21,7 @@ from p4reduce.network.real.bmv2 import find_bmv2
 from p4reduce.network.real.net import state, why_not
 from p4reduce.network.real.net.state import Run, carrying
 from p4reduce.views.live.look import Look
-from p4reduce.views.live.source import NotOffered
+from p4reduce.views.live.session import NotOffered
 
 REASON = why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no network namespaces: {REASON}")

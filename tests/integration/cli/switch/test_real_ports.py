@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_BAD_INPUT
+from p4reduce.cli.commands.switch import port_spec
 from p4reduce.cli.main import app
-from p4reduce.cli.switch import port_spec
 from p4reduce.network.real.io.path import Udp, Veth
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, json_path

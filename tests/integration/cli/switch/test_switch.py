@@ -11,7 +11,7 @@ import pytest
 from finsy.proto import p4r
 
 from p4reduce.base.errors import BadInput
-from p4reduce.cli.switch import arrivals, check_address, device_ids, port_file
+from p4reduce.cli.commands.switch import arrivals, check_address, device_ids, port_file
 from p4switch.p4runtime import Code
 from tests.support.p4runtime.certificates import make_certificate, needs_openssl
 from tests.support.p4runtime.client import RawClient

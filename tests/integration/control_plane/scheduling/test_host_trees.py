@@ -7,13 +7,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.frames import HEADER_BYTES, chunks, frame_bytes
+from p4reduce.control_plane.counters import Operation, predict
 from p4reduce.control_plane.plans import make_plan
-from p4reduce.control_plane.predict import Operation, predict
+from p4reduce.control_plane.plans.routes import HEADER_BYTES, chunks, frame_bytes
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, plan_requests, policy_named
 from p4reduce.control_plane.scheduling.trees import overlay_mst_hosts
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import load
 from studies.poster.rings import HostPhases, PhasedNetwork
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.errors import ControllerError, PlanError
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.network.jobs.asynchronous import (
     AsynchronousTraining,
     Clockwork,
@@ -13,8 +13,7 @@ from p4reduce.network.jobs.asynchronous import (
     group_of,
     install,
 )
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults
 from p4reduce.play.priorities.description import Description, JobDescription
 from p4reduce.play.priorities.run import run

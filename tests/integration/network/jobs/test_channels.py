@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.asynchronous import Clockwork
-from p4reduce.network.jobs.channels import Channels
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.asynchronous import Channels, Clockwork
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.play.priorities.models import LayerDescription, run_layers
 from p4reduce.topologies import load
 from p4reduce.workers.numbers import FixedScale

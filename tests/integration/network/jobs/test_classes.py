@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scapy.utils import RawPcapReader
 
+from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.entries import SwitchSettings
-from p4reduce.control_plane.errors import ControllerError
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
 from p4reduce.play.priorities.run import RunResult, run

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.asynchronous import Clockwork
-from p4reduce.network.jobs.channels import Channels
-from p4reduce.network.jobs.network import JobNetwork
+from p4reduce.network.jobs.asynchronous import Channels, Clockwork
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.jobs.specs import chunk_times
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
 from p4reduce.network.virtual import Faults
 from p4reduce.topologies import load
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
-from p4switch.base.units import PS_PER_US
+from p4switch.base.values import PS_PER_US
 from tests.support.loopback.guessing import Floats, Oracle
 
 SPINES = "leaf-spine:leaves=2,spines=2,hosts=2,rate=10G"

@@ -10,9 +10,9 @@ import finsy as fy
 import pytest
 from finsy.proto import p4r
 
+from p4reduce.cli.commands.switch import Recorder, SwitchProcess
 from p4reduce.cli.net.holder import embedded
-from p4reduce.cli.switch import Recorder, SwitchProcess
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.network.real.io.path import PortSpec, Udp
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.targets import EmbeddedTarget

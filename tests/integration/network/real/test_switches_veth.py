@@ -15,7 +15,7 @@ import pytest
 
 from p4reduce.network.real.io.path import RING_FRAMES, Veth
 from p4reduce.network.real.net import enter_command, why_not
-from p4reduce.network.real.net.interfaces import add_veth, bring_up, netlink, shape, wait_until_up, without_ipv6
+from p4reduce.network.real.net.network import add_veth, bring_up, netlink, shape, wait_until_up, without_ipv6
 from p4reduce.network.real.switches import RealSwitches
 from p4switch.device import Device
 from p4switch.program import load_program

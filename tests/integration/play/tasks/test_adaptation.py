@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
 from p4reduce.control_plane.orchestrator import TaskState
 from p4reduce.control_plane.placement import Cluster, Racks
+from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps
 from p4reduce.control_plane.scheduling import NetworkState, Task
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.play.tasks.world import World

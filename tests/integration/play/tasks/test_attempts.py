@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import TaskState
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.play.tasks.world import World
-from p4switch.base.units import PS_PER_MS
+from p4switch.base.values import PS_PER_MS
 from tests.support.orchestrated import deaths
 from tests.support.orchestrated.bench import (
     OPTIONS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, TaskState
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.task import Wanted

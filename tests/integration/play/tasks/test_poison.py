@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import Order, Phase, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
 from p4reduce.play.tasks.world import World

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.commands import orchestrate, tasks
 from p4reduce.control_plane.orchestrator import Phase, TaskState, write_trace
 from p4reduce.group.errors import ClusterError
-from p4reduce.play.tasks.client import OccupiedError, RemoteExecutor, join_network, start_network
+from p4reduce.play.tasks.service import OccupiedError, RemoteExecutor, join_network, start_network
 from p4reduce.topologies import save
 from tests.support.orchestrated.bench import (
     PS_PER_US,

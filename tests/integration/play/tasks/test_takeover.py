@@ -17,8 +17,7 @@ from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError
-from p4reduce.play.tasks.client import RemoteExecutor
-from p4reduce.play.tasks.service import MOST_PEERS
+from p4reduce.play.tasks.service import MOST_PEERS, RemoteExecutor
 from tests.integration.play.tasks.test_processes import PATIENCE_S, ROOT, folder, network  # noqa: F401  (fixtures)
 from tests.support.orchestrated.bench import (
     PROGRAM,

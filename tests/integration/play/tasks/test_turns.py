@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import Options, RefusedError, TaskState
 from p4reduce.control_plane.orchestrator.executor import Timetable
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.task import Wanted
-from p4reduce.control_plane.tdm import schedulers  # noqa: F401  (registers the built-in ones)
+from p4reduce.control_plane.tdm import one_topology, switched  # noqa: F401  (registers the built-in ones)
 from p4reduce.control_plane.tdm.registry import SCHEDULERS
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine

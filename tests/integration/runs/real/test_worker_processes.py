@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.real.spec import ProcessSpec
+from p4reduce.runs.real.backend import ProcessSpec
 from p4reduce.runs.real.worker import main
 from p4reduce.runs.runner import run_experiment
 from p4reduce.workers.specs import Congestion
-from p4switch.native.libc import SUPPORTED
+from p4switch.native.memory import SUPPORTED
 from tests.support.real_workers.group import Group
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="real time needs Linux on a 64-bit machine")

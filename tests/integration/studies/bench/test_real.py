@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no network namespac
 
 
 def test_it_reports_what_went_through():
-    command = [sys.executable, "-m", "studies.bench.real", "--json", "--runs", "1", "--seconds", "0.1"]
+    command = [sys.executable, "-m", "studies.bench", "veth", "--json", "--runs", "1", "--seconds", "0.1"]
     done = subprocess.run(
         [*command, "--lanes", "64", "--ports", "3"], capture_output=True, text=True, timeout=300, check=False
     )

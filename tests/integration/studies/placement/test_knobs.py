@@ -5,7 +5,7 @@ import pytest
 
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
-from p4reduce.workers.training import diamonds
+from p4reduce.workers.training import digits
 from studies.placement.knobs import (
     FLOAT,
     KnobRow,
@@ -78,9 +78,9 @@ def test_late_gradients_are_not_lost_and_a_server_counts_all():
 
 def test_diamonds_are_split_and_scaled():
     pytest.importorskip("plotnine", reason="the diamonds come with plotnine: pip install 'p4reduce[study]'")
-    split = diamonds.load(3)
-    assert len(split.train) + len(split.test) == diamonds.DIAMONDS
-    assert split.train.images.shape[1] == diamonds.DIAMONDS_LAYERS[0]
+    split = digits.load_diamonds(3)
+    assert len(split.train) + len(split.test) == digits.DIAMONDS
+    assert split.train.images.shape[1] == digits.DIAMONDS_LAYERS[0]
     assert np.abs(split.train.images).max() <= 5
     assert set(split.test.labels.tolist()) == set(range(8))
-    assert not np.array_equal(diamonds.load(4).test.labels, split.test.labels)
+    assert not np.array_equal(digits.load_diamonds(4).test.labels, split.test.labels)

@@ -9,23 +9,14 @@ from finsy.proto import p4r, p4r_grpc
 from p4reduce.control_plane.counters import requests
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.network.background import SourceOptions
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
-from p4switch.base.units import PS_PER_S
+from p4switch.base.values import PS_PER_S
 from studies.placement import telemetry
 from studies.placement.calibration import AROUND, LANES, NUMBERS
-from studies.placement.telemetry import (
-    SHARE,
-    TOPOLOGY,
-    Bursting,
-    OnOff,
-    Reader,
-    TelemetryUnit,
-    run_telemetry,
-)
+from studies.placement.telemetry import SHARE, TOPOLOGY, Bursting, OnOff, Reader, TelemetryUnit, run_telemetry
 
 
 def test_readings_that_no_placement_uses_need_not_be_made(monkeypatch):

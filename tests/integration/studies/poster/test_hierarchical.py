@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, policy_named
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import load
-from studies.poster.rings import (
-    IN_PHASES,
-    PhasedNetwork,
-    hierarchical_ring,
-    ring_points,
-    ring_units,
-    run_rings,
-)
+from studies.poster.rings import IN_PHASES, PhasedNetwork, hierarchical_ring, ring_points, ring_units, run_rings
 from studies.poster.settings import PosterSettings, Scenario
 
 RACKS = "leaf-spine:leaves=3,spines=2,hosts=4,rate=10G"

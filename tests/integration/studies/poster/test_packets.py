@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.plans.mst import mst
-from p4reduce.control_plane.scheduling.policy import POLICIES, NetworkState
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.plans.trees import mst
 from p4reduce.control_plane.scheduling.trees import decide_trees
-from p4reduce.control_plane.scheduling.view import View, Weights
-from p4reduce.network.jobs.switches import bundled
-from studies.poster.overlapping import OverlapResult, OverlapUnit, overlap_points, run_overlapping
+from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, View, Weights
+from p4reduce.network.jobs.network import bundled
 from studies.poster.packets import TaskNetwork
 from studies.poster.settings import PosterSettings, Scenario, draw_tasks
+from studies.poster.swaps import OverlapResult, OverlapUnit, overlap_points, run_overlapping
 from studies.poster.units import FINISHED, Unit, decide_all, run_unit
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")

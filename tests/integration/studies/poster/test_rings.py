@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import Orchestrator
 from p4reduce.control_plane.plans import RingLayout
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, consumed, plan_requests, policy_named
-from p4reduce.network.jobs.switches import bundled
+from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import load
 from studies.poster.packets import TaskNetwork
 

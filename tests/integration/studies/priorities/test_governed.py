@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.priorities import PRIORITY_POLICIES, Classes
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
 from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowledge, run_governed
 from p4reduce.play.priorities.run import run
-from p4switch.base.units import PS_PER_MS, PS_PER_US
+from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 SMALL = 16_384
 """elements: a round of communication takes 60 us, so runs take a fraction of a second"""

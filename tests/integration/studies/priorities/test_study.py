@@ -10,9 +10,8 @@ import pytest
 from p4reduce.group.errors import ClusterError
 from studies.pages import POLICY, write_priorities_report
 from studies.priorities.figures import write_files
-from studies.priorities.settings import QUICK, StudySettings
 from studies.priorities.study import StudyResult, claims, run_study
-from studies.priorities.units import layer_units, learning_units, run_layered, run_learning
+from studies.priorities.units import QUICK, StudySettings, layer_units, learning_units, run_layered, run_learning
 
 
 @pytest.fixture(scope="module")

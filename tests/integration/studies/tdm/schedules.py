@@ -1,7 +1,6 @@
 """Schedules by hand: what they should take on packets can be calculated on paper."""
 
-from p4reduce.control_plane.tdm.jobs import Kind, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import Kind, OpticalNetwork, TdmJob
 from p4reduce.control_plane.tdm.schedule import (
     Clock,
     Configuration,

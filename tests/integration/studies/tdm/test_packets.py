@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.tdm.jobs import TdmError
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError
 from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, Ring, Route, Schedule, Tree
 from p4reduce.play.turns.acts import Played
 from p4reduce.play.turns.player import play
-from studies.tdm.cases import CHAIN, FRAME, two_groups
+from studies.tdm.planning import CHAIN, FRAME, two_groups
 from tests.integration.studies.tdm.schedules import GBPS, NETWORK, job, placed, schedule
 
 SIZE = 200_000

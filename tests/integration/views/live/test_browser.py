@@ -13,9 +13,7 @@ from p4reduce.runs.real.sights import LinkSight, Showing, Sights
 from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import load
 from p4reduce.views.live.look import NO_HOLD, RealSource
-from p4reduce.views.live.player import Player
-from p4reduce.views.live.server import LiveServer
-from p4reduce.views.live.source import VirtualSource
+from p4reduce.views.live.session import LiveServer, Player, VirtualSource
 from p4reduce.views.live.tasks import TaskSource
 from tests.support.browser import SCHEMES, SIZES, browser, whole, why_not
 from tests.support.orchestrated.bench import some_tasks

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.main import build
 from p4reduce.network.real.net import state, why_not
 from p4reduce.views.live import recording
-from p4reduce.views.live.source import Wanted
+from p4reduce.views.live.session import Wanted
 from tests.support.live import LONG_S, ask, ended, started, stayed, ticks
 
 SCRIPT = """

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from p4reduce.views.live.application import IDLE_S, MOST_CONNECTIONS
+from tests.support.effort import examples
 from tests.support.idle_connections import Strangers
 from tests.support.live import ask, ended, started, stayed
 
@@ -19,6 +20,8 @@ print(hashlib.sha256(b"".join(one.tobytes() for one in found)).hexdigest(), flus
 """
 LAUNCH = ("launch", "-n", "2", "--topology", "star:hosts=2,servers=0", "--live")
 REAL = ("--time", "real", "--links", "udp")
+
+STRANGERS = examples(300, 1500)
 
 
 def launched(folder, extra, strangers):
@@ -38,10 +41,10 @@ def launched(folder, extra, strangers):
 
 
 @pytest.mark.parametrize("extra", [(), REAL], ids=["virtual", "real"])
-def test_a_run_is_the_same_beside_1500_strangers(tmp_path, extra, monkeypatch):
+def test_a_run_is_the_same_beside_strangers(tmp_path, extra, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     alone, quiet = launched(tmp_path / "quiet", extra, 0)
-    strangers, loud = launched(tmp_path / "loud", extra, 1500)
+    strangers, loud = launched(tmp_path / "loud", extra, STRANGERS)
     if extra:  # times, and what is said of them, are others in each run in real time
         assert "Traceback" not in loud[2]
         quiet, loud = (
@@ -50,6 +53,6 @@ def test_a_run_is_the_same_beside_1500_strangers(tmp_path, extra, monkeypatch):
         assert len(quiet[1]) == 2
     assert loud == quiet
     assert quiet[0] == 0
-    assert (alone.made, strangers.made) == (0, 1500)
+    assert (alone.made, strangers.made) == (0, STRANGERS)
     assert max(strangers.lives_s) < IDLE_S + 2
     assert len(strangers.lives_s) > MOST_CONNECTIONS

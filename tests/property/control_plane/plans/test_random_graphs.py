@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import Operation, Traffic, predict
 from p4reduce.control_plane.plans import PLANS, PlanRequest, Problem, make_plan, release_plan
-from p4reduce.control_plane.plans.overlay import cost, limit_fan_in
-from p4reduce.control_plane.predict import Operation, Traffic, predict
+from p4reduce.control_plane.plans.trees import cost, limit_fan_in
 from p4reduce.control_plane.resources import Resources, SlotPool
 from p4reduce.topologies import TopologyBuilder
 from tests.support.effort import examples

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from p4reduce.control_plane.tdm import switched  # noqa: F401  (registers all)
 from p4reduce.control_plane.tdm.circuits import check_matrix, least_time, matching_of, multi_hop, split
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import SCHEDULERS, Options, make_schedule
 from p4reduce.control_plane.tdm.schedule import Schedule, schedule_from_json, schedule_to_json
-from p4reduce.control_plane.tdm.schedulers import switched  # noqa: F401  (registers all)
 
 OPTIONS = Options(moves=500, restarts=2)
 SWITCHED = ("seed", "tdm", "random")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from p4switch.executor import ExecutorName
 from p4switch.program import Program, UnsupportedConstruct, load_program
+from p4switch.traffic import ExecutorName
 from tests.support.conformance.fuzz.operations import Operation, Send
 from tests.support.conformance.fuzz.outcome import Outcome, differences, merge, play
 from tests.support.conformance.fuzz.suites import Suite

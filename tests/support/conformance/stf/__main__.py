@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
-from p4switch.executor import ExecutorName
+from p4switch.traffic import ExecutorName
 from tests.support.conformance.stf.outcome import Outcome, play_sample
 from tests.support.conformance.stf.samples import Sample, default_cache, find_samples
 

@@ -5,9 +5,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from p4switch.executor import ExecutorName
 from p4switch.program import Program, UnsupportedConstruct, load_program
 from p4switch.program.errors import ProgramError
+from p4switch.traffic import ExecutorName
 from tests.support.conformance.stf.parser import parse_stf
 from tests.support.conformance.stf.play import Player
 from tests.support.conformance.stf.samples import Sample, compile_sample

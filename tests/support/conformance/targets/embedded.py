@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from p4switch.device import Device
-from p4switch.executor import ExecutorName
 from p4switch.program import Program
-from p4switch.state.multicast import CloneSession
+from p4switch.state.device_state import CloneSession
 from p4switch.tables import TableEntry
 from p4switch.tables.profile import MeterConfig
+from p4switch.traffic import ExecutorName
 from tests.support.conformance.targets.target import Sent
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.adapters.slurm.client import Client, Programs, SlurmError
+from p4reduce.adapters.slurm.service import Client, Programs, SlurmError
 
 NAMES = ["scontrol", "scancel", "squeue", "sinfo", "sbatch"]
 HOSTILE = [

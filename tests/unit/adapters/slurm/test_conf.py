@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.adapters.slurm.client import SlurmError
 from p4reduce.adapters.slurm.cluster import Place, conf_files, topology_conf
+from p4reduce.adapters.slurm.service import SlurmError
 from p4reduce.control_plane.placement import Racks
 from p4reduce.topologies import load
 from p4reduce.topologies.datacenter import TopologyBuilder

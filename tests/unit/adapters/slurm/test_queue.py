@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4reduce.adapters.slurm.client import SlurmError, expand, parse_nodes, parse_queue
+from p4reduce.adapters.slurm.service import SlurmError, expand, parse_nodes, parse_queue
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests/data/slurm"

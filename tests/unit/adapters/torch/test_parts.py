@@ -11,14 +11,7 @@ torch = pytest.importorskip("torch", reason=WHY_NOT)
 
 from p4reduce.adapters.torch.create import settings_of  # noqa: E402
 from p4reduce.adapters.torch.hooks import pack, unpack  # noqa: E402
-from p4reduce.adapters.torch.process_group import (  # noqa: E402
-    array_of,
-    bytes_of,
-    factor_of,
-    is_carried,
-    put,
-    put_bytes,
-)
+from p4reduce.adapters.torch.process_group import array_of, bytes_of, factor_of, is_carried, put, put_bytes  # noqa: E402
 from p4reduce.group.errors import ClusterError  # noqa: E402
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason=WHY_NOT)
 
 import torch.distributed as dist
 
-from p4reduce.adapters.torch.starts import ANSWER, ASK, HERE, word_of_start
+from p4reduce.adapters.torch.create import ANSWER, ASK, HERE, word_of_start
 from p4reduce.group.errors import ClusterError
 
 LONG, BRIEF = timedelta(seconds=60), timedelta(seconds=0.2)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.orchestrator.monitor import Foresight
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.recovery import Foresight
 
 HOP, OTHER = ("leaf1", 1), ("leaf2", 1)
 

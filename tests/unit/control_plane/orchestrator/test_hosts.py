@@ -2,7 +2,7 @@
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, TaskError, bundled_hosts, read_hosts
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.topologies import leaf_spine, load

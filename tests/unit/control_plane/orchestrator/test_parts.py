@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from p4reduce.base.errors import PlanError
 from p4reduce.base.records import plain, restore
-from p4reduce.control_plane.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, Order, Report, Running
 from p4reduce.control_plane.orchestrator.executor import plan_from_json, plan_to_json
 from p4reduce.control_plane.orchestrator.installer import interruption_bytes, round_bytes, same_tree, weigh
@@ -13,7 +13,7 @@ from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.play.tasks import client
+from p4reduce.play.tasks import service
 from p4reduce.topologies import leaf_spine
 
 TOPOLOGY = leaf_spine(leaves=3, spines=2, hosts=2, servers=1)
@@ -44,9 +44,9 @@ def test_messages_carry_orders_reports_and_states():
     report = Report(3, 99, "link", None, {"node": "leaf1", "port": 1, "up": False})
     assert restore(Report, json.loads(json.dumps(plain(report)))) == report
     running = {"a": Running({"both": (1, 2)}, 3, True)}
-    assert client.running_from_data(json.loads(json.dumps(client.running_to_data(running)))) == running
+    assert service.running_from_data(json.loads(json.dumps(service.running_to_data(running)))) == running
     hops = {("leaf1", 2): 7}
-    assert client.hops_from_data(json.loads(json.dumps(client.hops_to_data(hops)))) == hops
+    assert service.hops_from_data(json.loads(json.dumps(service.hops_to_data(hops)))) == hops
 
 
 def test_models_on_one_host_share_it():

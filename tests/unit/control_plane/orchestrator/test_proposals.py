@@ -2,11 +2,11 @@
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import plan_to_json
+from p4reduce.control_plane.orchestrator.history import PlanRow
 from p4reduce.control_plane.orchestrator.installer import Installer
 from p4reduce.control_plane.orchestrator.options import Options, Phase
-from p4reduce.control_plane.orchestrator.rows import PlanRow
 from p4reduce.control_plane.plans import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named

@@ -2,7 +2,7 @@
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.resources import Resources
 
 TREE = [("leaf1", 3), ("spine1", 2)]

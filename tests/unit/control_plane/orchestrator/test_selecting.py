@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile
 from p4reduce.control_plane.orchestrator.installer import Selector
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Selection, Task, consumed, policy_named

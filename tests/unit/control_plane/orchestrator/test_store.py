@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import Phase, PlanRow, Store, StoreError, TaskError, TaskState
 from p4reduce.control_plane.orchestrator.options import FOLLOWING
 from p4reduce.control_plane.scheduling import Task

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.placement.forecast import FORECASTS, LAGS, learn, nrmse
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.placement.cluster import FORECASTS, LAGS, learn, nrmse
 
 TIMES = np.arange(400)
 WAVE = 5 + np.sin(2 * np.pi * TIMES / 25)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.placement import PLACEMENTS, Cluster, Racks, place, register_placement
 from p4reduce.control_plane.placement.cluster import reads
-from p4reduce.control_plane.placement.orders import ORDERS, sorted_queue
+from p4reduce.control_plane.placement.policies import ORDERS, sorted_queue
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies import fat_tree, leaf_spine

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.errors import PlanError
-from p4reduce.control_plane.placement.orders import Contender, whole_trees
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.placement.policies import Contender, whole_trees
 
 
 def contender(name, *trees, gain=1.0, workers=4):

@@ -9,11 +9,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PLANS, PlanRequest, Problem, make_plan
-from p4reduce.control_plane.plans.overlay import cost
 from p4reduce.control_plane.plans.routes import switch_graph
 from p4reduce.control_plane.plans.steiner import solve
+from p4reduce.control_plane.plans.trees import cost
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, load, star, with_capable
 

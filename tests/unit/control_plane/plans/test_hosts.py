@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest, Problem, make_plan
 from p4reduce.control_plane.plans.make import check_forwarding
 from p4reduce.control_plane.plans.ring import ring

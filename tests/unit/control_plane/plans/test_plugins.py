@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PLANS, PlanRequest, RingLayout, StarLayout, TreeLayout, make_plan, register
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, star

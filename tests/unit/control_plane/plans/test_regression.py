@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 from p4reduce.control_plane.plans import PLANS, Problem
-from p4reduce.control_plane.plans.overlay import cost
+from p4reduce.control_plane.plans.trees import cost
 from p4reduce.topologies import load
 
 

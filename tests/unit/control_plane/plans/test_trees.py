@@ -1,8 +1,8 @@
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PLANS, PlanRequest, Problem, TreeLayout, make_plan, release_plan
-from p4reduce.control_plane.plans.overlay import cost, limit_fan_in, prune
+from p4reduce.control_plane.plans.trees import cost, limit_fan_in, prune
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import TopologyBuilder, fat_tree, leaf_spine, load, star, with_capable
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.priorities import (
     PRIORITY_POLICIES,
     Classes,

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from p4reduce.control_plane.counters import Operation, predict
 from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
-from p4reduce.control_plane.predict import Operation, predict
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, copies, plan_requests, policy_named
 from p4reduce.topologies import TopologyBuilder, leaf_spine, load, star, with_capable

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, copies, plan_requests, policy_named
 from p4reduce.control_plane.scheduling.task import MAX_PS
 from p4reduce.topologies import leaf_spine, load

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PLANS, Problem
-from p4reduce.control_plane.plans.overlay import cost
+from p4reduce.control_plane.plans.trees import cost
 from p4reduce.control_plane.scheduling import NetworkState, Task, choose_capable_for, consumed, policy_named
-from p4reduce.control_plane.scheduling.soar import choose_capable, place
+from p4reduce.control_plane.scheduling.policies import choose_capable, place
 from p4reduce.topologies import leaf_spine, load, with_capable
 
 

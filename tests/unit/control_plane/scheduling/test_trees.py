@@ -5,10 +5,10 @@ from random import Random
 import networkx as nx
 import pytest
 
-from p4reduce.control_plane.errors import PlanError
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import StarLayout, TreeLayout, make_plan
-from p4reduce.control_plane.plans.mst import mst, mst_shared
 from p4reduce.control_plane.plans.steiner import solve
+from p4reduce.control_plane.plans.trees import mst, mst_shared
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import (
     POLICIES,

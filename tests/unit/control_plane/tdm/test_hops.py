@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 
 from p4reduce.control_plane.tdm.circuits import several_hops
-from p4reduce.control_plane.tdm.jobs import TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmJob
 from p4reduce.control_plane.tdm.registry import make_schedule
 
 GBPS = 10**9

@@ -2,8 +2,7 @@
 
 import pytest
 
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import OpticalNetwork, parse_network
+from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, parse_network
 from p4reduce.control_plane.tdm.schedule import (
     Configuration,
     Cycle,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import parse_network
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob, parse_network
 from p4reduce.control_plane.tdm.registry import Options, make_schedule
 
 

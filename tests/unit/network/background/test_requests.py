@@ -5,8 +5,7 @@ import pytest
 
 from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.network.background import Requests
-from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import FabricError, Faults
 from p4reduce.topologies import leaf_spine
 

@@ -12,7 +12,7 @@ from p4reduce.network.background import (
     link_loads,
     sndlib,
 )
-from p4reduce.network.jobs.switches import EmbeddedSwitches, bundled
+from p4reduce.network.jobs.network import EmbeddedSwitches, bundled
 from p4reduce.network.virtual import FabricError, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.network.virtual.synthetic import route_all
 from p4reduce.topologies import leaf_spine, wan

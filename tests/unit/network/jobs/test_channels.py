@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from p4reduce.network.jobs.channels import channels_of, shares
+from p4reduce.network.jobs.asynchronous import channels_of, shares
 from p4reduce.play.priorities.models import resnet50, transformer, vgg16
 
 

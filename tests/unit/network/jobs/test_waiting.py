@@ -1,8 +1,8 @@
 """What may stand before a job's frames where jobs have different classes, and the time-outs that cover it."""
 
-from p4reduce.control_plane.frames import frame_time_ps
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.plan import Plan
+from p4reduce.control_plane.plans.routes import frame_time_ps
 from p4reduce.control_plane.resources import Resources
 from p4reduce.network.jobs.specs import Occupant, ahead_ps, chunk_times, timing_of
 from p4reduce.topologies import load

@@ -9,7 +9,7 @@ import pytest
 from p4reduce.network.real.io.path import Udp
 from p4reduce.network.real.relay import Relays
 from p4reduce.network.virtual import FabricError
-from p4reduce.network.virtual.faults import Faults
+from p4reduce.network.virtual.records import Faults
 from p4reduce.topologies import TopologyBuilder
 from p4reduce.workers import wire
 from tests.support.real_io.lab import DEADLINE_S, eventually

@@ -2,8 +2,7 @@
 
 import pytest
 
-from p4switch.interpreter.evaluate import Scope, arith, cast, compare
-from p4switch.interpreter.phv import Phv
+from p4switch.interpreter.evaluate import Phv, Scope, arith, cast, compare
 from p4switch.program.expressions import (
     Arith,
     BoolConst,

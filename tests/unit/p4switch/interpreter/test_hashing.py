@@ -2,8 +2,7 @@
 
 import pytest
 
-from p4switch.interpreter.evaluate import calculate, digest
-from p4switch.interpreter.phv import Phv
+from p4switch.interpreter.evaluate import Phv, calculate, digest
 from p4switch.program.actions import Calculation, ConstInput, FieldInput, HeaderInput
 from p4switch.program.expressions import Field, FieldRef, Header, HeaderType
 

@@ -197,7 +197,7 @@ def test_a_packet_without_an_end_leaves_no_clone_and_no_digest(executor: Any) ->
 
 
 def test_programs_without_cycles_count_nothing() -> None:
-    from p4switch.compiler.ingress import build_module
+    from p4switch.compiler.pipelines import build_module
 
     for path in ("p4src/compiled/p4reduce-64.json", "tests/data/control.json"):
         text = str(build_module(load_program(ROOT / path)))

@@ -5,9 +5,9 @@ import pytest
 from finsy.p4entity import P4ValueSetMember
 from finsy.proto import p4r
 
-from p4switch.executor import Digest
 from p4switch.p4runtime import Code
 from p4switch.program.actions import LearnList
+from p4switch.traffic import Digest
 from tests.support.p4runtime.configs import forwarding, schema
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE

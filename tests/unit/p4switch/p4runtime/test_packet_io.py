@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p4switch.p4runtime import Code, P4RuntimeError
+from p4switch.p4runtime.forwarding import decode_packet_in, encode_packet_out
 from p4switch.p4runtime.p4info import Field
-from p4switch.p4runtime.pipeline import decode_packet_in, encode_packet_out
 
 HEADER = (Field(1, "port", 9), Field(2, "flags", 3), Field(7, "reason", 4))
 ODD = (Field(1, "a", 3), Field(2, "b", 7))

@@ -7,8 +7,8 @@ from finsy.proto import p4d, p4r, p4t
 from google.protobuf import text_format
 
 from p4switch.p4runtime import Code, P4RuntimeError
+from p4switch.p4runtime.forwarding import PipelineLoader
 from p4switch.p4runtime.p4info import ValueType, value_type
-from p4switch.p4runtime.pipeline import PipelineLoader
 from tests.support.p4runtime.configs import config
 
 

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch.device import Device
-from p4switch.executor import Digest
 from p4switch.p4runtime import digest_entries
 from p4switch.p4runtime.digest_entries import IdleTimers
-from p4switch.p4runtime.forwarding import Forwarding
+from p4switch.p4runtime.forwarding import Forwarding, PipelineLoader
 from p4switch.p4runtime.p4info import ExternInfo
-from p4switch.p4runtime.pipeline import PipelineLoader
 from p4switch.program.actions import LearnList
+from p4switch.traffic import Digest
 from tests.support.p4runtime.configs import schema
 from tests.support.p4runtime.idle import idle_config
 from tests.support.p4runtime.table_entries import LPM

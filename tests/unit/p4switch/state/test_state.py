@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from p4switch.device import Device
 from p4switch.program import load_program
 from p4switch.state import DeviceState, Multicast, MulticastError, StateLayout
-from p4switch.state.multicast import CloneSession, CloneSessions
+from p4switch.state.device_state import CloneSession, CloneSessions
 from tests.support.bmv2_json import Json, ProgramJson, assign, const, field, named, op, primitive
 
 COMPILED = Path(str(files("p4reduce") / "p4src" / "compiled"))

@@ -8,7 +8,7 @@ import pytest
 from p4reduce.topologies.files import load
 from p4reduce_course.catalogue import find, home
 from p4reduce_course.lab01.bench import roles, script
-from p4reduce_course.lab01.grade import ROOT
+from p4reduce_course.lab01.grade import ROOT_SWITCH
 from p4switch.device import Device
 from p4switch.program import load_program
 from p4switch.trace import Packet, PacketTrace, Recorder
@@ -23,7 +23,7 @@ def traces() -> list[PacketTrace]:
     program = load_program(json_path("p4reduce-64"))
     device = Device(program, executor="interpreted")
     load_entries(SOLUTIONS / "01/leaf1.yaml", program).apply(device)
-    role = roles(load(home(find("01")) / "network.yaml"), ROOT)["leaf1"]
+    role = roles(load(home(find("01")) / "network.yaml"), ROOT_SWITCH)["leaf1"]
     return Recorder(device).run_all([Packet(step.frame, step.port, step.note) for step in script(role)[:2]])
 
 

@@ -9,7 +9,7 @@ from p4reduce.topologies.files import load
 from p4reduce.workers import wire
 from p4reduce_course.catalogue import find, home
 from p4reduce_course.lab01.bench import CHILD, JOBS, PEERS, roles, script
-from p4reduce_course.lab01.grade import ROOT
+from p4reduce_course.lab01.grade import ROOT_SWITCH
 from p4switch.device import Device
 from p4switch.interpreter.trace import PrimitiveRun, StageStarted, TableApplied, Verdict
 from p4switch.program import load_program
@@ -32,7 +32,7 @@ def inc():
     program = load_program(json_path("p4reduce-64"))
     device = Device(program, executor="interpreted")
     load_entries(SOLUTIONS / "01" / "leaf1.yaml", program).apply(device)
-    role = roles(load(LAB / "network.yaml"), ROOT)["leaf1"]
+    role = roles(load(LAB / "network.yaml"), ROOT_SWITCH)["leaf1"]
     packets = [Packet(step.frame, step.port, step.note) for step in script(role)]
     text = TextFormat(program, Sources([P4SRC.parent]), of_folder(P4SRC))
     return text, Recorder(device).run_all(packets)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from p4switch.tables import Exact, Lpm, Ternary
-from studies.bench.dataplane import __main__ as bench
+from studies.bench import __main__ as bench
 from studies.bench.dataplane import bmv2, packets, tables
 from studies.bench.dataplane.bmv2_run import roles
 from studies.bench.dataplane.packets import CHILDREN, push_frame, root_switch, sha256_of_results
@@ -15,7 +15,7 @@ TINY = ["--json", "--lanes", "64", "--slots", "16", "--rounds", "2", "--interpre
 
 
 def run(capsys, *arguments: str) -> dict:
-    bench.main([*TINY, *arguments])
+    bench.dataplane([*TINY, *arguments])
     return json.loads(capsys.readouterr().out)
 
 
@@ -62,7 +62,7 @@ def test_locks(capsys):
 
 def test_people_get_tables_and_the_reason_why_bmv2_is_missing(capsys, monkeypatch):
     monkeypatch.setattr(bmv2, "find_bmv2", lambda: None)
-    bench.main([*TINY[1:], "--only", "tables", "bmv2", "--entries", "10", "--scanned", "20"])
+    bench.dataplane([*TINY[1:], "--only", "tables", "bmv2", "--entries", "10", "--scanned", "20"])
     out = capsys.readouterr().out
     assert "ns/lookup" in out
     assert "bmv2: skipped: simple_switch_grpc is neither" in out
@@ -71,7 +71,7 @@ def test_people_get_tables_and_the_reason_why_bmv2_is_missing(capsys, monkeypatc
 @pytest.mark.parametrize("arguments", [["--slots", "48"], ["--rounds", "1"], ["--only", "nothing"]])
 def test_wrong_options_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):
-        bench.main(arguments)
+        bench.dataplane(arguments)
     assert arguments[0] in capsys.readouterr().err
 
 

@@ -6,15 +6,15 @@ import sys
 import numpy as np
 import pytest
 
-from studies.bench.fabric import __main__ as bench
-from studies.bench.fabric import beside_ns3
-from studies.bench.fabric.measure import Tree
+from studies.bench import __main__ as bench
+from studies.bench import fabric
+from studies.bench.fabric import Tree
 
 TINY = ["--json", "--lanes", "64", "--switches", "2", "--frames", "600", "--runs", "1", "--elements", "4096"]
 
 
 def run(capsys, *arguments: str) -> dict:
-    bench.main([*TINY, *arguments])
+    bench.fabric_rates([*TINY, *arguments])
     return json.loads(capsys.readouterr().out)
 
 
@@ -52,15 +52,15 @@ def test_a_tree_sums_and_notices_wrong_sums():
 
 
 def test_the_reason_is_given_where_ns3_is_missing(capsys, monkeypatch):
-    monkeypatch.setenv(beside_ns3.VARIABLE, "/nowhere/python")
+    monkeypatch.setenv(fabric.VARIABLE, "/nowhere/python")
     assert "/nowhere/python" in run(capsys, "--only", "ns3")["ns3"]["skipped"]
 
 
-@pytest.mark.skipif(beside_ns3.why_not() is not None, reason=beside_ns3.why_not() or "")
+@pytest.mark.skipif(fabric.why_not() is not None, reason=fabric.why_not() or "")
 def test_ns3_delivers_every_packet():
-    assert beside_ns3.measure(100, 276)["M_hops_per_s"] > 0
+    assert fabric.measure(100, 276)["M_hops_per_s"] > 0
 
 
 def test_ns3_is_asked_of_this_python_unless_another_is_named(monkeypatch):
-    monkeypatch.delenv(beside_ns3.VARIABLE, raising=False)
-    assert beside_ns3.python() == sys.executable
+    monkeypatch.delenv(fabric.VARIABLE, raising=False)
+    assert fabric.python() == sys.executable

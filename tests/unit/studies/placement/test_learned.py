@@ -4,16 +4,7 @@ import numpy as np
 import pytest
 
 from studies.placement import learned
-from studies.placement.learned import (
-    FEATURES,
-    Learned,
-    LearnUnit,
-    Weights,
-    learn,
-    learn_points,
-    mean_jct,
-    run_learning,
-)
+from studies.placement.learned import FEATURES, Learned, LearnUnit, Weights, learn, learn_points, mean_jct, run_learning
 from studies.placement.settings import BACKGROUND_90, SMALL_HOSTS, Scenario
 
 

@@ -9,14 +9,7 @@ import pytest
 from p4reduce.topologies import load
 from studies.placement.experiment import PlacementResult, claims
 from studies.placement.settings import QUICK
-from studies.placement.telemetry import (
-    TOPOLOGY,
-    Bursting,
-    Reader,
-    TelemetryRow,
-    telemetry_points,
-    telemetry_units,
-)
+from studies.placement.telemetry import TOPOLOGY, Bursting, Reader, TelemetryRow, telemetry_points, telemetry_units
 
 UP = ("leaf1", 4)
 """a link of 100 Mb/s"""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from p4reduce.control_plane.frames import frame_bytes, frame_time_ps
+from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.predict import Operation
+from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import TopologyBuilder, leaf_spine, star
 from studies.poster.packets import limits

@@ -4,7 +4,7 @@ from random import Random
 
 from p4reduce.control_plane.plans import StarLayout
 from p4reduce.control_plane.scheduling import NetworkState, Task
-from p4reduce.control_plane.scheduling.policy import POLICIES
+from p4reduce.control_plane.scheduling.view import POLICIES
 from p4reduce.topologies import load, with_capable
 
 

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from p4reduce.control_plane.scheduling.policy import POLICIES, NetworkState
-from p4reduce.control_plane.scheduling.view import consumed
+from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, consumed
 from p4reduce.topologies import load
 from studies.poster.experiment import claims
-from studies.poster.overlapping import largest_utilisation
 from studies.poster.sensitivity import (
     ACCESS,
     PACKETS,
@@ -17,14 +15,8 @@ from studies.poster.sensitivity import (
     sensitivity_points,
     variations,
 )
-from studies.poster.settings import (
-    POSTER_SAVING,
-    SCENARIOS,
-    PosterSettings,
-    Scenario,
-    draw_tasks,
-    with_share,
-)
+from studies.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, Scenario, draw_tasks, with_share
+from studies.poster.swaps import largest_utilisation
 from tests.unit.studies.poster.test_statistics import MS, row
 
 SETTINGS = PosterSettings(

@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.network import parse_network
+from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob, parse_network
 from p4reduce.control_plane.tdm.pairs import Alone, play
 from p4reduce.control_plane.tdm.registry import make_schedule
 from p4reduce.control_plane.tdm.schedule import Configuration
 from p4reduce.play.turns.flow_model import BYTES, WAYS, Factors, play_flows
-from studies.tdm.cases import X2, gangs
+from studies.tdm.planning import X2, gangs
 
 
 def named(jobs: Sequence[TdmJob]) -> dict[str, TdmJob]:

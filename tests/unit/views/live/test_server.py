@@ -11,9 +11,7 @@ import pytest
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce.views.live.player import Player
-from p4reduce.views.live.server import LiveServer
-from p4reduce.views.live.source import VirtualSource
+from p4reduce.views.live.session import LiveServer, Player, VirtualSource
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
 LONG_S = 300  # code may have to be compiled first
@@ -284,9 +282,9 @@ def test_closing_ends_streams_and_frees_the_port():
 def test_what_answers_is_imported_when_somebody_connects():
     program = """
 import http.client, sys
-from p4reduce.views.live.player import Player
-from p4reduce.views.live.server import LiveServer
-from p4reduce.views.live.source import VirtualSource
+from p4reduce.views.live.session import Player
+from p4reduce.views.live.session import LiveServer
+from p4reduce.views.live.session import VirtualSource
 with LiveServer(VirtualSource("nobody", Player())):
     pass
 with LiveServer(VirtualSource("somebody", Player())) as server:

@@ -6,9 +6,8 @@ from itertools import combinations, pairwise
 import pytest
 
 from p4reduce.topologies import bundled, load
-from p4reduce.views.report.curves import Curve, coinciding, curves
+from p4reduce.views.report.curves import Curve, coinciding, curves, load_colour, series_of
 from p4reduce.views.report.network import label_box, label_places, place, topology_svg
-from p4reduce.views.report.svg import load_colour, series_of
 
 
 def shades(share):

@@ -13,7 +13,7 @@ from p4reduce.runs.files import table_of
 from p4reduce.runs.result import RealRun, RunResult, TrainingPoint, TrainingResult
 from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import bundled, load
-from p4reduce.views.report import svg
+from p4reduce.views.report import curves as svg
 from p4reduce.views.report.curves import Bar, Curve, bars, curves
 from p4reduce.views.report.network import Drawing, draw, topology_svg
 from p4reduce.views.report.page import labels, page

@@ -152,14 +152,14 @@ def test_one_blas_thread_while_anyone_trains():
 
 
 def test_split_and_shards_share_no_image():
-    split = digits.load(0)
+    split = digits.load_digits(0)
     assert len(split.train) + len(split.test) == digits.IMAGES
     shards = [split.train.shard(rank, 8) for rank in range(8)]
     assert sum(len(shard) for shard in shards) == len(split.train)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
-    again = digits.load(0)
+    again = digits.load_digits(0)
     assert np.array_equal(split.test.images, again.test.images)
-    assert not np.array_equal(split.test.labels, digits.load(1).test.labels)
+    assert not np.array_equal(split.test.labels, digits.load_digits(1).test.labels)
     assert split.train.images.dtype == np.float32
     assert 0 <= split.train.images.min() <= split.train.images.max() <= 1
 
@@ -189,14 +189,14 @@ def test_missing_scikit_learn_names_the_extra(monkeypatch):
     monkeypatch.setattr(digits, "find_spec", lambda _: None)
     digits._digits.cache_clear()
     with pytest.raises(digits.DataError, match=r"pip install 'p4reduce\[demo\]'"):
-        digits.load(0)
+        digits.load_digits(0)
 
 
 def test_another_scikit_learn_names_the_file(monkeypatch, tmp_path):
     monkeypatch.setattr(digits, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
     digits._digits.cache_clear()
     with pytest.raises(digits.DataError, match=r"digits\.csv\.gz: cannot be read"):
-        digits.load(0)
+        digits.load_digits(0)
 
 
 def test_the_digits_are_those_of_scikit_learn():

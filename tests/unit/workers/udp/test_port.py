@@ -17,8 +17,8 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.specs import Congestion, HostAddress, PsServerSpec, PsWorkerSpec, RingSpec, Timing
 from p4reduce.workers.udp import Driver, Port, SilenceError, run
-from p4switch.base.units import PS_PER_MS
-from p4switch.native.libc import SUPPORTED
+from p4switch.base.values import PS_PER_MS
+from p4switch.native.memory import SUPPORTED
 from tests.support.loopback.golden import rank_order_sum, ring_sum
 from tests.support.loopback.jobs import random_arrays, same_bytes
 
@@ -281,7 +281,7 @@ def test_closing_leaves_no_thread_and_no_descriptor(stack: ExitStack) -> None:
 
 def test_structures_are_those_of_the_c_library() -> None:
     """The layout of struct mmsghdr, msghdr, iovec and sockaddr_in on 64-bit Linux."""
-    from p4switch.native.libc import IOVEC, MESSAGE, NAME, POLLFD, TIMESPEC
+    from p4switch.native.memory import IOVEC, MESSAGE, NAME, POLLFD, TIMESPEC
 
     assert [MESSAGE.fields[name][1] for name in ("name", "iov", "control", "flags", "length")] == [0, 16, 32, 48, 56]
     assert (MESSAGE.itemsize, IOVEC.itemsize, TIMESPEC.itemsize) == (64, struct.calcsize("PN"), struct.calcsize("ll"))

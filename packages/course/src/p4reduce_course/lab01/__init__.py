@@ -7,12 +7,14 @@ from p4reduce.topologies.files import load
 from p4reduce_course import catalogue
 from p4reduce_course.frame.lab import Draws, Lab, Part
 from p4reduce_course.lab01.bench import as_text, roles
-from p4reduce_course.lab01.grade import NAME, ROOT, answer_sheet, grade, job_of, leaf2
+from p4reduce_course.lab01.grade import NAME, ROOT_SWITCH, answer_sheet, grade, job_of, leaf2
 
 
 def _made(draws: Draws) -> Mapping[str, str]:
     topology = load(catalogue.package() / "labs" / NAME / "network.yaml")
-    packets = {f"packets/{role.name}.txt": as_text(role) for role in roles(topology, ROOT, *job_of(draws)).values()}
+    packets = {
+        f"packets/{role.name}.txt": as_text(role) for role in roles(topology, ROOT_SWITCH, *job_of(draws)).values()
+    }
     return {**packets, "skeleton/leaf2.yaml": leaf2(draws), "skeleton/answers.yaml": answer_sheet(draws)}
 
 

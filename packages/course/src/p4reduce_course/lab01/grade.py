@@ -3,36 +3,456 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from p4reduce.network.jobs.switches import package_root
+from p4reduce.network.jobs.network import package_root
 from p4reduce.topologies import Topology
 from p4reduce.topologies.files import load
+from p4reduce.workers.wire import INC_UDP_PORT, PacketType
 from p4reduce_course import catalogue
 from p4reduce_course.frame.lab import EXAMPLE, Draws, Question, Task, judge, personal, sheet
 from p4reduce_course.frame.report import Check, Finding, counted, todo_lines
 from p4reduce_course.lab01.bench import (
+    CHILD,
     EPOCH,
+    INNER,
     JOB,
+    JOBS,
     LANES,
+    LOCAL,
+    PEERS,
+    REPLICAS,
+    ROOT,
     SLOTS,
+    Answer,
     Bench,
     End,
+    Neighbour,
     Role,
+    Step,
     Student,
     Wire,
     Worker,
     contribution,
+    end,
+    frame,
     parent_of,
     roles,
+    script,
+    total,
 )
-from p4reduce_course.lab01.switch_checks import examine, titles
+from p4switch.base.values import show
 from p4switch.program import Program, load_program
+from p4switch.tables import Exact
 from p4switch.trace.entries import Entries, EntriesError, load_entries
 from p4switch.trace.to_text import TextFormat, of_folder
+
+# One switch of the tree, examined packet by packet: what it must do, and what its entries say when it does not.
+
+
+# From what a switch did wrong to the entry that made it so. Each function gives (what to say, where it stands).
+
+
+Said = tuple[str, str]
+
+_JOB: Final = 7
+_PEER: Final = 8
+_TYPE: Final = 9
+_KIND: Final = 12
+_RESULT: Final = 14
+"""Reasons of p4src/refuse.p4 that have a message of their own."""
+
+
+def refused(role: Role, student: Student, step: Step, answer: Answer) -> Said:
+    """A packet of a neighbour that the switch should have taken in."""
+    sender = step.sender
+    local = answer.table(LOCAL)
+    if local is not None and not local.hit:
+        said = (
+            f"table local_address has no entry for {_ip(role.ip)}, {role.name}'s own address: "
+            f"{sender.name}'s packet was routed on instead of summed"
+        )
+        return said, student.where(LOCAL)
+    match answer.refused:
+        case number if number == _JOB:
+            return f"table job has no entry for job {role.job}, epoch {role.epoch}", student.where(JOBS)
+        case number if number == _PEER:
+            return _unknown(role, student, sender)
+        case number if number == _TYPE:
+            return _wrong_kind(role, student, sender)
+        case number if number == _KIND:
+            said = "a first contribution was refused: generation must be 1 or more, since 0 marks empty slots"
+            return said, student.where(JOBS)
+        case number if number == _RESULT:
+            return _unexpected_result(role, student, sender, answer)
+    return f"{sender.name}'s packet was refused: {answer.reason}", student.where(JOBS)
+
+
+def _unknown(role: Role, student: Student, sender: Neighbour) -> Said:
+    said = (
+        f"table peer has no entry for {sender.name}: port {sender.port}, {_ip(sender.ip)}, "
+        f"job {role.job}, epoch {role.epoch}"
+    )
+    for entry in student.entries.of(PEERS):
+        port, ip, *_ = (m.value for m in entry.match if isinstance(m, Exact))
+        if ip == sender.ip and port != sender.port:
+            said += f". There is one for port {port}, but {sender.name} is behind port {sender.port} of {role.name}"
+            return said, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
+        if port == sender.port and ip != sender.ip:
+            said += f". There is one for {_ip(ip)} at port {port}"
+            return said, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
+    return said, student.peer(sender.port, sender.ip)
+
+
+def _wrong_kind(role: Role, student: Student, sender: Neighbour) -> Said:
+    wanted, found = ("child", "parent") if sender in role.children else ("parent", "child")
+    said = (
+        f"table peer says that {sender.name} is a {found} of {role.name}, but it is its {wanted}: use action {wanted}"
+    )
+    return said, student.peer(sender.port, sender.ip)
+
+
+def _unexpected_result(role: Role, student: Student, sender: Neighbour, answer: Answer) -> Said:
+    full = answer.argument(JOBS, "full")
+    said = (
+        f"the RESULT from {sender.name} was refused ({answer.reason}): the slot was not full ({full:#b}) "
+        "or done already. If job is installed as root, it is done too early: an inner switch needs action inner"
+    )
+    return said, student.where(JOBS)
+
+
+def bits(role: Role, student: Student) -> dict[str, int]:
+    """The bit that table `peer` gives each child; children without an entry are left out."""
+    found = {}
+    for child in role.children:
+        for entry in student.entries.of(PEERS):
+            values = tuple(m.value for m in entry.match if isinstance(m, Exact))
+            if values == (child.port, child.ip, role.job, role.epoch) and entry.action == CHILD:
+                found[child.name] = entry.arguments[0]
+    return found
+
+
+def shared_bit(role: Role, student: Student, step: Step, answer: Answer) -> Said:
+    """A first contribution that was taken for a repetition."""
+    name = step.sender.name
+    said = f"{name}'s contribution was taken for a repetition (refused {answer.reason})"
+    return f"{said}: {_sharing(role, student, name)}", student.peer(step.port, step.sender.ip)
+
+
+def _sharing(role: Role, student: Student, name: str) -> str:
+    """Which children have a bit in common with the named one; empty where none has."""
+    found = bits(role, student)
+    mine = found.get(name, 0)
+    others = [other for other, bit in found.items() if other != name and bit & mine]
+    if not others:
+        return ""
+    return (
+        f"{name} and {' and '.join(others)} share the bit {mine:#b} in table peer. "
+        "Give each child a bit_ of its own: 0b1, 0b10, 0b100 ..."
+    )
+
+
+def _full(student: Student) -> int:
+    for entry in student.entries.of(JOBS):
+        if tuple(m.value for m in entry.match if isinstance(m, Exact)) == (student.job, student.epoch):
+            return entry.arguments[3]
+    return 0
+
+
+def _bits_text(role: Role, student: Student) -> str:
+    found = bits(role, student)
+    union = 0
+    for bit in found.values():
+        union |= bit
+    listed = ", ".join(f"{name} {bit:#b}" for name, bit in found.items())
+    return f"The children's bits are {listed}, together {union:#b}; job's full is {_full(student):#b}"
+
+
+def too_early(role: Role, student: Student, step: Step) -> Said:
+    """Something left before all children had contributed."""
+    said = f"{role.name} answered after {step.sender.name}'s contribution already, without waiting for the others. "
+    if sharing := _sharing(role, student, step.sender.name):
+        return said + sharing, student.peer(step.port, step.sender.ip)
+    return said + _bits_text(role, student) + ": full must be all of the bits", student.where(JOBS)
+
+
+def never_full(role: Role, student: Student) -> Said:
+    """Nothing left though all children had contributed."""
+    found = bits(role, student)
+    for child in role.children:
+        if found.get(child.name) == 0:
+            said = f"{child.name} has bit_ 0 in table peer: its contribution is added but never noted. Give it a bit"
+            return said, student.peer(child.port, child.ip)
+    said = f"all children of {role.name} have contributed, but nothing left: the slot waits for ever. "
+    return said + _bits_text(role, student) + ": full must be all of the bits and no other", student.where(JOBS)
+
+
+def copies(role: Role, student: Student, answer: Answer) -> Said | None:
+    """The copies of a RESULT: one for each child. None where all is right."""
+    group = answer.argument(JOBS, "group")
+    place = f"{student.path}: multicast"
+    if group == 0:
+        return "job has group 0, which means no multicast: give it the number of the group", student.where(JOBS)
+    if group not in student.entries.groups:
+        return f"job sends RESULTs to multicast group {group}, but the file has no such group", place
+    replicas = answer.trace.outcome.replicas
+    for child in role.children:
+        here = [rid for port, rid in replicas if port == child.port]
+        if not here:
+            return f"multicast group {group} has no copy for {child.name}: add port {child.port} and a rid", place
+        rid = here[0]
+        where = student.where_match(REPLICAS, (rid,))
+        if rid == 0 or not any(m.match == (Exact(rid),) for m in student.entries.of(REPLICAS)):
+            said = (
+                f"table replica has no entry for rid {rid}: the copy for {child.name} (port {child.port}) left with "
+                "the addresses of another node, and its host drops it"
+            )
+            return (said if rid else f"the copy for {child.name} has rid 0: give each copy a rid from 1 up"), where
+        sent = [message for port, message in answer.messages if port == child.port]
+        wrong = "nothing left" if not sent else wrong_address(sent[0].destination, sent[0].udp, end(child), "")
+        if wrong:
+            return f"the copy for {child.name} (rid {rid}): {wrong} ({child.name}'s)", where
+    if len(replicas) != len(role.children):
+        said = f"multicast group {group} has {len(replicas)} copies, but {role.name} has {len(role.children)} children"
+        return said, place
+    return None
+
+
+def wrong_address(found: End, udp: int, wanted: End, prefix: str) -> str:
+    """The first of MAC, IPv4 and UDP that is not the wanted one; empty where all are."""
+    if found.ip != wanted.ip:
+        return f"{prefix}ip is {_ip(found.ip)}, expected {_ip(wanted.ip)}"
+    if found.mac != wanted.mac:
+        return f"{prefix}mac is {show(found.mac, 'mac', 48)}, expected {show(wanted.mac, 'mac', 48)}"
+    return f"{prefix}udp is {udp}, expected {INC_UDP_PORT}" if udp != INC_UDP_PORT else ""
+
+
+def _ip(value: int) -> str:
+    return show(value, "ip", 32)
+
+
+Look = Callable[[int], str]
+"""The command that traces packet number n of the script."""
+
+DUPLICATE: Final = 13
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A switch after the script.
+
+    Attributes:
+        answers: one for each step.
+        fresh: makes the switch anew, with empty slots.
+    """
+
+    role: Role
+    student: Student
+    steps: list[Step]
+    answers: list[Answer]
+    look: Look
+    fresh: Callable[[], Bench]
+
+    def of(self, purpose: str) -> list[tuple[int, Step, Answer]]:
+        """Number (from 1), step and answer of the steps with a purpose."""
+        pairs = zip(self.steps, self.answers, strict=True)
+        return [(n, step, answer) for n, (step, answer) in enumerate(pairs, start=1) if step.purpose == purpose]
+
+    def fail(self, number: int, said: str, where: str) -> Finding:
+        """What is wrong, seen in packet ``number`` of the script."""
+        return Finding(said, where, self.look(number))
+
+
+def examine(role: Role, student: Student, fresh: Callable[[], Bench], look: Look) -> list[Check]:
+    """All checks of a switch; after the first that fails the others are not tried."""
+    bench = fresh()
+    steps = script(role)
+    examined = Examined(role, student, steps, [bench.send(s.port, s.frame) for s in steps], look, fresh)
+    checks: list[Check] = []
+    failed = False
+    for title, check in _checks(role):
+        finding = None if failed else check(examined)
+        checks.append(Check(role.name, title, None if failed else finding is None, finding))
+        failed = failed or finding is not None
+    return checks
+
+
+def titles(role: Role) -> list[str]:
+    """What is checked of a switch."""
+    return [title for title, _ in _checks(role)]
+
+
+def _checks(role: Role) -> list[tuple[str, Callable[[Examined], Finding | None]]]:
+    children = " and ".join(child.name for child in role.children)
+    found: list[tuple[str, Callable[[Examined], Finding | None]]] = [
+        (f"takes in what {children} push", _takes_in),
+        (f"waits for {children}, then answers once", _waits_for_all),
+    ]
+    if role.parent is None:
+        found.append((f"sends the sum down to {children}", _result_down))
+    else:
+        found.append((f"sends the sum up to {role.parent.name}", _sum_up))
+        found.append(("sends the sum up again when its first child asks again", _up_again))
+        found.append((f"sends {role.parent.name}'s RESULT down to {children}", _parents_result_down))
+    found.append(("answers a retransmission from its slot, to that child only", _replays))
+    found.append(("takes nothing from a wrong port", _wrong_ports))
+    found.append((f"remembers the last {SLOTS} chunks", _remembers))
+    return found
+
+
+def _takes_in(examined: Examined) -> Finding | None:
+    for number, step, answer in examined.of("push"):
+        local = answer.table(LOCAL)
+        routed = local is not None and not local.hit
+        if routed or (answer.refused and answer.refused != DUPLICATE):
+            return examined.fail(number, *refused(examined.role, examined.student, step, answer))
+    return None
+
+
+def _waits_for_all(examined: Examined) -> Finding | None:
+    pushes = examined.of("push")
+    for number, step, answer in pushes:
+        if answer.refused == DUPLICATE:
+            return examined.fail(number, *shared_bit(examined.role, examined.student, step, answer))
+        last = number == len(pushes)
+        if answer.trace.outcome.kind == "drop" and not last:
+            continue
+        if not last:
+            return examined.fail(number, *too_early(examined.role, examined.student, step))
+        if answer.trace.outcome.kind == "drop":
+            return examined.fail(number, *never_full(examined.role, examined.student))
+    return None
+
+
+def _installed(answer: Answer) -> str | None:
+    """The action that table `job` ran."""
+    applied = answer.table(JOBS)
+    return None if applied is None else applied.action
+
+
+def _sum_up(examined: Examined) -> Finding | None:
+    number, _, answer = examined.of("push")[-1]
+    role, parent = examined.role, examined.role.parent
+    if parent is None:  # the root has a check of its own
+        return None
+    where = examined.student.where(JOBS)
+    if _installed(answer) == ROOT:
+        said = (
+            f"job is installed as root: {role.name} sent a RESULT down, but {parent.name} above it has not seen the sum"
+        )
+        return examined.fail(number, f"{said}; an inner switch needs action inner", where)
+    if not answer.messages:
+        return examined.fail(number, "the sum left by no port; look at parent_port", where)
+    port, message = answer.messages[0]
+    if port != parent.port:
+        said = f"parent_port is {port}, but {parent.name} is behind port {parent.port} of {role.name}"
+        return examined.fail(number, said, where)
+    wrong = wrong_address(message.destination, message.udp, end(parent), "parent_")
+    if wrong:
+        return examined.fail(number, f"{wrong} ({parent.name}'s)", where)
+    if message.type != PacketType.PUSH or message.lanes is None or (message.lanes != total(role)).any():
+        return examined.fail(number, "what went up is not the sum of its children's lanes", where)
+    return None
+
+
+def _result_down(examined: Examined) -> Finding | None:
+    number, _, answer = examined.of("push")[-1]
+    if _installed(answer) == INNER:
+        said = "job is installed as inner: the sum went up by a port, but nothing is above the root; use action root"
+        return examined.fail(number, said, examined.student.where(JOBS))
+    return _copies(examined, number, answer)
+
+
+def _up_again(examined: Examined) -> Finding | None:
+    sent = [(number, step) for number, step, answer in examined.of("again") if answer.messages]
+    first = examined.of("again")[0][0]
+    where = examined.student.where(PEERS)
+    if not sent:
+        said = "no child has lowest: 1. When the partial sum gets lost, nobody makes the switch send it again"
+        return examined.fail(first, f"{said}; give one child lowest: 1", where)
+    if len(sent) > 1:
+        names = " and ".join(step.sender.name for _, step in sent)
+        said = f"{names} have lowest: 1: every time-out would send the sum up {len(sent)} times; give it to one child"
+        return examined.fail(sent[1][0], said, examined.student.peer(sent[1][1].port, sent[1][1].sender.ip))
+    return None
+
+
+def _parents_result_down(examined: Examined) -> Finding | None:
+    number, step, answer = examined.of("result")[0]
+    if answer.refused:
+        return examined.fail(number, *refused(examined.role, examined.student, step, answer))
+    return _copies(examined, number, answer)
+
+
+def _copies(examined: Examined, number: int, answer: Answer) -> Finding | None:
+    """One RESULT for each child, by its port and with its addresses."""
+    finding = copies(examined.role, examined.student, answer)
+    if finding is not None:
+        return examined.fail(number, *finding)
+    for _, message in answer.messages:
+        if message.type != PacketType.RESULT or message.lanes is None or (message.lanes != total(examined.role)).any():
+            return examined.fail(number, "a copy is not the RESULT with the sum", examined.student.where(JOBS))
+    return None
+
+
+def _replays(examined: Examined) -> Finding | None:
+    for number, step, answer in examined.of("replay"):
+        there = [(port, message.destination) for port, message in answer.messages]
+        if there != [(step.port, end(step.sender))]:
+            reason = f" (refused {answer.reason})" if answer.refused else ""
+            said = f"{step.sender.name} asked again for chunk 0, but the cached RESULT did not go to it alone{reason}"
+            return examined.fail(number, said, examined.student.peer(step.port, step.sender.ip))
+    return None
+
+
+def _wrong_ports(examined: Examined) -> Finding | None:
+    for number, step, answer in examined.of("wrong"):
+        if not answer.refused:
+            said = f"{step.note}: it was taken in. An entry of table peer belongs to one neighbour and its one port"
+            return examined.fail(number, said, examined.student.peer(step.port, step.sender.ip))
+    role = examined.role
+    strangers = {n.name: n.ip for n in role.neighbours} | {role.name: role.ip, "a stranger": 0x0A0000FE}
+    for port in range(1, len(role.neighbours) + 2):
+        for name, ip in strangers.items():
+            if (port, ip) in [(n.port, n.ip) for n in role.neighbours]:
+                continue
+            data = frame(PacketType.PUSH, End(ip, 0x020000000000 | ip), end(role), 1, job=role.job, epoch=role.epoch)
+            if not examined.fresh().send(port, data).refused:
+                said = (
+                    f"a PUSH by port {port} with {name}'s address {show(ip, 'ip', 32)} was taken in; remove the entry"
+                )
+                look = (
+                    f"p4reduce trace --program 64 --entries {examined.student.path} --port {port} --packet {data.hex()}"
+                )
+                return Finding(said, examined.student.peer(port, ip), look)
+    return None
+
+
+def _remembers(examined: Examined) -> Finding | None:
+    """All chunks of a window and the one before are in slots of their own, and the next one takes the oldest's slot."""
+    role, bench = examined.role, examined.fresh()
+    for seq in [*range(SLOTS), 0, SLOTS]:
+        left = False
+        for child in role.children:
+            sent = frame(PacketType.PUSH, end(child), end(role), seq, job=role.job, epoch=role.epoch)
+            answer = bench.send(child.port, sent)
+            left = left or bool(answer.sent)
+            if answer.refused and answer.refused != DUPLICATE:
+                return _forgotten(examined, answer, f"{child.name}'s chunk {seq} was refused ({answer.reason})")
+        if not left:
+            return _forgotten(examined, answer, f"nothing left for chunk {seq}, though all children had sent it")
+    return None
+
+
+def _forgotten(examined: Examined, answer: Answer, said: str) -> Finding:
+    base, slots = answer.argument(JOBS, "base"), answer.argument(JOBS, "slots")
+    said += f": job has base {base} and slots {slots}. slots must be {SLOTS} here, and base + slots at most 4096"
+    return Finding(said, examined.student.where(JOBS))
+
 
 # leaf2 as a colleague left it: complete, and three entries wrong, other ones for each student.
 
@@ -247,7 +667,7 @@ def _judge(wire: Wire) -> Finding | None:
     return None
 
 
-ROOT: Final = "root"
+ROOT_SWITCH: Final = "root"
 MOST_COPIES: Final = 64
 """of one multicast group: grading must not take for ever, whatever a file says"""
 
@@ -256,7 +676,7 @@ def grade(task: Task) -> Iterator[Check]:
     """Everything that is checked, in the order in which one would repair it."""
     topology = load(catalogue.home(task.lab) / "network.yaml")
     job, epoch = job_of(task.personal)
-    tree = roles(topology, ROOT, job, epoch)
+    tree = roles(topology, ROOT_SWITCH, job, epoch)
     program = load_program(package_root() / "p4src" / "compiled" / f"p4reduce-{LANES}.json")
     text = TextFormat(program, glossary=of_folder(package_root() / "p4src"))
     students: dict[str, Student] = {}

@@ -16,8 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from p4reduce_course.sandbox.confine import confine, die_with_parent
-from p4reduce_course.sandbox.limits import Limits
+from p4reduce_course.sandbox.confine import Limits, confine, die_with_parent
 from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
 
 

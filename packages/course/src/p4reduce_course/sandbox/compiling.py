@@ -25,8 +25,7 @@ from typing import Any, Final
 
 import p4switch
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox.confine import confine, die_with_parent, undumpable
-from p4reduce_course.sandbox.limits import MIB, Limits
+from p4reduce_course.sandbox.confine import MIB, Limits, confine, die_with_parent, undumpable
 from p4switch.p4.compile import compile_text
 
 LIMITS: Final = Limits(cpu_s=20, wall_s=60, memory=1024 * MIB, files=32)

@@ -19,8 +19,7 @@ from typing import Any, Final, Self
 
 import p4reduce
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox.confine import undumpable
-from p4reduce_course.sandbox.limits import MIB, Limits
+from p4reduce_course.sandbox.confine import MIB, Limits, undumpable
 from p4reduce_course.sandbox.messages import LIMIT, MessageError, pack, unpack
 
 Service = Callable[..., Any]

@@ -3,8 +3,30 @@
 import difflib
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Final
+
+# How many of one unit another has. Virtual time is counted in picoseconds.
+
+
+PS_PER_NS: Final = 10**3
+PS_PER_US: Final = 10**6
+PS_PER_MS: Final = 10**9
+PS_PER_S: Final = 10**12
+NS_PER_S: Final = 10**9
+
+
+# Small tables of HTML, for notebooks.
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table with its title; everything is escaped."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    top = f"<thead><tr>{head}</tr></thead>" if head else ""
+    return f"<table><caption>{escape(title)}</caption>{top}<tbody>{body}</tbody></table>"
+
 
 MAC_BITS: Final = 48
 IPV4_BITS: Final = 32

@@ -8,11 +8,10 @@ from llvmlite import ir
 
 from p4switch import abi
 from p4switch.abi import DROP_PORT
-from p4switch.compiler import phv
-from p4switch.compiler.data import DataLowering
+from p4switch.compiler import data as phv
+from p4switch.compiler.data import DataLowering, KeptLayout
 from p4switch.compiler.hashing import HashLowering
 from p4switch.compiler.lanes import FunctionContext
-from p4switch.compiler.phv import KeptLayout
 from p4switch.compiler.storage import (
     I1,
     I64,
@@ -60,7 +59,7 @@ from p4switch.program.actions import (
     Truncate,
 )
 from p4switch.program.expressions import LENGTH_FIELD, Const, DataExpr, FieldRef
-from p4switch.state import cells
+from p4switch.state import device_state
 from p4switch.state.layout import cell_kind
 from p4switch.tables.profile import (
     BURST,
@@ -160,11 +159,11 @@ def lower_random(context: FunctionContext, data: DataLowering, primitive: Random
     low, high = data.number(primitive.low, 64), data.number(primitive.high, 64)
     with b.if_then(b.icmp_unsigned("<=", low, high)):
         cell = context.cell_address(context.layout.random_state)
-        z = b.add(b.load(cell, align=8, typ=I64), number(64, cells.STEP))
+        z = b.add(b.load(cell, align=8, typ=I64), number(64, device_state.STEP))
         b.store(z, cell, align=8)
-        for shift, factor in cells.MIX:
+        for shift, factor in device_state.MIX:
             z = b.mul(b.xor(z, b.lshr(z, number(64, shift))), number(64, factor))
-        z = b.xor(z, b.lshr(z, number(64, cells.LAST_SHIFT)))
+        z = b.xor(z, b.lshr(z, number(64, device_state.LAST_SHIFT)))
         count = b.add(b.sub(high, low), number(64, 1))  # 0 where all 64-bit numbers are asked for
         every = b.icmp_unsigned("==", count, number(64, 0))
         remainder = b.urem(z, b.select(every, number(64, 1), count))

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4switch import abi
-from p4switch.compiler.phv import KeptLayout, PhvLayout
-from p4switch.native import llvm
-from p4switch.native.llvm import Linked, link, target_machine
-from p4switch.native.objects import read, write
+from p4switch.compiler.data import KeptLayout, PhvLayout
+from p4switch.native import objects
+from p4switch.native.objects import Linked, link, read, target_machine, write
 from p4switch.program.actions import LearnList
 from p4switch.program.program import Program
 from p4switch.state import DeviceState
@@ -103,10 +102,10 @@ def _load(program: Program) -> CompiledProgram:
 
 
 def _optimized(program: Program) -> Any:
-    from p4switch.compiler.ingress import build_module  # noqa: PLC0415  (only where it is not kept)
+    from p4switch.compiler.pipelines import build_module  # noqa: PLC0415  (only where it is not kept)
 
-    module = llvm.parsed(build_module(program))
-    llvm.optimize(module)
+    module = objects.parsed(build_module(program))
+    objects.optimize(module)
     return module
 
 
@@ -130,9 +129,9 @@ def _compiler_version() -> str:
     for folder in ("compiler", "model", "state", "tables"):
         for source in sorted((root / folder).glob("*.py")):
             digest.update(source.read_bytes())
-    for source in (root / "abi.py", Path(llvm.__file__)):
+    for source in (root / "abi.py", Path(objects.__file__)):
         digest.update(source.read_bytes())
-    digest.update(llvm.version().encode())
+    digest.update(objects.version().encode())
     return digest.hexdigest()
 
 

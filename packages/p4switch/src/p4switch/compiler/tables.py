@@ -12,8 +12,7 @@ from p4switch.compiler.lanes import FunctionContext
 from p4switch.compiler.storage import I1, I64, POINTER, Value, byte_offset, integer, number, resize
 from p4switch.program.actions import Action, ActionProfile, Conditional, Exit, MatchTable, MeterArray, Pipeline
 from p4switch.program.expressions import Valid
-from p4switch.tables.entry import HASH_MULTIPLIER, HASH_SEED, KeyLayout
-from p4switch.tables.matching import argument_offsets
+from p4switch.tables.matching import HASH_MULTIPLIER, HASH_SEED, KeyLayout, argument_offsets
 from p4switch.tables.matching import row_words as ternary_row_words
 from p4switch.tables.matching import store_row_words as entry_row_words
 from p4switch.tables.profile import GROUP, INDIRECT_ROW_WORDS, MEMBER

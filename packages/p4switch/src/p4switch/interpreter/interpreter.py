@@ -5,16 +5,17 @@ from typing import Final, Literal
 
 from p4switch import abi
 from p4switch.abi import INGRESS_DROPS, NOTHING_NOTED
-from p4switch.executor import Io
-from p4switch.interpreter.evaluate import Scope, update_checksums, verify_checksums
-from p4switch.interpreter.phv import (
+from p4switch.interpreter.evaluate import (
     PathNotes,
     Phv,
+    Scope,
     TooManySteps,
     header_bits,
     header_bytes,
     make_valid,
     read_fields,
+    update_checksums,
+    verify_checksums,
 )
 from p4switch.interpreter.primitives import Primitives, run_pipeline
 from p4switch.interpreter.trace import (
@@ -47,6 +48,7 @@ from p4switch.program.program import (
     Verify,
 )
 from p4switch.state.device_state import DeviceState
+from p4switch.traffic import Io
 
 # The parser (behavioral-model, src/bm_sim/parser.cpp).
 

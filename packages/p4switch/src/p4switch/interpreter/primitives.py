@@ -7,8 +7,7 @@ from functools import partial
 from typing import Final
 
 from p4switch import abi
-from p4switch.interpreter.evaluate import Scope, calculate
-from p4switch.interpreter.phv import Phv, header_bytes, make_valid, move_headers, note
+from p4switch.interpreter.evaluate import Phv, Scope, calculate, header_bytes, make_valid, move_headers, note
 from p4switch.interpreter.trace import Change, ConditionEvaluated, Listener, PrimitiveRun, TableApplied
 from p4switch.program import Program
 from p4switch.program.actions import (
@@ -42,7 +41,7 @@ from p4switch.program.actions import (
     Truncate,
 )
 from p4switch.program.expressions import BoolExpr, DataExpr, FieldRef, Valid
-from p4switch.state import cells
+from p4switch.state import device_state
 from p4switch.state.device_state import DeviceState
 from p4switch.tables import Exact, Lookup, Lpm, Match, Range, Table, TableEntry, Ternary
 
@@ -232,8 +231,8 @@ class Primitives:
         if low > high:
             return PrimitiveRun(primitive)
         state = self.state
-        state.random_state = cells.advance(state.random_state)
-        number = cells.within(cells.mixed(state.random_state), low, high)
+        state.random_state = device_state.advance(state.random_state)
+        number = device_state.within(device_state.mixed(state.random_state), low, high)
         return PrimitiveRun(primitive, (self._set(scope, primitive.target, number),))
 
     def _assert(self, primitive: Primitive, failure: str, holds: bool) -> PrimitiveRun:

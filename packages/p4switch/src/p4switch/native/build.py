@@ -28,7 +28,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from p4switch.native import compiler, objects
 from p4switch.native.compiler import Argument, Entry
-from p4switch.native.llvm import optimize, target_machine
+from p4switch.native.objects import optimize, target_machine
 
 _I64: Final = ir.IntType(64)
 _ENDLESS: Final = 1 << 40

@@ -8,6 +8,7 @@ code after that file changed (Numba documentation, "Notes on caching").
 import ctypes
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import operator
 import os
@@ -23,7 +24,41 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4switch.native import llvm, objects
+from p4switch.native import objects
+
+# What stands for Numba in modules that a process imports without Numba.
+
+
+class LateModule:
+    """A module that is imported when the first of its names is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+class Late:
+    """A global of compiled code, made when the first function that uses it is compiled."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def value(self) -> Any:
+        """What it stands for."""
+        return self._make()
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type that Numba sees in a compiled function: that of the value."""
+        from numba.core.registry import cpu_target  # noqa: PLC0415  (slow, and not needed by who runs machine code)
+
+        value = self.value
+        cpu_target.typing_context.refresh()  # an intrinsic that was made just now is known from then on
+        return cpu_target.typing_context.resolve_value_type(value)
+
 
 Decorator = Callable[[Callable[..., Any]], Any]
 Argument = type[int] | np.dtype[Any]
@@ -48,7 +83,7 @@ def source_key(folder: Path, package: Path = _PACKAGE) -> str:
     the folder's own package and of this one (``package``), however far: constants are compiled in. Imports within
     functions do not count.
     """
-    digest = hashlib.sha256(f"{importlib.metadata.version('numba')} {llvm.version()}".encode())
+    digest = hashlib.sha256(f"{importlib.metadata.version('numba')} {objects.version()}".encode())
     for path in sorted(_sources(folder, package)):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())

@@ -10,7 +10,7 @@ from p4switch.p4.lower.programs import Emitter, local_name
 from p4switch.p4.lower.statements import key_name
 from p4switch.p4.lower.storage import Instance, TableInstance
 from p4switch.p4.syntax.expressions import ExpressionParser
-from p4switch.p4.syntax.tokens import NUMBER, STRING, Token, value_of
+from p4switch.p4.syntax.preprocessor import NUMBER, STRING, Token, value_of
 from p4switch.p4.syntax.tree import Annotation, Composite, Declaration
 from p4switch.p4.types.kinds import (
     BOOL,

@@ -9,10 +9,10 @@ import numpy as np
 from finsy.proto import p4r
 from numpy.typing import NDArray
 
-from p4switch.executor import Digest
 from p4switch.p4runtime.errors import Code, P4RuntimeError
 from p4switch.p4runtime.p4info import DigestInfo, ExternInfo, Shape, encode_shape
 from p4switch.p4runtime.updates import check_update_type, invalid
+from p4switch.traffic import Digest
 
 # Idle time-outs: which entries no packet has hit for how long (P4Runtime specification, section "Idle-timeout").
 #

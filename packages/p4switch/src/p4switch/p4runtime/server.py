@@ -16,12 +16,12 @@ from finsy.proto import p4i, p4r
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.files import read_bytes
 from p4switch.device import Device
-from p4switch.executor import Digest
 from p4switch.p4runtime.digest_entries import Clock
-from p4switch.p4runtime.pipeline import PipelineLoader, decode_packet_in
+from p4switch.p4runtime.forwarding import PipelineLoader, decode_packet_in
 from p4switch.p4runtime.service import P4RuntimeService
 from p4switch.p4runtime.slot import Calls, DeviceFactory, DeviceSlot, PacketOutHandler
 from p4switch.program import Program
+from p4switch.traffic import Digest
 
 # TLS for the P4Runtime server: its own certificate, and, where clients must show one too, who signs theirs.
 

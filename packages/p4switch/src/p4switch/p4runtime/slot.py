@@ -14,9 +14,8 @@ from p4switch.device import Device
 from p4switch.p4runtime.arbitration import Arbitration, RoleConfig, permit_role, role_name
 from p4switch.p4runtime.digest_entries import Clock
 from p4switch.p4runtime.errors import BatchError, Code, P4RuntimeError, batch_status
-from p4switch.p4runtime.forwarding import Forwarding
+from p4switch.p4runtime.forwarding import Forwarding, PipelineLoader, encode_packet_out
 from p4switch.p4runtime.p4info import Schema
-from p4switch.p4runtime.pipeline import PipelineLoader, encode_packet_out
 from p4switch.p4runtime.updates import invalid
 from p4switch.program import Program, ProgramError
 

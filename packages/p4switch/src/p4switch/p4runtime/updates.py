@@ -20,7 +20,7 @@ from p4switch.tables import (
     TableIsConst,
     Ternary,
 )
-from p4switch.tables.entry import StillUsed
+from p4switch.tables.matching import StillUsed
 from p4switch.tables.profile import MeterError
 
 MAX_INT64 = (1 << 63) - 1

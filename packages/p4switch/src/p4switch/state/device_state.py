@@ -1,15 +1,321 @@
 """All that a device remembers between packets."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
 import numpy as np
 from numpy.typing import NDArray
 
+from p4switch.abi import MAX_PORT
+from p4switch.program.actions import CounterArray, MeterArray
 from p4switch.program.program import Program
-from p4switch.state.cells import Counter, Meter
 from p4switch.state.layout import VALUE_SET_CELLS, Register, StateLayout, ValueSet, allocate_group
-from p4switch.state.multicast import CloneSessions, Multicast
 from p4switch.tables import TABLE_CELLS, Table
-from p4switch.tables.profile import PROFILE_CELLS, Profile
+from p4switch.tables.profile import METER_WORDS, PROFILE_CELLS, MeterConfig, Profile, configure, execute
 from p4switch.tables.table import IndirectTable
+
+# Multicast groups, as the control plane sets them and a compiled event loop reads them.
+
+
+MAX_GROUP: Final = 0xFFFF
+"""Group numbers are 16 bits wide; 0 means no multicast."""
+
+DEFAULT_CAPACITY: Final = 65536
+"""Replicas of all groups together, free space between them included."""
+
+
+class MulticastError(ValueError):
+    """A group number, port or replication id that is out of range, or no room left."""
+
+
+class Multicast:
+    """The replicas (port, rid) of each group, in the order in which copies are made.
+
+    ``index``: int32 (65536, 2): start and number of a group's replicas. ``replicas``: int32 (capacity, 2): port, rid.
+    Both keep their addresses for the life of the device. Groups may be changed only between packets.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.index: NDArray[np.int32] = np.zeros((MAX_GROUP + 1, 2), dtype=np.int32)
+        self.replicas: NDArray[np.int32] = np.zeros((capacity, 2), dtype=np.int32)
+        self._groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._end = 0
+
+    def set(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
+        """Creates or replaces a group.
+
+        Args:
+            group: 1..65535.
+            replicas: (port 0..511, rid 0..65535) for each copy.
+
+        Raises:
+            MulticastError: out of range, or no room; nothing is changed.
+        """
+        members = tuple(replicas)
+        _check(group, members)
+        kept = sum(len(m) for g, m in self._groups.items() if g != group)
+        if kept + len(members) > len(self.replicas):
+            raise MulticastError(f"multicast group {group}: {len(members)} replicas do not fit, {kept} are in use")
+        self._groups.pop(group, None)
+        self.index[group] = 0
+        if self._end + len(members) > len(self.replicas):
+            self._compact()
+        self._place(group, members)
+
+    def delete(self, group: int) -> None:
+        """Removes a group. Raises KeyError."""
+        if group not in self._groups:
+            raise KeyError(f"there is no multicast group {group}")
+        del self._groups[group]
+        self.index[group] = 0
+
+    def get(self, group: int) -> tuple[tuple[int, int], ...]:
+        """The replicas of a group; none where it does not exist, as a packet sees it."""
+        return self._groups.get(group, ())
+
+    def groups(self) -> tuple[int, ...]:
+        """Numbers of the groups that exist, ascending."""
+        return tuple(sorted(self._groups))
+
+    def reset(self) -> None:
+        """Removes all groups."""
+        self.index[list(self._groups)] = 0
+        self._groups.clear()
+        self._end = 0
+
+    def _place(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+        if members:
+            self.replicas[self._end : self._end + len(members)] = members
+        self.index[group] = (self._end, len(members))
+        self._groups[group] = members
+        self._end += len(members)
+
+    def _compact(self) -> None:
+        groups = dict(self._groups)
+        self.reset()
+        for group, members in groups.items():
+            self._place(group, members)
+
+
+def _check(group: int, members: tuple[tuple[int, int], ...]) -> None:
+    if not 1 <= group <= MAX_GROUP:
+        raise MulticastError(f"multicast group {group} is not in 1..{MAX_GROUP}")
+    for port, rid in members:
+        if not 0 <= port <= MAX_PORT:
+            raise MulticastError(f"multicast group {group}: port {port} is not in 0..{MAX_PORT}")
+        if not 0 <= rid <= 0xFFFF:
+            raise MulticastError(f"multicast group {group}: replication id {rid} is not in 0..65535")
+
+
+# Mirroring sessions: where clones go.
+
+
+MAX_SESSION: Final = (1 << 15) - 1
+"""BMv2 keeps 15 bits of a session's number (register_access.h)."""
+
+_MAX_RID: Final = 0xFFFF
+_ROW: Final = np.dtype([("exists", np.int32), ("group", np.int32), ("port", np.int32)])
+
+
+@dataclass(frozen=True, slots=True)
+class CloneSession:
+    """A session: copies to ``replicas`` and to a multicast group first, then one to ``port``, where they are given.
+
+    Attributes:
+        group: a multicast group of the device, looked up at each packet.
+        replicas: (port, rid) of further copies, as P4Runtime gives them.
+    """
+
+    port: int | None = None
+    group: int | None = None
+    replicas: tuple[tuple[int, int], ...] = ()
+
+
+class CloneSessions:
+    """The sessions of a device by number. A clone to one that does not exist is lost.
+
+    A compiled event loop reads ``rows`` (exists, group or 0, port or -1; int32, shape (32768,)) and, as group
+    session + 1 of ``copies``, a session's own replicas. Both keep their addresses for the life of the device.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, CloneSession] = {}
+        self.rows: NDArray[Any] = np.zeros(MAX_SESSION + 1, dtype=_ROW)
+        self.copies: Final = Multicast()
+
+    def set(self, session: int, replicas: Iterable[tuple[int, int]]) -> None:
+        """Creates or replaces a session of (port, rid). Raises MulticastError."""
+        self.configure(session, CloneSession(replicas=tuple(replicas)))
+
+    def configure(self, session: int, config: CloneSession) -> None:
+        """Creates or replaces a session. Raises MulticastError: something is out of range."""
+        if not 0 <= session <= MAX_SESSION:
+            raise MulticastError(f"clone session {session} is not in 0..{MAX_SESSION}")
+        ports = [port for port, _ in config.replicas] + ([] if config.port is None else [config.port])
+        for port in ports:
+            if not 0 <= port <= MAX_PORT:
+                raise MulticastError(f"clone session {session}: port {port} is not in 0..{MAX_PORT}")
+        if config.group is not None and not 1 <= config.group <= MAX_GROUP:
+            raise MulticastError(f"clone session {session}: multicast group {config.group} is not in 1..{MAX_GROUP}")
+        for _, rid in config.replicas:
+            if not 0 <= rid <= _MAX_RID:
+                raise MulticastError(f"clone session {session}: replication id {rid} is not in 0..{_MAX_RID}")
+        self.copies.set(session + 1, config.replicas)
+        self.rows[session] = (1, config.group or 0, -1 if config.port is None else config.port)
+        self._sessions[session] = config
+
+    def delete(self, session: int) -> None:
+        """Removes a session. Raises KeyError."""
+        if session not in self._sessions:
+            raise KeyError(f"there is no clone session {session}")
+        del self._sessions[session]
+        self.copies.delete(session + 1)
+        self.rows[session] = 0
+
+    def get(self, session: int) -> CloneSession | None:
+        """A session, None where it does not exist."""
+        return self._sessions.get(session)
+
+    def sessions(self) -> tuple[int, ...]:
+        """Numbers of the sessions that exist, ascending."""
+        return tuple(sorted(self._sessions))
+
+    def reset(self) -> None:
+        """Removes all sessions."""
+        self.rows[list(self._sessions)] = 0
+        self._sessions.clear()
+        self.copies.reset()
+
+
+# The numbers that ``random()`` gives: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom generators,
+# 2014).
+#
+# BMv2 takes std::default_random_engine, seeded by the thread's id, so its numbers differ from run to run. Here they
+# repeat, and both executors draw from one sequence, whose state is in the device.
+
+
+# The memory of indirect counters.
+
+
+class Counter:
+    """One indirect counter array of a device.
+
+    ``cells``: uint64, shape (size, 2): packets, bytes. Bytes are those of the frame as it came in, as in BMv2.
+    """
+
+    def __init__(self, spec: CounterArray) -> None:
+        self.spec = spec
+        self.cells: NDArray[np.uint64] = np.zeros((max(spec.size, 1), 2), dtype=np.uint64)
+
+    @property
+    def name(self) -> str:
+        """Full name."""
+        return self.spec.name
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.spec.size
+
+    def read(self, index: int) -> tuple[int, int]:
+        """Packets and bytes of a cell. Raises IndexError."""
+        packets, octets = self.cells[self._checked(index)].tolist()
+        return packets, octets
+
+    def write(self, index: int, packets: int, octets: int) -> None:
+        """Sets a cell. Raises IndexError."""
+        self.cells[self._checked(index)] = [packets, octets]
+
+    def count(self, index: int, length: int) -> None:
+        """Counts one packet of ``length`` bytes. Raises IndexError."""
+        self.cells[self._checked(index)] += np.array([1, length], dtype=np.uint64)
+
+    def reset(self) -> None:
+        """Sets every cell to 0."""
+        self.cells[:] = 0
+
+    def _checked(self, index: int) -> int:
+        if not 0 <= index < self.size:
+            raise IndexError(f"counter {self.name}: index {index} is not in 0..{self.size - 1}")
+        return index
+
+
+# The memory of indirect meters.
+
+
+class Meter:
+    """An indirect meter array of a device; ``cells``: uint64, shape (size, METER_WORDS)."""
+
+    def __init__(self, spec: MeterArray) -> None:
+        self.spec = spec
+        self.cells: NDArray[np.uint64] = np.zeros((max(spec.size, 1), METER_WORDS), dtype=np.uint64)
+        self._configs: dict[int, MeterConfig] = {}
+
+    @property
+    def name(self) -> str:
+        """Full name."""
+        return self.spec.name
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.spec.size
+
+    def read(self, index: int) -> MeterConfig | None:
+        """The configuration of a cell; None: every packet is green. Raises IndexError."""
+        return self._configs.get(self._checked(index))
+
+    def configs(self) -> dict[int, MeterConfig]:
+        """The configurations of all cells that have one, as they are now."""
+        return dict(self._configs)
+
+    def write(self, index: int, config: MeterConfig | None) -> None:
+        """Configures a cell, its buckets full; None makes every packet green. Raises IndexError, MeterError."""
+        configure(self.cells[self._checked(index)], config)
+        self._configs.pop(index, None)
+        if config is not None:
+            self._configs[index] = config
+
+    def execute(self, index: int, length: int, now: int) -> int:
+        """The color of a packet of ``length`` bytes at ``now`` microseconds. Raises IndexError."""
+        return execute(self.cells[self._checked(index)], self.spec.unit, length, now)
+
+    def reset(self) -> None:
+        """Forgets all configurations."""
+        self.cells[:] = 0
+        self._configs.clear()
+
+    def _checked(self, index: int) -> int:
+        if not 0 <= index < self.size:
+            raise IndexError(f"meter {self.name}: index {index} is not in 0..{self.size - 1}")
+        return index
+
+
+MASK: Final = (1 << 64) - 1
+STEP: Final = 0x9E3779B97F4A7C15
+MIX: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+"""Shift and multiplier of each round; a last shift follows."""
+
+LAST_SHIFT: Final = 31
+
+
+def advance(state: int) -> int:
+    """The next state."""
+    return (state + STEP) & MASK
+
+
+def mixed(state: int) -> int:
+    """The number that belongs to a state, 64 bits."""
+    z = state
+    for shift, factor in MIX:
+        z = ((z ^ z >> shift) * factor) & MASK
+    return z ^ z >> LAST_SHIFT
+
+
+def within(number: int, low: int, high: int) -> int:
+    """A number from ``low`` to ``high``, which is not below it; all 64 bits wide."""
+    return low + number % (high - low + 1)
 
 
 class DeviceState:

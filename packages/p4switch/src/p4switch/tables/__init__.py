@@ -1,6 +1,6 @@
 """Tables of a device: canonical entries, lookup, and the images that machine code reads."""
 
-from p4switch.tables.entry import (
+from p4switch.tables.matching import (
     DefaultEntry,
     EntryExists,
     Exact,

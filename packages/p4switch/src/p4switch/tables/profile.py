@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from p4switch.program.actions import Action, ActionProfile
 from p4switch.program.program import Program
-from p4switch.tables.entry import EntryExists, InvalidEntry, NoSuchEntry, StillUsed, TableFull
-from p4switch.tables.matching import EntryStore
+from p4switch.tables.matching import EntryExists, EntryStore, InvalidEntry, NoSuchEntry, StillUsed, TableFull
 
 # One two-rate three-color meter (behavioral-model, src/bm_sim/meters.cpp).
 

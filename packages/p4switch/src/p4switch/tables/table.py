@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from p4switch.program.actions import Action, ConstEntry, MatchKey, MatchTable
 from p4switch.program.program import Program
-from p4switch.tables.entry import (
+from p4switch.tables.matching import (
+    DEFAULT_ROW,
+    IMAGE_CELLS,
     DefaultEntry,
     EntryExists,
+    EntryStore,
     Exact,
     InvalidEntry,
     Lookup,
@@ -23,8 +26,8 @@ from p4switch.tables.entry import (
     TableFull,
     TableIsConst,
     Ternary,
+    make_index,
 )
-from p4switch.tables.matching import DEFAULT_ROW, IMAGE_CELLS, EntryStore, make_index
 from p4switch.tables.profile import (
     GROUP,
     INDIRECT_ROW_WORDS,

@@ -15,7 +15,7 @@ from p4switch.base.values import ValueProblem, find_name, parse_number
 from p4switch.device import Device
 from p4switch.program import Program
 from p4switch.program.actions import Action, MatchKey, MatchTable
-from p4switch.state.multicast import MulticastError
+from p4switch.state.device_state import MulticastError
 from p4switch.tables import DefaultEntry, Exact, Lpm, Match, Range, TableEntry, TableError, Ternary
 
 # Reading an entries file as data: no tags, no aliases, no guessing of types, and every item knows its line.

@@ -19,11 +19,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.real.io.frames import ETHERNET_BYTES, drive
-from p4reduce.network.real.io.records import (
+from p4reduce.network.real.io.frames import (
     BATCH,
     CONTROL_WORDS,
     DATAGRAMS,
+    ETHERNET_BYTES,
     FULL,
     MACHINE,
     MOVE,
@@ -32,17 +32,29 @@ from p4reduce.network.real.io.records import (
     RING,
     STOP,
     STOPPED,
+    drive,
 )
 from p4reduce.network.virtual.counters import Recordings
 from p4reduce.network.virtual.devices import Shadows, SwitchDevice
-from p4reduce.network.virtual.faults import FabricError, Faults
 from p4reduce.network.virtual.kernels.events import link_key, threshold
 from p4reduce.network.virtual.kernels.loop import add_event
-from p4reduce.network.virtual.memory import Memory, aligned_bytes
-from p4reduce.network.virtual.records import CELL, ENTRY, EVENT_KINDS, LINK, NODE, NONE, PRIORITIES, QUEUE
+from p4reduce.network.virtual.records import (
+    CELL,
+    ENTRY,
+    EVENT_KINDS,
+    LINK,
+    NODE,
+    NONE,
+    PRIORITIES,
+    QUEUE,
+    FabricError,
+    Faults,
+    Memory,
+    aligned_bytes,
+)
 from p4switch.abi import MAX_FRAME_BYTES
-from p4switch.executor import Digest
-from p4switch.native.libc import IOVEC, MESSAGE, POLLFD, POLLIN, TIMESPEC
+from p4switch.native.memory import IOVEC, MESSAGE, POLLFD, POLLIN, TIMESPEC
+from p4switch.traffic import Digest
 
 # Ports of real-time switches: what a user says of them, and the sockets that they become.
 

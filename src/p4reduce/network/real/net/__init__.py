@@ -1,9 +1,8 @@
 """Hosts and links of the kernel: namespaces without names, veth pairs, shaping, programs in hosts."""
 
 from p4reduce.network.real.net.enter import enter_command, here_command, is_entered, join_command
-from p4reduce.network.real.net.interfaces import Shaping
 from p4reduce.network.real.net.namespaces import why_not
-from p4reduce.network.real.net.network import DEFAULT_QUEUE_FRAMES, HOST_INTERFACE, RealNetwork, RelayedLink
+from p4reduce.network.real.net.network import DEFAULT_QUEUE_FRAMES, HOST_INTERFACE, RealNetwork, RelayedLink, Shaping
 
 __all__ = [
     "DEFAULT_QUEUE_FRAMES",

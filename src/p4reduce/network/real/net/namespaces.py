@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from p4reduce.network.real.errors import RealError
+from p4reduce.base.errors import RealError
 from p4reduce.network.real.net.enter import CLONE_NEWNET, EXIT_CANNOT, enter_command, setns, unshare
 
 T = TypeVar("T")

@@ -1,20 +1,293 @@
 """A topology in network namespaces: the switches' ends of all links in ours, each host in one of its own."""
 
+import array
+import contextlib
+import errno
+import fcntl
 import functools
 import os
 import re
+import socket
+import struct
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from p4reduce.network.real.errors import RealError
-from p4reduce.network.real.net import interfaces
+from pyroute2 import IPRoute
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
+from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_ROOT
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+from p4reduce.base.errors import RealError
 from p4reduce.network.real.net.enter import ENTERED, identity, is_entered, join_command
-from p4reduce.network.real.net.interfaces import Shaping, shape
 from p4reduce.network.real.net.namespaces import inside, new_namespace, start
 from p4reduce.topologies import Link, Node, Topology
+
+# Interfaces of one network namespace through netlink: veth pairs, addresses, no offloads, shaping.
+#
+# Every function works in the namespace of the thread that calls it.
+
+
+# Which interfaces have lost their carrier: the kernel says when something changed, and only then is anybody asked.
+
+
+_RTMGRP_LINK: Final = 1
+_SIOCGIFFLAGS: Final = 0x8913
+_IFF_RUNNING: Final = 0x40
+_REQUEST: Final = struct.Struct("16sH22x")
+"""struct ifreq of netdevice(7): a name, and flags"""
+_EVENT_BYTES: Final = 1 << 16
+
+
+class Carriers:
+    """Of interfaces in the namespace of the thread that makes it. Use as a context manager."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
+        self._down: set[str] = set()
+        self._events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+        self._any = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # through which the kernel is asked
+        try:
+            self._events.bind((0, _RTMGRP_LINK))
+        except OSError as error:
+            self.close()
+            raise RealError(f"changes of interfaces cannot be heard of: {error.strerror}") from error
+
+    @property
+    def events(self) -> socket.socket:
+        """Readable when something changed, until :meth:`down` was called."""
+        return self._events
+
+    def down(self) -> frozenset[str]:
+        """Those that have been without a carrier at some time, or that are gone."""
+        if self._changed():
+            self._down |= {name for name in self._names - self._down if not self._runs(name)}
+        return frozenset(self._down)
+
+    def close(self) -> None:
+        """Close the sockets; may be called again."""
+        self._events.close()
+        self._any.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _changed(self) -> bool:
+        """Take what the kernel said; when it said more than there was room for, something changed, too."""
+        changed = False
+        while True:
+            try:
+                self._events.recv(_EVENT_BYTES)
+            except BlockingIOError:
+                return changed
+            except OSError:  # ENOBUFS
+                return True
+            changed = True
+
+    def _runs(self, name: str) -> bool:
+        request = _REQUEST.pack(name.encode(), 0)
+        try:
+            _, flags = _REQUEST.unpack(fcntl.ioctl(self._any, _SIOCGIFFLAGS, request))
+        except OSError:
+            return False
+        return bool(flags & _IFF_RUNNING)
+
+
+MTU: Final = 1500
+MAX_NAME: Final = 15
+"""bytes of an interface's name (IFNAMSIZ without the closing zero)"""
+UP_DEADLINE_S: Final = 30.0
+_POLL_S: Final = 0.002
+_NOPREFIXROUTE: Final = 0x200
+_SIOCETHTOOL: Final = 0x8946
+_OFFLOADS: Final = {
+    "rx checksums": 0x15,
+    "tx checksums": 0x17,
+    "scatter-gather": 0x19,
+    "TSO": 0x1F,
+    "GSO": 0x24,
+    "GRO": 0x2C,
+}
+"""Commands of ethtool (linux/ethtool.h) that switch something on or off."""
+
+
+@contextlib.contextmanager
+def netlink() -> Iterator[Any]:
+    """A netlink socket; what the kernel refuses becomes a :class:`RealError`."""
+    try:
+        with IPRoute() as route:
+            yield route
+    except NetlinkError as error:
+        raise RealError(_explain(error)) from error
+
+
+def add_veth(
+    route: Any, index: int, name: str, peer: str, *, peer_namespace: int | None = None, alias: str = ""
+) -> None:
+    """A veth pair: ``name`` here, ``peer`` here or in another namespace (a file descriptor). Both are down.
+
+    ``index`` is the kernel's number of ``name``. Where it equals that of a peer in another namespace, the kernel takes
+    the two for no pair and notices up to a second late that the link is up.
+    """
+    other: dict[str, Any] = {"ifname": peer, "mtu": MTU}
+    if peer_namespace is not None:
+        other["net_ns_fd"] = peer_namespace
+    route.link("add", index=index, ifname=name, kind="veth", peer=other, mtu=MTU, ifalias=alias)
+
+
+def bring_up(route: Any, name: str, *, mac: str | None = None) -> int:
+    """Switch an interface on, its offloads off, and return its index.
+
+    Offloads would show a switch segments of 64 kB and packets without checksums: nothing that a link carries.
+    """
+    index = index_of(route, name)
+    _no_offloads(name)
+    route.link("set", index=index, state="up", **({"address": mac} if mac else {}))
+    return index
+
+
+def wait_until_up(route: Any) -> None:
+    """Wait until every interface of this namespace carries frames; before, the kernel drops what is sent.
+
+    A carrier is there at once, but the kernel acts on it a little later: that is what the operational state shows.
+    """
+    deadline = time.monotonic() + UP_DEADLINE_S
+    while waiting := [name for link in route.get_links() if (name := _not_ready(link))]:
+        if time.monotonic() > deadline:
+            raise RealError(f"the kernel took more than {UP_DEADLINE_S:g} s to bring up {', '.join(waiting)}")
+        time.sleep(_POLL_S)
+
+
+def _not_ready(link: Any) -> str | None:
+    """The name of an interface that was brought up and does not work yet."""
+    name = str(link.get_attr("IFLA_IFNAME"))
+    ready = link["state"] != "up" or name == "lo" or link.get_attr("IFLA_OPERSTATE") == "UP"
+    return None if ready else name
+
+
+def index_of(route: Any, name: str) -> int:
+    """The kernel's number of an interface."""
+    found = route.link_lookup(ifname=name)
+    if not found:
+        raise RealError(f"there is no interface {name!r}")
+    return int(found[0])
+
+
+def without_ipv6() -> None:
+    """No IPv6 in this namespace: nothing but what is sent on purpose crosses a link."""
+    for which in ("all", "default"):
+        path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
+        if path.exists():  # the kernel may have none
+            path.write_text("1")
+
+
+def add_host_address(route: Any, index: int, *, own: str, gateway: str, gateway_mac: str, network: str) -> None:
+    """Address and routes of a host without ARP: whatever is in ``network`` goes to ``gateway``, whose MAC is known."""
+    prefix = int(network.split("/")[1])
+    route.addr("add", index=index, address=own, prefixlen=prefix, flags=_NOPREFIXROUTE)
+    route.neigh("add", dst=gateway, lladdr=gateway_mac, ifindex=index, state="permanent")
+    route.route("add", dst=network, gateway=gateway, oif=index, prefsrc=own, flags="onlink")
+
+
+def _no_offloads(name: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for command in _OFFLOADS.values():
+            value = array.array("I", [command, 0])
+            request = struct.pack("16sP", name.encode(), value.buffer_info()[0])
+            try:
+                fcntl.ioctl(control, _SIOCETHTOOL, request)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:  # what cannot be switched on needs not be switched off
+                    raise
+
+
+def _explain(error: NetlinkError) -> str:
+    code = int(error.code)
+    text = f"the kernel refused to build the network: {os.strerror(code)}"
+    if code == errno.EOPNOTSUPP:
+        return f"{text}; it has no veth interfaces: 'modprobe veth' (as root), or another kernel"
+    if code in (errno.EPERM, errno.EACCES):
+        return f"{text}; 'p4reduce doctor' says what is allowed here"
+    return text
+
+
+# Links shaped to their rate by the kernel's token bucket (tbf, tc-tbf(8)) at the sending interface.
+#
+# A frame is charged as in virtual time: 24 bytes of preamble, frame check sequence and gap on top, and at least 84.
+# The bucket holds 5 ms, so that a late timer of a busy machine costs no rate (with 1 ms, a tenth of it was lost).
+# Delays are not the kernel's: netem is not part of every kernel, so our own ports and relays delay frames, in the
+# same way on all of them.
+
+
+KIND: Final = "tbf"
+OVERHEAD_BYTES: Final = 24
+LEAST_BYTES: Final = 84
+MAX_RATE_BPS: Final = 8 * (2**32 - 1)
+"""A faster link needs no bucket: software does not reach 34 Gb/s on a veth pair."""
+_FRAME_BYTES: Final = MTU + 14
+_BUCKET_NS: Final = 5_000_000
+_LINKLAYER_ETHERNET: Final = 1
+_TICK_SHIFT: Final = 6
+"""The kernel counts a bucket in units of 64 ns."""
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """What the kernel does to the frames on the links of a network."""
+
+    shaped: int
+    """directions of links that are held to their rate"""
+    unshaped: int
+    """directions that are not: not asked for, or faster than :data:`MAX_RATE_BPS`"""
+    delays: bool = False
+    """Whether the kernel delays frames; never, see above."""
+
+
+def shape(route: Any, index: int, rate_bps: int, queue_frames: int) -> bool:
+    """Hold what an interface sends to ``rate_bps``, with a queue for ``queue_frames`` full frames.
+
+    Returns whether a bucket was needed. Raises :class:`RealError` when the kernel has none.
+    """
+    if rate_bps > MAX_RATE_BPS:
+        return False
+    bucket_ns = max(_BUCKET_NS, 2 * (_FRAME_BYTES + OVERHEAD_BYTES) * 8 * 10**9 // rate_bps)
+    parameters = {
+        "rate_cell_log": 0,
+        "rate___reserved": _LINKLAYER_ETHERNET,  # tells the kernel to reckon itself, without a table
+        "rate_overhead": OVERHEAD_BYTES,
+        "rate_mpu": LEAST_BYTES,
+        "rate": max(1, rate_bps // 8),
+        "limit": min(queue_frames * _FRAME_BYTES, 2**32 - 1),
+        "buffer": bucket_ns >> _TICK_SHIFT,
+    }
+    message = tcmsg()
+    message["index"] = index
+    message["parent"] = TC_H_ROOT
+    message["handle"] = 0x10000
+    message["attrs"] = [
+        ("TCA_KIND", KIND),
+        ("TCA_OPTIONS", {"attrs": [("TCA_TBF_PARMS", parameters)]}),
+    ]
+    try:
+        # route.tc() leaves out overhead and mpu, so the message is built here.
+        route.status["nlm_generator"] = False  # which pyroute2 0.9 looks for and does not set
+        route.nlm_request(message, RTM_NEWQDISC, NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+    except NetlinkError as error:
+        if error.code == errno.ENOENT:
+            raise RealError("the kernel cannot shape links: 'modprobe sch_tbf' (as root), or run unshaped") from error
+        raise
+    return True
+
 
 HOST_INTERFACE: Final = "eth0"
 NETWORK: Final = "10.0.0.0/8"
@@ -99,7 +372,7 @@ class RealNetwork:
 
     def close(self) -> None:
         """Remove links and namespaces; may be called again."""
-        with interfaces.netlink() as route:
+        with netlink() as route:
             for name in self._made:
                 for index in route.link_lookup(ifname=name):
                     route.link("del", index=index)  # its peer goes with it
@@ -127,16 +400,16 @@ class RealNetwork:
         return start(join_command(argv, net), env=environment, **options)
 
     def _build(self) -> None:
-        interfaces.without_ipv6()
-        with interfaces.netlink() as route:
-            interfaces.bring_up(route, "lo")
+        without_ipv6()
+        with netlink() as route:
+            bring_up(route, "lo")
             for node in self.topology.hosts:
                 self._namespaces[node.name] = new_namespace()
             for number, link in enumerate(self.topology.links):
                 self._build_link(route, number, link)
             for node in self.topology.hosts:
                 inside(self._namespaces[node.name], functools.partial(self._set_up_host, node))
-            interfaces.wait_until_up(route)
+            wait_until_up(route)
         for namespace in self._namespaces.values():
             inside(namespace, _wait_until_up)
 
@@ -154,7 +427,7 @@ class RealNetwork:
         for letter, (node, port) in zip("ab", ends, strict=True):
             half = f"relay{number}{letter}"
             self._pair(route, half, node, port)
-            interfaces.bring_up(route, half)
+            bring_up(route, half)
             halves.append(half)
         self.relays.append(RelayedLink(link, *halves))
 
@@ -164,34 +437,33 @@ class RealNetwork:
         self._made.append(own)
         if other in self._namespaces:
             space = self._namespaces[other]
-            interfaces.add_veth(route, number, own, HOST_INTERFACE, peer_namespace=space, alias=self._alias)
+            add_veth(route, number, own, HOST_INTERFACE, peer_namespace=space, alias=self._alias)
             return
         peer = self._switch_interface(other, other_port)
-        interfaces.add_veth(route, number, own, peer, alias=self._alias)
+        add_veth(route, number, own, peer, alias=self._alias)
         self._set_up_port(route, peer, self.topology.link_at(other, other_port))
 
     def _switch_interface(self, switch: str, port: int) -> str:
         """Remember the name of a port's interface: 'leaf1-3' where the kernel takes it, 's2-3' by index otherwise."""
         name = f"{switch}-{port}"
         if any(
-            len(f"{node.name}-999") > interfaces.MAX_NAME or not _PLAIN_NAME.match(node.name)
-            for node in self.topology.switches
+            len(f"{node.name}-999") > MAX_NAME or not _PLAIN_NAME.match(node.name) for node in self.topology.switches
         ):
             name = f"s{self.topology.node(switch).index + 1}-{port}"
         self.switch_interfaces[switch][port] = name
         return name
 
     def _set_up_port(self, route: Any, name: str, link: Link) -> None:
-        self._shape_end(route, interfaces.bring_up(route, name), link)
+        self._shape_end(route, bring_up(route, name), link)
 
     def _set_up_host(self, node: Node) -> None:
         link = self.topology.link_at(node.name, 1)
         gateway = self.topology.node(link.other(node.name))
-        interfaces.without_ipv6()
-        with interfaces.netlink() as route:
-            interfaces.bring_up(route, "lo")
-            index = interfaces.bring_up(route, HOST_INTERFACE, mac=node.mac_text)
-            interfaces.add_host_address(
+        without_ipv6()
+        with netlink() as route:
+            bring_up(route, "lo")
+            index = bring_up(route, HOST_INTERFACE, mac=node.mac_text)
+            add_host_address(
                 route,
                 index,
                 own=node.ip_text,
@@ -207,5 +479,5 @@ class RealNetwork:
 
 
 def _wait_until_up() -> None:
-    with interfaces.netlink() as route:
-        interfaces.wait_until_up(route)
+    with netlink() as route:
+        wait_until_up(route)

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from p4reduce.network.real.errors import RealError
+from p4reduce.base.errors import RealError
 
 # Which process is which: a process identifier may be used again, its start time and the boot tell them apart.
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.network.virtual.kernels.jit import kernel
-from p4reduce.network.virtual.memory import CACHE_LINE
 from p4reduce.network.virtual.records import (
+    CACHE_LINE,
     byte_at,
     cell_at,
     copy_at,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from p4reduce.base.errors import RealError
 from p4reduce.network.real.bmv2 import Bmv2, Bmv2Switches, find_bmv2
-from p4reduce.network.real.errors import RealError
 from p4reduce.network.real.net import RealNetwork, enter_command, why_not
 from p4reduce.topologies import load
 
@@ -37,7 +37,7 @@ def run_entered(case: str) -> None:
 def switches_take_a_program() -> None:
     from p4reduce.control_plane.connection import Target
     from p4reduce.control_plane.controller import Controller
-    from p4reduce.network.jobs.switches import bundled
+    from p4reduce.network.jobs.network import bundled
 
     topology, program = load(STAR), bundled(64)
     with tempfile.TemporaryDirectory() as folder, RealNetwork(topology, name="test") as network:

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from p4reduce.network.real.errors import RealError
-from p4reduce.network.real.net import RealNetwork, enter_command, interfaces, is_entered, why_not
+from p4reduce.base.errors import RealError
+from p4reduce.network.real.net import RealNetwork, enter_command, is_entered, why_not
+from p4reduce.network.real.net import network as interfaces
 from p4reduce.topologies import Topology, TopologyBuilder, load
 
 REASON = why_not()

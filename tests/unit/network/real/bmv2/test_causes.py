@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from p4reduce.base.errors import RealError
 from p4reduce.network.real import bmv2
 from p4reduce.network.real.bmv2 import likely_cause
-from p4reduce.network.real.errors import RealError
 
 FAKE_DOCKER = """#!/bin/sh
 # The image is this machine, with the folder of this script on its PATH.

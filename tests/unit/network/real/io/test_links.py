@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 from scapy.utils import RawPcapReader
 
-from p4reduce.network.virtual.faults import Faults
-from p4switch.base.units import PS_PER_S
+from p4reduce.network.virtual.records import Faults
+from p4switch.base.values import PS_PER_S
 from p4switch.tables import Ternary
 from tests.support.real_io.lab import SWITCH, Lab, device, lab, set_priority
 

@@ -10,7 +10,7 @@ from p4reduce.network.real.io.frames import finish_checksum
 from p4reduce.network.real.io.path import OpenPort, Udp, Veth
 from p4reduce.network.real.switches import RealSwitches
 from p4reduce.network.virtual import FabricError
-from p4reduce.network.virtual.faults import Faults
+from p4reduce.network.virtual.records import Faults
 
 
 def test_an_interface_that_is_not_there_is_named():

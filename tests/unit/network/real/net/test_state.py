@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.network.real.errors import RealError
+from p4reduce.base.errors import RealError
 from p4reduce.network.real.net import state
 
 DEADLINE_S = 120

@@ -6,14 +6,7 @@ from typing import Any, Final
 from p4switch.p4.diagnostics import SourceFault, Unexpected
 from p4switch.p4.lower.inlining import Inlining, PacketLowering
 from p4switch.p4.lower.layout import Apply
-from p4switch.p4.lower.storage import (
-    STANDARD,
-    ActionInstance,
-    Instance,
-    ProgramInstance,
-    is_scalar,
-    storage_width,
-)
+from p4switch.p4.lower.storage import STANDARD, ActionInstance, Instance, ProgramInstance, is_scalar, storage_width
 from p4switch.p4.lower.values import (
     FALSE,
     TRUE,

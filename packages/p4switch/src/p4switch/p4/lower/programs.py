@@ -4,17 +4,7 @@ from typing import Any, Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, Unexpected
 from p4switch.p4.lower.inlining import Writes
-from p4switch.p4.lower.layout import (
-    ActionLayout,
-    Case,
-    Code,
-    Do,
-    Graph,
-    ParserLayout,
-    PipelineLayout,
-    SourceInfo,
-    Step,
-)
+from p4switch.p4.lower.layout import ActionLayout, Case, Code, Do, Graph, ParserLayout, PipelineLayout, SourceInfo, Step
 from p4switch.p4.lower.statements import TableLowering, ranges_as_masks
 from p4switch.p4.lower.storage import (
     ActionInstance,
@@ -40,7 +30,7 @@ from p4switch.p4.lower.values import (
     data_of,
     is_constant,
 )
-from p4switch.p4.syntax.tokens import NUMBER, value_of
+from p4switch.p4.syntax.preprocessor import NUMBER, value_of
 from p4switch.p4.syntax.tree import (
     Action,
     Binary,

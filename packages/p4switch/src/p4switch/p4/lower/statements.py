@@ -7,7 +7,7 @@ from p4switch.p4.lower.externs import CallLowering
 from p4switch.p4.lower.layout import Apply, Branch, Code, Leave, Stop
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, TableInstance, storage_width
 from p4switch.p4.lower.values import FieldPlace, Json, RuntimeData, Value, data_of, hexadecimal, operation
-from p4switch.p4.syntax.tokens import NUMBER, value_of
+from p4switch.p4.syntax.preprocessor import NUMBER, value_of
 from p4switch.p4.syntax.tree import (
     Action,
     ActionRef,

@@ -3,7 +3,7 @@
 from typing import Final, NoReturn
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
-from p4switch.p4.syntax.tokens import END, NAME, NUMBER, SIGN, STRING, Token, literal
+from p4switch.p4.syntax.preprocessor import END, NAME, NUMBER, SIGN, STRING, Token, literal
 from p4switch.p4.syntax.tree import (
     Annotation,
     AnyType,

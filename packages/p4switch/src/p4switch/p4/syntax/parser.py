@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from p4switch.p4.diagnostics import Diagnostics, SourceFault
+from p4switch.p4.syntax.preprocessor import END, NAME, OTHER, Token
 from p4switch.p4.syntax.statements import ProgramParser
-from p4switch.p4.syntax.tokens import END, NAME, OTHER, Token
 from p4switch.p4.syntax.tree import (
     Alias,
     Annotation,

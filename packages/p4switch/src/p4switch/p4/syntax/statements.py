@@ -4,7 +4,7 @@ from typing import Any
 
 from p4switch.p4.diagnostics import SourceFault
 from p4switch.p4.syntax.expressions import ExpressionParser
-from p4switch.p4.syntax.tokens import END, NAME, SIGN
+from p4switch.p4.syntax.preprocessor import END, NAME, SIGN
 from p4switch.p4.syntax.tree import (
     Action,
     ActionRef,

@@ -1,0 +1,445 @@
+"""Circuits that never change: `no-tdm`, `static`, and the electrical `eps-ideal` and `eps-ecmp`."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from p4reduce.control_plane.tdm.circuits import least_time
+from p4reduce.control_plane.tdm.grouping import Partition, Rounds, process_times, search_partition
+from p4reduce.control_plane.tdm.groups import (
+    NEVER,
+    Carried,
+    Group,
+    GroupPlan,
+    TreeGroups,
+    carry_trees,
+    configurations,
+    cross,
+    dark_matrix,
+    nic_bound_s,
+    placements,
+    rooted,
+)
+from p4reduce.control_plane.tdm.jobs import (
+    OpticalNetwork,
+    Placement,
+    TdmError,
+    TdmJob,
+    busiest_gpu_s,
+    busiest_nic_s,
+    on_hosts,
+    share_gpus,
+)
+from p4reduce.control_plane.tdm.packing import Packed, Part, demand, ecmp_s, ideal_s, parts_of, search
+from p4reduce.control_plane.tdm.pairs import Alone, Sharing, best_sharing, gated_period_s, match, play, time_shift
+from p4reduce.control_plane.tdm.registry import Options, register_scheduler
+from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, JobPlan, Mode, Process, Route, Schedule, Tree
+from p4reduce.control_plane.tdm.switched import best_partition
+
+# All jobs on one topology that never changes: what policies without switching plan.
+
+
+@dataclass(frozen=True)
+class Together:
+    """Jobs in one layer of GPUs, or in two that share them."""
+
+    given: tuple[int, ...]
+    layers: tuple[int, ...]
+    """of each job"""
+    packed: Packed
+    placements: tuple[Placement, ...]
+    training_s: float
+    """until all have trained, GPUs shared"""
+    communication_s: float
+    """of all at once"""
+
+
+def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Together:
+    """The same packing, trees and pipelining as with switching, for all jobs at once; of several layerings the best.
+
+    Raises
+    ------
+    TdmError
+        When jobs do not fit two layers, or no circuits do.
+    """
+    best: Together | None = None
+    for layers, given in _layerings(jobs, network, options):
+        found = _lay(jobs, network, options, layers, given)
+        if best is None or _total(found) < _total(best):
+            best = found
+    if best is None or _total(best) == NEVER:
+        raise TdmError(
+            f"circuits: no placement was found in which {network.ports} ports of a ToR are enough; use more ports"
+        )
+    return best
+
+
+def two_layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Group:
+    """The jobs of the first of two groups that both fit the GPUs; those that communicate together with switching."""
+    planner = TreeGroups(jobs, network, moves=min(options.moves, 2000), seed=options.seed)
+    rounds = Rounds(jobs, planner, network.delta_s)
+    return search_partition(rounds, restarts=options.restarts, seed=options.seed).groups[0].jobs
+
+
+def _layerings(
+    jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    try:
+        given = tuple(share_gpus(jobs, network.all_gpus))
+    except TdmError:
+        first = two_layers(jobs, network, options)
+        layers = tuple(0 if j in first else 1 for j in range(len(jobs)))
+        found = [0] * len(jobs)
+        for layer in (0, 1):
+            own = [j for j in range(len(jobs)) if layers[j] == layer]
+            for j, units in zip(own, share_gpus([jobs[j] for j in own], network.all_gpus), strict=True):
+                found[j] = units
+        return [(layers, tuple(found))]
+    shares = [given]
+    if any(job.elastic for job in jobs):
+        for share in (0.75, 0.5):
+            try:
+                shares.append(tuple(share_gpus(jobs, int(network.all_gpus * share))))
+            except TdmError:
+                continue
+        if all(job.elastic for job in jobs) and len(jobs) <= network.pods:
+            whole = [network.pod_gpus] * len(jobs)
+            for _ in range(network.pods - len(jobs)):
+                whole[max(range(len(jobs)), key=lambda j: jobs[j].work / whole[j])] += network.pod_gpus
+            shares.append(tuple(whole))
+    return [((0,) * len(jobs), one) for one in shares]
+
+
+def _lay(
+    jobs: Sequence[TdmJob],
+    network: OpticalNetwork,
+    options: Options,
+    layers: tuple[int, ...],
+    given: tuple[int, ...],
+) -> Together:
+    parts = parts_of(jobs, given, network, layers)
+    packed = search(parts, network, moves=options.moves, restarts=3, seed=options.seed)
+    placements: list[Placement] = [()] * len(jobs)
+    for layer in sorted(set(layers)):
+        own = [j for j in range(len(jobs)) if layers[j] == layer]
+        on = on_hosts([jobs[j] for j in own], [packed.units[j] for j in own], network, longest_last=layer == 1)
+        for j, placement in zip(own, on, strict=True):
+            placements[j] = placement
+    circuits_s = packed.circuit_bytes / network.circuit
+    if circuits_s == NEVER and network.ports and any(part.alltoall for part in parts):
+        with suppress(TdmError):
+            circuits_s = cross(parts, packed, network, returns=True).seconds
+    return Together(
+        given,
+        layers,
+        packed,
+        tuple(placements),
+        busiest_gpu_s(jobs, placements, network),
+        max(circuits_s, busiest_nic_s(jobs, placements, network)),
+    )
+
+
+def _total(found: Together) -> float:
+    return found.training_s + found.communication_s
+
+
+@register_scheduler("no-tdm")
+def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """All train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
+    found = plan_together(jobs, network, options)
+    numbers = range(len(jobs))
+    carried = carry_trees(jobs, numbers, found.packed, network, returns=True)
+    round_s = found.training_s + found.communication_s
+    plans = tuple(
+        JobPlan(
+            jobs[j].name,
+            found.placements[j],
+            cycle=0,
+            process=0,
+            group=found.layers[j],
+            trees=carried.trees.get(j, ()),
+            routes=carried.routes.get(j, ()),
+            train_s=jobs[j].compute_on(found.given[j]),
+            start_s=found.training_s,
+            duration_s=found.communication_s,
+        )
+        for j in numbers
+    )
+    if len(carried.matrices) > 1:  # one configuration after the other once all have trained
+        lit = configurations(carried, found.training_s, found.communication_s, network)
+        lit = (Configuration(lit[0].circuits, 0.0, lit[0].start_s + lit[0].duration_s), *lit[1:])
+    else:
+        lit = configurations(carried, 0.0, round_s, network)
+    cycle = Cycle(tuple(job.name for job in jobs), round_s, "gated")
+    return Schedule(
+        "no-tdm", network, plans, (Process(lit, 0.0, round_s),), (cycle,), round_s, options.clock, options.guard_s
+    )
+
+
+@register_scheduler("static")
+def static(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """Two groups take turns on circuits that serve both; nothing goes dark."""
+    groups = [group for group in best_partition(jobs, network, options).groups if group.jobs]
+    order = [j for group in groups for j in group.jobs]
+    given = [units for group in groups for units in group.given]
+    layers = [layer for layer, group in enumerate(groups) for _ in group.jobs]
+    own = [jobs[j] for j in order]
+    parts = parts_of(own, given, network, layers)
+    packed = search(parts, network, one_topology=True, moves=max(1, options.moves) * 4, restarts=4, seed=options.seed)
+    if packed.circuit_bytes == NEVER:
+        raise TdmError("circuits: one topology has too few ports for both groups; use more ports, or policy tdm")
+    wanted = [demand(packed, parts, network.pods, layer).astype(np.float64) for layer in range(len(groups))]
+    matrix = least_time(np.maximum.reduce(wanted), network.ports).matrix
+    lit = np.array(matrix, np.float64)
+    planned: list[GroupPlan] = []
+    for layer, group in enumerate(groups):
+        chosen = [place for place, other in enumerate(layers) if other == layer]
+        part = Packed(tuple(packed.units[x] for x in chosen), tuple(packed.edges[x] for x in chosen), 0.0)
+        used = wanted[layer] > 0
+        circuits_s = float((wanted[layer][used] / lit[used]).max(initial=0.0)) / network.circuit
+        where = placements(jobs, GroupPlan(group.jobs, group.given, (), 0.0, part.units), network)
+        nic_s = busiest_nic_s([jobs[j] for j in group.jobs], [where[j] for j in group.jobs], network)
+        planned.append(
+            GroupPlan(group.jobs, group.given, (max(nic_s, circuits_s),), group.training_s, part.units, part)
+        )
+    return _taking_turns("static", jobs, network, options, planned, matrix)
+
+
+@register_scheduler("eps-ideal", turns=False)
+def eps_ideal(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """`tdm` in a leaf-spine with R spines and uplinks of B that spray packets: no circuits, nothing dark."""
+    return _electrical("eps-ideal", jobs, network, options)
+
+
+@register_scheduler("eps-ecmp", turns=False)
+def eps_ecmp(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """The same leaf-spine with ECMP: ``options.flows`` flows on each edge of a tree, each hashed to a spine."""
+    return _electrical("eps-ecmp", jobs, network, options)
+
+
+def _electrical(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    found = best_partition(jobs, network, options)
+    groups = []
+    for group in found.groups:
+        if group.packed is None:
+            groups.append(group)
+            continue
+        parts = parts_of([jobs[j] for j in group.jobs], group.given, network)
+        nic_s = TreeGroups(jobs, network).bound(group.jobs)[0]
+        if policy == "eps-ideal":
+            fabric_s = ideal_s(demand(group.packed, parts, network.pods).astype(np.float64), network)
+        else:
+            fabric_s = ecmp_s(
+                group.packed, parts, network, flows=options.flows, polarized=options.polarized, seed=options.seed
+            )
+        groups.append(
+            GroupPlan(group.jobs, group.given, (max(nic_s, fabric_s),), group.training_s, group.units, group.packed)
+        )
+    return _taking_turns(policy, jobs, network, options, groups, dark_matrix(network.pods))
+
+
+def _taking_turns(
+    policy: str,
+    jobs: Sequence[TdmJob],
+    network: OpticalNetwork,
+    options: Options,
+    groups: Sequence[GroupPlan],
+    matrix: tuple[tuple[int, ...], ...],
+) -> Schedule:
+    """Groups one after the other on the same circuits."""
+    both = [*groups, GroupPlan((), (), (), 0.0)][:2]
+    times = process_times(Partition((both[0], both[1]), 0.0), 0.0, options.reading)
+    plans: dict[int, JobPlan] = {}
+    processes = []
+    for number, group in enumerate(both):
+        start = 0.0 if number == 0 else times[0]
+        if group.packed is None:
+            continue
+        carried: Carried = carry_trees(jobs, group.jobs, group.packed, network)
+        where = placements(jobs, group, network, other_way=number == 1)
+        processes.append(Process((Configuration(matrix, start, times[number]),), start, times[number]))
+        for j, given in zip(group.jobs, group.given, strict=True):
+            plans[j] = JobPlan(
+                jobs[j].name,
+                where[j],
+                cycle=0,
+                process=len(processes) - 1,
+                group=number,
+                trees=carried.trees.get(j, ()),
+                routes=carried.routes.get(j, ()),
+                train_start_s=0.0 if number else times[0],
+                train_s=jobs[j].compute_on(given),
+                start_s=start,
+                duration_s=group.communication_s,
+            )
+    cycle = Cycle(tuple(job.name for job in jobs), sum(times), "gated")
+    ordered = tuple(plans[j] for j in range(len(jobs)))
+    return Schedule(policy, network, ordered, tuple(processes), (cycle,), sum(times), options.clock, options.guard_s)
+
+
+# Two jobs on the same GPUs, circuits that never change: `pairs`, `free`, `exclusive`, `cassini`.
+
+
+Couple = tuple[int, ...]
+"""one job, or the two that share GPUs; the larger first"""
+
+
+@register_scheduler("pairs", turns=False)
+def pairs(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """Jobs matched (Blossom) on the same servers; each pair gated, by priority, free or exclusive, what is best."""
+    return _schedule("pairs", jobs, network, options, best_sharing)
+
+
+@register_scheduler("free", turns=False)
+def free(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """Nobody coordinates: rates divide. The same pairs as `pairs`, so that only coordination differs."""
+    return _schedule("free", jobs, network, options, lambda a, b: Sharing("free", play(a, b, None)))
+
+
+@register_scheduler("exclusive", turns=False)
+def exclusive(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """One job of a pair at a time. (With arrivals: first in, first out, with backfilling; see the flow-level model.)"""
+    return _schedule("exclusive", jobs, network, options, lambda _a, _b: Sharing("exclusive", (0.5, 0.5)))
+
+
+@register_scheduler("cassini", turns=False)
+def cassini(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    """Time shifts only: the second of a pair begins when both overlap least on the unified circle."""
+
+    def share(a: Alone, b: Alone) -> Sharing:
+        return Sharing("free", play(a, b, None, shift_s=time_shift(a, b)))
+
+    return _schedule("cassini", jobs, network, options, share)
+
+
+def _schedule(
+    policy: str,
+    jobs: Sequence[TdmJob],
+    network: OpticalNetwork,
+    options: Options,
+    share: Callable[[Alone, Alone], Sharing],
+) -> Schedule:
+    given = _given(jobs, network)
+    alone = [Alone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)]
+    if any(job.hosts for job in jobs):
+        raise TdmError(f"policy {policy} places jobs itself, in pairs; leave the names of workers out, or use tdm")
+    matched, left = match(alone, given, network.all_gpus)
+    couples: list[Couple] = [(a, b) if given[a] >= given[b] else (b, a) for a, b, _ in matched]
+    couples += [(j,) for j in left]
+    wanted = sum(given[couple[0]] for couple in couples)
+    if wanted > network.all_gpus:
+        raise TdmError(
+            f"{wanted} units for {network.all_gpus} GPUs, with each job on those of a larger one; use equal sizes, "
+            "more hosts, or policy tdm"
+        )
+    parts = [_part(jobs, given, couple) for couple in couples]
+    packed = search(parts, network, moves=options.moves, restarts=4, seed=options.seed)
+    if packed.circuit_bytes == NEVER:
+        raise TdmError(f"circuits: {network.ports} ports are too few for all pairs at once; use more, or policy tdm")
+    matrix = least_time(demand(packed, parts, network.pods).astype(np.float64), network.ports).matrix
+    leads = [jobs[couple[0]] for couple in couples]
+    where = on_hosts(leads, packed.units, network)
+    plans: dict[int, JobPlan] = {}
+    cycles = []
+    for number, couple in enumerate(couples):
+        way = share(alone[couple[0]], alone[couple[1]]) if len(couple) == 2 else Sharing("gated", (1.0, 1.0))
+        cycles.append(_cycle(jobs, alone, couple, way))
+        for place, j in enumerate(couple):
+            plans[j] = _plan(jobs, given, alone, couple, place, way, packed, where[number], number, network, policy)
+    round_s = max(cycle.period_s for cycle in cycles)
+    ordered = tuple(plans[j] for j in range(len(jobs)))
+    process = Process((Configuration(matrix, 0.0, round_s),), 0.0, round_s)
+    return Schedule(policy, network, ordered, (process,), tuple(cycles), round_s, options.clock, options.guard_s)
+
+
+def _given(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[int]:
+    """Elastic jobs get their share of what two layers of GPUs have."""
+    return share_gpus(jobs, 2 * network.all_gpus) if any(job.elastic for job in jobs) else [job.units for job in jobs]
+
+
+def _part(jobs: Sequence[TdmJob], given: Sequence[int], couple: Couple) -> Part:
+    """A pair takes circuits as its larger demand does."""
+    lead = jobs[couple[0]]
+    loads = [jobs[j].bytes * (2 if jobs[j].kind == "a2a" else 1) for j in couple]
+    alltoall = any(jobs[j].kind == "a2a" for j in couple)
+    if alltoall and lead.kind != "a2a":
+        loads = loads[1:]
+    return Part(max(loads), given[couple[0]], alltoall)
+
+
+def _cycle(jobs: Sequence[TdmJob], alone: Sequence[Alone], couple: Couple, way: Sharing) -> Cycle:
+    names = tuple(jobs[j].name for j in couple)
+    own = [alone[j] for j in couple]
+    if len(own) == 1:
+        return Cycle(names, own[0].period_s, "gated")
+    if way.mode == "gated":
+        return Cycle(names, gated_period_s(own[0], own[1]), "gated")
+    return Cycle(names, own[0].period_s / max(way.relative[0], 1e-9), way.mode)
+
+
+def _plan(
+    jobs: Sequence[TdmJob],
+    given: Sequence[int],
+    alone: Sequence[Alone],
+    couple: Couple,
+    place: int,
+    way: Sharing,
+    packed: Packed,
+    where: Placement,
+    number: int,
+    network: OpticalNetwork,
+    policy: str,
+) -> JobPlan:
+    j = couple[place]
+    kept = _first_units(where, packed.edges[number], given[j], network)
+    pods = sorted({network.pod_of(host) for host, _ in kept})
+    units = [sum(count for host, count in kept if network.pod_of(host) == pod) for pod in range(network.pods)]
+    inside = [edge for edge in packed.edges[number] if edge[0] in pods and edge[1] in pods]
+    if jobs[j].kind != "a2a" and len(inside) < len(pods) - 1:  # the pair's circuits are an a2a's: any tree will do
+        inside = [(pods[0], pod) for pod in pods[1:]]
+    root, edges = rooted(inside, units)
+    other = alone[couple[1 - place]] if len(couple) == 2 else Alone(0.0, 0.0)
+    start, train_start = _times(alone[j], other, place, way.mode if len(couple) == 2 else "gated", policy)
+    mode: Mode = way.mode
+    return JobPlan(
+        jobs[j].name,
+        kept,
+        cycle=number,
+        process=0,
+        group=place,
+        trees=() if jobs[j].kind == "a2a" else (Tree(root, edges, 1.0),),
+        routes=tuple(Route((a, b), 1.0) for a in pods for b in pods if a != b) if jobs[j].kind == "a2a" else (),
+        train_start_s=train_start,
+        train_s=alone[j].train_s,
+        start_s=start,
+        duration_s=alone[j].communicate_s,
+        priority=(0 if way.first == place else 1) if mode == "priority" else None,
+    )
+
+
+def _times(own: Alone, other: Alone, place: int, mode: Mode, policy: str) -> tuple[float, float]:
+    """When a job's window opens and when it trains: the first trains at 0, the second when the first has trained."""
+    if mode == "gated":
+        return (own.train_s, 0.0) if place == 0 else (max(own.train_s + other.train_s, other.period_s), other.train_s)
+    shift = time_shift(other, own) if policy == "cassini" and place == 1 else 0.0
+    return shift + own.train_s, shift
+
+
+def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int, network: OpticalNetwork) -> Placement:
+    """So many units of a placement that their pods hang together in its tree."""
+    pods = sorted({network.pod_of(host) for host, _ in where})
+    if edges:
+        graph: nx.Graph[int] = nx.Graph(list(edges))
+        start = max(pods, key=lambda pod: (sum(n for host, n in where if network.pod_of(host) == pod), -pod))
+        pods = [start, *(child for _, child in nx.bfs_edges(graph, start))]
+    kept: list[tuple[str, int]] = []
+    for pod in pods:
+        for host, count in where:
+            if network.pod_of(host) == pod and units:
+                took = min(count, units)
+                kept.append((host, took))
+                units -= took
+    return tuple(sorted(kept, key=lambda item: int(item[0][1:])))

@@ -1,0 +1,769 @@
+"""Lab 09: a data-parallel training through switches: buckets, their order, integers of 8 bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.group.communicator import Communicator, Handle
+from p4reduce.group.errors import ClusterError
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.workers.training.digits import Dataset, Mlp
+from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.report import Check, Wrong, counted
+from p4reduce_course.sandbox.confine import Limits
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode, Untold
+
+# Ranks of a training: a process of the student's code for each, joined by P4 switches in virtual time.
+
+
+Floats = NDArray[np.float32]
+LANES: Final = 256
+HEADERS: Final = 62
+GAP: Final = 24
+_CALLS: Final = 8
+"""times as many calls as tensors are more than anybody needs"""
+_ELEMENTS: Final = 4
+"""times as many numbers as there are, too"""
+_LIMITS: Final = Limits(cpu_s=6, wall_s=60.0)
+
+
+@dataclass(frozen=True)
+class Net:
+    """A star of workers around one switch.
+
+    Attributes:
+        rate_gbps, delay_us: of every link.
+    """
+
+    workers: int
+    rate_gbps: int
+    delay_us: int
+
+    def experiment(self) -> Experiment:
+        """The same as a run."""
+        return Experiment(
+            topology=f"star:hosts={self.workers}",
+            plan="steiner",
+            lanes=LANES,
+            rate=f"{self.rate_gbps}G",
+            delay=f"{self.delay_us}us",
+        )
+
+    def wire_seconds(self, elements: float) -> float:
+        """The least time of so many numbers on one direction of a link."""
+        return elements / LANES * (GAP + HEADERS + 4 * LANES) * 8 / (self.rate_gbps * 1e9)
+
+    @property
+    def trip_seconds(self) -> float:
+        """From the first bit of a full frame to the last of its sum, with an empty network."""
+        return 2 * (self.wire_seconds(LANES) + self.delay_us * 1e-6)
+
+
+def least_bytes(elements: int) -> int:
+    """Of full frames that hold so many numbers."""
+    return -(-elements // LANES) * (HEADERS + 4 * LANES)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A call of a rank's: how many elements of which type, when, and the largest field of packed integers."""
+
+    elements: int
+    integers: bool
+    at_s: float
+    largest: int = 0
+
+    @property
+    def kind(self) -> str:
+        """As it is told."""
+        return f"{self.elements} {'int32' if self.integers else 'float32'}"
+
+
+@dataclass
+class Rank:
+    """One rank while a job runs.
+
+    Attributes:
+        most_calls, most_elements: that it may start.
+        calls: what it has started, in order.
+        began_s: when its backward pass began.
+        failed: what the network said to it.
+    """
+
+    number: int
+    net: Net
+    comm: Communicator
+    code: StudentCode
+    most_calls: int
+    most_elements: int
+    calls: list[Started] = field(default_factory=list)
+    began_s: float = 0.0
+    failed: str = ""
+    _handles: dict[int, Handle[Any]] = field(default_factory=dict)
+
+    def create(self, kind: str, sizes: Sequence[int]) -> None:
+        """A hook of the student's for tensors of these sizes."""
+        network = Remote("network", rank=self.number, workers=self.net.workers)
+        self._call("create", kind, network, list(sizes))
+
+    def backward(
+        self, gradients: Sequence[Floats], order: Sequence[int], seconds: Sequence[float] = ()
+    ) -> list[Floats]:
+        """Hands gradients over in the order in which they become ready; what the hook gives for each of them."""
+        for index in order:
+            if seconds:
+                self.comm.compute(seconds[index])
+            self._call("ready", index, gradients[index])
+        found = self._call("finish")
+        path = str(self.code.file)
+        if not isinstance(found, list) or len(found) != len(gradients):
+            shown = f"{len(found)} items" if isinstance(found, list) else f"{found!r}"[:40]
+            raise Wrong(f"finish returned {shown}; return a list of {len(gradients)} arrays, by index", path)
+        for index, (mean, gradient) in enumerate(zip(found, gradients, strict=True)):
+            if not isinstance(mean, np.ndarray) or mean.dtype.kind != "f" or mean.shape != gradient.shape:
+                shape = f"{mean.dtype}{list(mean.shape)}" if isinstance(mean, np.ndarray) else type(mean).__name__
+                said = f"finish returned {shape} for tensor {index}; return floats of shape {list(gradient.shape)}"
+                raise Wrong(f"{said}, as it came", path)
+        return [np.asarray(mean, np.float32) for mean in found]
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        try:
+            return self.code.call(name, *arguments, services={"network": self._network})
+        except Wrong as wrong:
+            if self.failed:  # the network's answer, which the student's code passed on as an exception
+                raise ClusterError(self.failed) from wrong
+            raise
+
+    # --- what the student's code asks of the network
+
+    def _network(self, method: str, *arguments: Any, **named: Any) -> Any:
+        if method == "start":
+            return self._start(*arguments, **named)
+        if method == "wait":
+            return self._wait(*arguments, **named)
+        raise Untold(f"network.{method}: a network has start(array) and wait(number)")
+
+    def _start(self, array: Any) -> int:
+        if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.int32) or array.ndim != 1:
+            shown = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise Untold(f"network.start: float32 or int32 in one dimension, not {shown}; use .astype and .reshape(-1)")
+        if not array.size or not np.isfinite(array).all():
+            raise Untold("network.start: " + ("NaN or infinity cannot be added" if array.size else "an empty array"))
+        if len(self.calls) >= self.most_calls:
+            raise Untold(f"network.start: {self.most_calls} calls were made already; is there a loop?")
+        if sum(call.elements for call in self.calls) + array.size > self.most_elements:
+            raise Untold(f"network.start: {self.most_elements} numbers are more than anybody needs; is there a loop?")
+        integers = array.dtype == np.int32
+        largest = int(np.abs(fields(array)).max()) if integers else 0
+        self.calls.append(Started(array.size, integers, self.comm.now, largest))
+        self._handles[len(self.calls)] = self.comm.all_reduce(array, start=self.comm.now)
+        return len(self.calls)
+
+    def _wait(self, number: Any) -> Any:
+        handle = self._handles.pop(number, None) if isinstance(number, int) else None
+        if handle is None:
+            raise Untold(f"network.wait({str(number)[:20]}): that is no number of a start, or was waited for already")
+        try:
+            return handle.wait()
+        except ClusterError as error:
+            self.failed = str(error)
+            raise Untold(self.failed) from None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a job.
+
+    Attributes:
+        calls: of each rank.
+        began_s: when rank 0's backward pass began.
+        busiest_bytes: on the direction of a link that carried most.
+    """
+
+    calls: Sequence[Sequence[Started]]
+    began_s: float
+    busiest_bytes: int
+
+
+class Ranks:
+    """The student's file in a process for each rank. Use it as a context manager."""
+
+    def __init__(self, file: Path, seen: dict[str, None]) -> None:
+        self._file = file
+        self._seen = seen
+        self._codes: list[StudentCode] = []
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._held.close()
+
+    def run(self, net: Net, kind: str, sizes: Sequence[int], steps: int, body: Callable[[Rank], None]) -> Ran:
+        """``body`` for each rank, beside each other. Raises Wrong."""
+        while len(self._codes) < net.workers:
+            self._codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
+            self._codes[-1].start()  # here, since a process ends with the thread that started it
+        ranks: dict[int, Rank] = {}
+        elements = _ELEMENTS * (sum(sizes) + LANES) * steps
+        guard = threading.Lock()
+        with Cluster(net.experiment()) as cluster:
+
+            def rank_of(comm: Communicator) -> None:
+                code = self._codes[comm.rank]
+                rank = Rank(comm.rank, net, comm, code, _CALLS * (len(sizes) + 1) * steps, elements)
+                with guard:
+                    ranks[comm.rank] = rank
+                rank.create(kind, sizes)
+                body(rank)
+
+            try:
+                cluster.run_threads(rank_of)
+            except ClusterError as error:
+                raise Wrong(_disagreement(ranks, str(error)), str(self._file)) from None
+            cluster.carrier.drain()
+            links = cluster.carrier.network.fabric.links
+            busiest = max(links[hop].bytes for hop in links)
+        return Ran([ranks[number].calls for number in sorted(ranks)], ranks[0].began_s, busiest)
+
+
+def fields(words: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Four integers of 8 bits with a sign in each word, as the skeleton's ``pack`` puts them there."""
+    octets = (words.astype(np.int64) + 0x80808080).astype(np.uint32).view(np.uint8)
+    return octets.astype(np.int64) - 128
+
+
+def _disagreement(ranks: Mapping[int, Rank], error: str) -> str:
+    """The first call in which the ranks differ; the calls before it were the same at all of them."""
+    logs = {number: rank.calls for number, rank in sorted(ranks.items())}
+    advice = (
+        "Gradients become ready in another order on each rank, calls must not: "
+        "start bucket k only when it is full and bucket k - 1 has been started"
+    )
+    shortest = min(len(log) for log in logs.values())
+    for place in range(shortest):
+        kinds = {number: log[place].kind for number, log in logs.items()}
+        other = next((number for number, kind in kinds.items() if kind != kinds[0]), None)
+        if other is not None:
+            said = f"call {place} of rank 0 has {kinds[0]}, that of rank {other} has {kinds[other]}"
+            return f"{said}: the ranks call in different orders. {advice}"
+    if "left the group" in error:
+        short = next(number for number, log in logs.items() if len(log) == shortest)
+        said = f"rank {short} made {shortest} calls, and others wait for it to make one more"
+        return f"{said}. Every rank makes the same calls in the same order. {advice}"
+    largest = max((call.largest for log in logs.values() for call in log), default=0)
+    if "beyond int32" in error:
+        return (
+            f"the last field of a word holds up to {largest} at each of {len(logs)} ranks, and their sum runs over the "
+            "end of the word: leave headroom"
+        )
+    return f"the network could not carry a call out: {error}"
+
+
+# What is trained: tensors of a large model for times and bytes, and a small one with data of its own for accuracy.
+
+
+BLOCKS: Final = 16
+SMALL: Final = 6
+"""small tensors of a block, beside one large one"""
+STEPS: Final = 80
+"""of the small training"""
+_WORDS, _CLASSES, _HEAD, _LENGTH = 80, 6, 64, 3
+_TEXTS, _TESTS, _BATCH = 2000, 500, 64
+_RATE: Final = 3.0
+
+
+@dataclass(frozen=True)
+class Backward:
+    """One backward pass of a model of many tensors, at all ranks.
+
+    Attributes:
+        sizes: of the tensors, by index.
+        orders: of each rank, the indices in the order in which gradients become ready.
+        seconds: that each takes to compute.
+    """
+
+    sizes: Sequence[int]
+    orders: Sequence[Sequence[int]]
+    seconds: Sequence[float]
+
+    @property
+    def elements(self) -> int:
+        """Of all tensors."""
+        return sum(self.sizes)
+
+    def bound_seconds(self, net: Net) -> float:
+        """No hook is faster: what is ready at t or later takes its time on the wire after t, for every t."""
+        ready = [0.0] * len(self.sizes)
+        for order in self.orders:
+            now = 0.0
+            for index in order:
+                now += self.seconds[index]
+                ready[index] = max(ready[index], now)
+        least, behind = 0.0, 0
+        for index in sorted(range(len(ready)), key=lambda one: -ready[one]):
+            behind += self.sizes[index]
+            least = max(least, ready[index] + net.wire_seconds(behind))
+        return least
+
+
+def backward_of(net: Net, draws: Draws) -> Backward:
+    """Blocks alike, as in a transformer: a large tensor and small ones; neighbours become ready in any order."""
+    random = draws.generator("tensors")
+    block = [int(random.integers(10, 14)) * 1000] + [int(size) for size in random.integers(16, 200, SMALL)]
+    sizes = block * BLOCKS
+    whole = net.wire_seconds(sum(sizes)) * 1.1
+    seconds = [whole * size / sum(sizes) for size in sizes]
+    orders = []
+    for _ in range(net.workers):
+        order: list[int] = []
+        for first in reversed(range(0, len(sizes), 2 * len(block))):
+            order += [first + int(place) for place in random.permutation(2 * len(block))]
+        orders.append(order)
+    return Backward(sizes, orders, seconds)
+
+
+class RanksTask:
+    """Short texts of a few words each, to be sorted into classes, beside a second head that guesses a loud figure.
+
+    A word stands in few texts of a batch, so its gradient is small beside that of the second head: whoever rounds all
+    of them with one scale and forgets what rounding took away learns no word.
+    """
+
+    def __init__(self, workers: int, draws: Draws) -> None:
+        self.workers = workers
+        random = draws.generator("texts")
+        meaning = random.normal(0, 1, (_WORDS, _CLASSES))
+        words = random.integers(0, _WORDS, (_TEXTS + _TESTS, _LENGTH))
+        texts = np.zeros((len(words), _WORDS), np.float32)
+        np.add.at(texts, (np.arange(len(words))[:, None], words), 1)
+        everything = Dataset(texts, (texts @ meaning).argmax(axis=1))
+        self.model = Mlp((_WORDS, _CLASSES))
+        self.sizes = [_WORDS * _CLASSES, _CLASSES, _HEAD]
+        self._train = everything.take(np.arange(_TEXTS))
+        self._test = everything.take(np.arange(_TEXTS, len(words)))
+        self._seed = int(random.integers(1 << 31))
+
+    def initial(self) -> list[Floats]:
+        """Weights at the start, by tensor."""
+        return [np.zeros(size, np.float32) for size in self.sizes]
+
+    def gradients(self, weights: Sequence[Floats], rank: int, step: int) -> list[Floats]:
+        """Of a rank's batch, by tensor."""
+        random = np.random.default_rng((self._seed, step, rank))
+        shard = self._train.shard(rank, self.workers)
+        batch = shard.take(random.integers(0, len(shard), _BATCH))
+        flat = np.empty(self.model.size, np.float32)
+        self.model.loss_and_gradient(np.concatenate(weights[:2]), batch.images, batch.labels, flat)
+        loud = random.normal(0, 1, _HEAD).astype(np.float32)
+        return [flat[: self.sizes[0]], flat[self.sizes[0] :], loud]
+
+    def moved(self, weights: Sequence[Floats], means: Sequence[Floats]) -> list[Floats]:
+        """Weights after a step of SGD."""
+        return [old - np.float32(_RATE) * mean for old, mean in zip(weights, means, strict=True)]
+
+    def accuracy(self, weights: Sequence[Floats]) -> float:
+        """Share of the test data that is recognized."""
+        return self.model.accuracy(np.concatenate(weights[:2]), self._test.images, self._test.labels)
+
+    def alone(self, steps: int) -> list[Floats]:
+        """The same training in one process."""
+        weights = self.initial()
+        for step in range(steps):
+            every = [self.gradients(weights, rank, step) for rank in range(self.workers)]
+            weights = self.moved(weights, [np.mean(parts, axis=0) for parts in zip(*every, strict=True)])
+        return weights
+
+
+# Grading lab 09: hooks of all ranks beside each other, over switches in virtual time.
+
+
+# Why a mean is wrong, or a step slow.
+
+
+_NEAR: Final = 1e-5
+
+
+def explained_mean(found: Floats, parts: NDArray[np.float64], rank: int) -> str:
+    """What is wrong with the mean of what the ranks gave, an array (ranks, elements); empty: nothing."""
+    n = len(parts)
+    mean = parts.mean(axis=0)
+    room = _NEAR * float(np.abs(parts).max())
+
+    def like(other: NDArray[np.float64]) -> bool:
+        return bool((np.abs(found - other) <= room).all())
+
+    if like(mean):
+        return ""
+    known = (
+        (mean / n, f"the mean was divided twice: it is 1/{n} of the mean. Divide by the number of ranks once"),
+        (mean * n, f"that is the sum. The switch adds; divide by the number of ranks, {n}, once"),
+        (parts[rank], "that is this rank's own gradient. It must cross the network, and the sum come back"),
+    )
+    for other, why in known:
+        if like(other):
+            return why
+    place = int(np.argmax(np.abs(found - mean)))
+    return f"element {place} is {found[place]:.6g}, the mean is {mean[place]:.6g}"
+
+
+def explained_time(back: Backward, ran: Ran, net: Net, took: float) -> str:
+    """Where the time of a step over its bound went."""
+    calls = ran.calls[0]
+    trips = len(calls) * net.trip_seconds
+    each = back.elements / len(calls)
+    if trips > took / 4:
+        said = f"{len(calls)} calls, and each takes a round trip of {net.trip_seconds * 1e6:.1f} us however little is"
+        return f"{said} in it ({each:.0f} numbers on average). Larger buckets"
+    first, computing = calls[0].at_s - ran.began_s, sum(back.seconds)
+    if first > computing / 2:
+        said = f"the backward pass took {computing * 1e6:.0f} us, and the first of {counted(len(calls), 'call')} was"
+        said += f" started after {first * 1e6:.0f} us"
+        return f"{said}. Links are idle until then: smaller buckets, each started when it is full"
+    return f"{len(calls)} calls of {each:.0f} numbers. What is ready is to be sent while the backward pass goes on"
+
+
+FILE: Final = "hook.py"
+MOST_TIME: Final = 1.35
+"""of a step over its lower bound"""
+MOST_BYTES: Final = 1.09
+"""over full frames: each call has some frames more, in which ranks agree on a scale"""
+MOST_INT8: Final = 0.3
+"""of the bytes of float32"""
+MOST_LOST: Final = 0.04
+"""accuracy, against float32"""
+_EQUAL: Final = 15
+"""steps after which weights are compared"""
+_SUMS: Final = 127
+"""of a field of 8 bits"""
+_OFF: Final = 0.2
+"""of the largest gradient, which error feedback hardly touches"""
+_FEW: Final = 20
+"""steps in which what rounding takes away must come"""
+
+
+def net_of(draws: Draws) -> Net:
+    """The network of a student."""
+    workers, rate = draws.integer("workers", 3, 5), draws.choice("rate", (10, 25))
+    return Net(workers, rate, draws.integer("delay", 2, 4) if rate == 10 else 1)
+
+
+def grade(task: Task) -> Iterator[Check]:
+    """All checks of lab 09."""
+    with Ranks(task.answers / FILE, task.seen) as ranks:
+        yield from run_steps(task, _Grader(task, ranks).steps())
+
+
+class _Grader:
+    def __init__(self, task: Task, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self.net = net_of(task.personal)
+        self.draws = task.hidden
+        self.path = str(task.answers / FILE)
+        self.measured: dict[str, tuple[Backward, Ran, float]] = {}
+
+    def steps(self) -> list[Step]:
+        return [
+            Step("mean", "the mean of two tensors", self.mean),
+            Step("mean", "the next step begins anew", self.anew),
+            Step("mean", "equal weights on all ranks", lambda: self.trained("mean", _EQUAL)),
+            Step("order", "ready in another order on each rank", self.order),
+            Step("buckets", "bytes on the links", self.few_bytes),
+            Step("buckets", "time over the bound", self.time),
+            Step("int8", "the largest values, on all ranks at once", self.headroom),
+            Step("int8", "one scale for all ranks", self.scale),
+            Step("int8", "a quarter of the bytes", self.quarter),
+            Step("int8", "what rounding took away comes later", self.feedback),
+            Step("int8", "the model learns as well", lambda: self.trained("int8", STEPS)),
+        ]
+
+    def _run(self, kind: str, sizes: Sequence[int], steps: int, body: Callable[[Rank, int], None]) -> Ran:
+        def all_steps(rank: Rank) -> None:
+            for step in range(steps):
+                body(rank, step)
+
+        return self.ranks.run(self.net, kind, sizes, steps, all_steps)
+
+    def _means(self, kind: str, every: Sequence[Sequence[Sequence[Floats]]]) -> tuple[list[list[list[Floats]]], Ran]:
+        """What the hook gives for gradients by step, rank and tensor: by step and rank."""
+        found: list[list[list[Floats]]] = [[[] for _ in range(self.net.workers)] for _ in every]
+
+        def body(rank: Rank, step: int) -> None:
+            gradients = every[step][rank.number]
+            found[step][rank.number] = rank.backward(gradients, range(len(gradients) - 1, -1, -1))
+
+        sizes = [gradient.size for gradient in every[0][0]]
+        return found, self._run(kind, sizes, len(every), body)
+
+    def _drawn(self, name: str, sizes: Sequence[int], steps: int, spread: float = 1.0) -> list[list[list[Floats]]]:
+        random = self.draws.generator(name)
+        return [
+            [[random.normal(0, spread, size).astype(np.float32) for size in sizes] for _ in range(self.net.workers)]
+            for _ in range(steps)
+        ]
+
+    # --- mean
+
+    def _exact(self, name: str, steps: int) -> None:
+        every = self._drawn(name, [40, 300, 7], steps)
+        found, _ = self._means("mean", every)
+        for step, (given, got) in enumerate(zip(every, found, strict=True)):
+            for rank, means in enumerate(got):
+                for index, mean in enumerate(means):
+                    parts = np.array([gradients[index] for gradients in given], np.float64)
+                    said = explained_mean(mean, parts, rank)
+                    if said:
+                        raise Wrong(f"step {step}, rank {rank}, tensor {index}: {said}", self.path)
+
+    def mean(self) -> None:
+        self._exact("mean", 1)
+
+    def anew(self) -> None:
+        try:
+            self._exact("anew", 3)
+        except Wrong as wrong:
+            said = wrong.finding.said
+            with suppress(Wrong):
+                self._exact("anew", 1)
+                said += ". The first step was right: does finish leave something behind?"
+            raise Wrong(said, wrong.finding.where) from None
+
+    def trained(self, kind: str, steps: int) -> None:
+        task = RanksTask(self.net.workers, self.draws)
+        weights = [task.initial() for _ in range(self.net.workers)]
+
+        def body(rank: Rank, step: int) -> None:
+            mine = weights[rank.number]
+            means = rank.backward(task.gradients(mine, rank.number, step), (2, 1, 0))
+            weights[rank.number] = task.moved(mine, means)
+
+        self._run(kind, task.sizes, steps, body)
+        for rank, others in enumerate(weights):
+            for index, (one, other) in enumerate(zip(weights[0], others, strict=True)):
+                if one.tobytes() != other.tobytes():
+                    off = float(np.abs(one - other).max())
+                    said = f"after {steps} steps ranks 0 and {rank} differ in tensor {index}, by up to {off:.3g}"
+                    raise Wrong(f"{said}: finish must give the same numbers on every rank", self.path)
+        found, wanted = task.accuracy(weights[0]), task.accuracy(task.alone(steps))
+        if found < wanted - MOST_LOST:
+            said = f"after {steps} steps {found:.1%} of the texts are sorted right, with float32 {wanted:.1%}"
+            if kind == "int8":
+                said += ": small gradients are lost beside large ones. Do they come later (error feedback)?"
+            raise Wrong(said, self.path)
+
+    # --- order and buckets
+
+    def order(self) -> None:
+        back = backward_of(self.net, self.draws)
+        workers = self.net.workers
+        # Element e of tensor i is i + 1 at rank e mod n, 0 at the others: a sum tells who gave which tensor.
+        given = [
+            [np.where(np.arange(size) % workers == rank, index + 1, 0).astype(np.float32) for rank in range(workers)]
+            for index, size in enumerate(back.sizes)
+        ]
+
+        def body(rank: Rank, _: int) -> None:
+            means = rank.backward([parts[rank.number] for parts in given], back.orders[rank.number])
+            for index, mean in enumerate(means):
+                told = np.rint(mean.astype(np.float64) * workers).astype(np.int64) - 1
+                if (told == index).all():
+                    continue
+                place = int(np.flatnonzero(told != index)[0])
+                said = f"rank {rank.number}, tensor {index}: element {place} of its mean is wrong"
+                if 0 <= told[place] < len(back.sizes):
+                    said = f"rank {rank.number}, tensor {index}: in its mean is what rank {place % workers} gave for"
+                    said += f" tensor {told[place]}"
+                raise Wrong(
+                    f"{said}. Gradients become ready in another order on each rank: buckets hold the same tensors in "
+                    "the same order on all of them, and are started in one order",
+                    self.path,
+                )
+
+        try:
+            self._run("mean", back.sizes, 1, body)
+        except Wrong:
+            self.mean()  # where the mean is wrong in one order, too, that is to be mended first
+            raise
+
+    @property
+    def _look(self) -> str:
+        """What a small call costs."""
+        net = self.net
+        said = f"p4reduce run -t star:hosts={net.workers} --rate {net.rate_gbps}G --delay {net.delay_us}us"
+        return f"{said} --elements 100 --repeat 10"
+
+    def _backward(self, kind: str) -> tuple[Backward, Ran, float]:
+        """One step of the large model, and its time: the same whoever asks."""
+        if kind not in self.measured:
+            self.measured[kind] = self._measure(kind)
+        return self.measured[kind]
+
+    def _measure(self, kind: str) -> tuple[Backward, Ran, float]:
+        back = backward_of(self.net, self.draws)
+        took = [0.0] * self.net.workers
+
+        def body(rank: Rank, _: int) -> None:
+            random = self.draws.generator(f"values {rank.number}")
+            flat = random.standard_normal(back.elements, np.float32)
+            gradients = np.split(flat, np.cumsum(back.sizes)[:-1])
+            began = rank.comm.now
+            rank.began_s = began
+            rank.backward(gradients, back.orders[rank.number], back.seconds)
+            took[rank.number] = rank.comm.now - began
+
+        return back, self._run(kind, back.sizes, 1, body), max(took)
+
+    def few_bytes(self) -> None:
+        back, ran, _ = self._backward("mean")
+        least = least_bytes(back.elements)
+        if ran.busiest_bytes <= MOST_BYTES * least:
+            return
+        calls = ran.calls[0]
+        said = f"{ran.busiest_bytes} bytes on the busiest link, {least} fit {back.elements} numbers into full frames"
+        each = sum(call.elements for call in calls) / len(calls)
+        if sum(call.elements for call in calls) > 1.01 * back.elements:
+            said += f": {sum(call.elements for call in calls)} numbers were sent. Send each once"
+        else:
+            said += f": {len(calls)} calls of {each:.0f} numbers on average, and the last frame of each is sent as"
+            said += " if it were full. Larger buckets"
+        raise Wrong(said, self.path)
+
+    def time(self) -> None:
+        back, ran, took = self._backward("mean")
+        bound = back.bound_seconds(self.net)
+        if took > MOST_TIME * bound:
+            said = f"a step took {took * 1e6:.0f} us, {took / bound:.2f} times its lower bound of {bound * 1e6:.0f} us"
+            raise Wrong(
+                f"{said}, {MOST_TIME:g} are allowed: {explained_time(back, ran, self.net, took)}", self.path, self._look
+            )
+
+    # --- int8
+
+    @property
+    def _levels(self) -> int:
+        return _SUMS // self.net.workers
+
+    @property
+    def _divide(self) -> str:
+        return f": that is the sum over all ranks. Divide by their number, {self.net.workers}, once"
+
+    def _is_sum(self, found: Floats, mean: Floats | NDArray[np.float64]) -> bool:
+        """Whether a mean is about as many times too large as there are ranks."""
+        n = self.net.workers
+        room = 2 * n * float(np.abs(mean).max()) / self._levels
+        large = np.abs(found - mean).max() > room / n
+        return bool(large and np.abs(found - n * mean).max() <= room)
+
+    def headroom(self) -> None:
+        random = self.draws.generator("headroom")
+        signs = random.choice((-1.0, 1.0), 203).astype(np.float32)
+        every = [[[signs * np.float32(2.5)] for _ in range(self.net.workers)]]
+        found, ran = self._means("int8", every)
+        largest = max((call.largest for calls in ran.calls for call in calls), default=0)
+        off = max(float(np.abs(means[0] - every[0][0][0]).max()) for means in found[0])
+        if off <= 2.5 / self._levels:
+            return
+        said = f"all ranks have +2.5 and -2.5, and the mean is off by {off:.3g}"
+        if self._is_sum(found[0][0][0], signs * 2.5):
+            said += self._divide
+        elif largest * self.net.workers > _SUMS:
+            said += f": a field holds {largest}, and {self.net.workers} of these add up to"
+            said += f" {largest * self.net.workers}, beyond {_SUMS}. It runs over into its neighbour: leave headroom"
+        raise Wrong(said, self.path)
+
+    def scale(self) -> None:
+        random = self.draws.generator("scale")
+        every = [
+            [[random.normal(0, 10.0 ** (rank - 2), 90).astype(np.float32)] for rank in range(self.net.workers)]
+            for _ in range(2)
+        ]
+        found, ran = self._means("int8", every[:1])
+        parts = np.array([gradients[0] for gradients in every[0]], np.float64)
+        unit = np.abs(parts).max() / self._levels
+        for rank, means in enumerate(found[0]):
+            off = float(np.abs(means[0] - parts.mean(axis=0)).max())
+            if off > unit:
+                said = f"ranks have gradients of different size, and the mean of rank {rank} is off by {off:.3g}"
+                if self._is_sum(means[0], parts.mean(axis=0)):
+                    raise Wrong(said + self._divide, self.path)
+                if all(call.integers for call in ran.calls[0]):
+                    said += ": nobody told the others a largest value. Fields can be added only if all have one scale"
+                raise Wrong(f"{said}. Take the largest of all ranks", self.path)
+
+    def quarter(self) -> None:
+        back, ran, _ = self._backward("int8")
+        most = MOST_INT8 * least_bytes(back.elements)
+        if ran.busiest_bytes > most:
+            said = f"{ran.busiest_bytes} bytes on the busiest link, {most:.0f} are allowed"
+            if not any(call.integers for call in ran.calls[0]):
+                said += ": no call has int32. Four integers of 8 bits fit into a word: pack, README step 5"
+            elif sum(call.elements for call in ran.calls[0] if call.integers) >= back.elements:
+                said += ": one integer in each word. Four of 8 bits fit: pack"
+            else:
+                said += f": {len(ran.calls[0])} calls, and each has some frames for itself. Larger buckets"
+            raise Wrong(said, self.path)
+
+    def feedback(self) -> None:
+        unit = np.float32(1 / self._levels)
+        random = self.draws.generator("feedback")
+        small = (random.uniform(0.2, 0.4, 63) * random.choice((-1, 1), 63)).astype(np.float32) * unit
+        gradient = np.concatenate([np.ones(1, np.float32), small])
+        found, _ = self._means("int8", [[[gradient] for _ in range(self.net.workers)]] * _FEW)
+        total = np.array([step[0][0] for step in found], np.float64).sum(axis=0)
+        wanted = _FEW * gradient.astype(np.float64)
+        off = np.abs(total - wanted)
+        if off.max() <= 2 * unit:
+            return
+        place = int(np.argmax(off))
+        said = f"in {_FEW} steps the gradients of one weight add up to {wanted[place]:.3g}, its means to"
+        said += f" {total[place]:.3g}"
+        if self._is_sum(found[0][0][0], gradient):
+            said += self._divide
+        elif not total[1:].any():
+            said += ": each was less than half a step of the scale, and what rounding took away is lost. Keep it, and"
+            said += " add it to the gradient of the next step (error feedback)"
+        elif abs(total[0] / wanted[0] - 1) > _OFF:
+            said += ": not even the largest gradient comes through, see the checks above"
+        else:
+            said += ": what rounding took away must be added in the next step, once"
+        raise Wrong(said, self.path)
+
+
+def _parameters(draws: Draws) -> Mapping[str, str]:
+    net = net_of(draws)
+    return {
+        "workers": str(net.workers),
+        "rate": f"{net.rate_gbps}G",
+        "delay": f"{net.delay_us}us",
+        "levels": str(127 // net.workers),
+    }
+
+
+LAB: Final = Lab(
+    number="09",
+    name="09-train",
+    title="train",
+    minutes=90,
+    parts=(
+        Part("mean", "the mean, equal weights on all ranks", 25),
+        Part("order", "gradients that become ready in any order", 20),
+        Part("buckets", "bytes on the links, time over the bound", 25),
+        Part("int8", "a quarter of the bytes, and the model learns as well", 30),
+    ),
+    files=(FILE,),
+    grade=grade,
+    praise="equal weights on all ranks, few bytes, little time",
+    parameters=_parameters,
+)

@@ -1,0 +1,494 @@
+"""The function that runs parser, checksum verification and ingress; abi.py says what it takes and gives."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from llvmlite import ir
+
+from p4switch import abi
+from p4switch.abi import DROP_PORT
+from p4switch.compiler import actions
+from p4switch.compiler import data as phv
+from p4switch.compiler.data import DataLowering, Needs, PhvLayout, wide_header_fields
+from p4switch.compiler.hashing import HashLowering
+from p4switch.compiler.lanes import FunctionContext
+from p4switch.compiler.parser import ParserLowering
+from p4switch.compiler.storage import (
+    I1,
+    I8,
+    I64,
+    POINTER,
+    FieldStorage,
+    Value,
+    byte_offset,
+    copy_bytes,
+    header_bytes,
+    load_cell,
+    number,
+    resize,
+    store_cell,
+    write_header,
+    write_varbit_header,
+    zero_bytes,
+)
+from p4switch.compiler.tables import PipelineLowering
+from p4switch.program.actions import (
+    AddHeader,
+    Assign,
+    AssignHeader,
+    Checksum,
+    ExecuteMeter,
+    Hash,
+    MoveHeaders,
+    Random,
+    RegisterRead,
+)
+from p4switch.program.expressions import Field, FieldRef
+from p4switch.program.program import ChosenKey, Extract, Program, Run
+from p4switch.state.layout import StateLayout
+
+# The function that runs egress, checksum update and the deparser; abi.py says what it takes and gives.
+
+
+# What the two functions of a program share.
+
+
+class FunctionBuilder(ABC):
+    """What both functions share."""
+
+    def __init__(self, program: Program, layout: StateLayout, buffer: PhvLayout, module: Value) -> None:
+        self._program = program
+        self._layout = layout
+        self._buffer = buffer
+        self._module = module
+
+    def _function(self, name: str, arguments: list[tuple[str, Value]]) -> Value:
+        """A function of (name, type) arguments that returns i64; what its pointers point to does not overlap."""
+        kind = ir.FunctionType(I64, [t for _, t in arguments])
+        function = ir.Function(self._module, kind, name)
+        function.attributes.add("nounwind")
+        for argument, (label, argument_type) in zip(function.args, arguments, strict=True):
+            argument.name = label
+            if argument_type is POINTER:
+                argument.add_attribute("noalias")
+        return function
+
+    @abstractmethod
+    def _payload(self) -> tuple[Value, Value]:
+        """Address and length (i64) of the bytes that the parser did not extract."""
+
+    def _context(self, builder: Value, state: Value, ingress_length: Value, packet_length: Value) -> FunctionContext:
+        storage = FieldStorage(self._program, builder)
+        length = storage.slot(I64, number(64, 0))
+        context = FunctionContext(
+            program=self._program,
+            layout=self._layout,
+            builder=builder,
+            storage=storage,
+            state=state,
+            ingress_length=ingress_length,
+            packet_length=length,
+            exit_flag=storage.slot(I1, number(1, 0)),
+            payload=self._payload,
+            notes=actions.PathNotes.make(storage) if self._program.leaves_path else None,
+        )
+        start = context.block("start")
+        builder.branch(start)
+        builder.position_at_end(start)
+        builder.store(packet_length, length)
+        return context
+
+    def _finish_endless(self, context: FunctionContext, io: Value, cells: Mapping[int, int], result: int) -> None:
+        """Where packets go that take too many steps, if any can: they are counted, and nothing is left of them."""
+        if context.endless is None:
+            return
+        b = context.builder
+        b.position_at_end(context.endless)
+        context.add_to(context.cell_address(context.layout.endless_packets), number(64, 1))
+        for cell, value in cells.items():
+            if cell >= abi.OUT_CLONE and not self._program.leaves_path:
+                continue
+            b.store(number(64, value), byte_offset(b, io, 8 * cell), align=8)
+        b.ret(number(64, result))
+
+    def _set_intrinsic(self, context: FunctionContext, name: str, value: Value) -> None:
+        """Sets a field that the target writes, if the program has it; ``value`` is an i64."""
+        field = self._program.intrinsic(name)
+        if field is not None:
+            context.storage.store(field, resize(context.builder, value, field.width))
+
+    def _io(self, context: FunctionContext, io: Value, cell: int) -> Value:
+        return context.builder.load(byte_offset(context.builder, io, 8 * cell), align=8, typ=I64)
+
+
+def checksum_applies(context: FunctionContext, checksum: Checksum, unless: Value) -> Value:
+    """Whether a checksum's condition holds, and ``unless``."""
+    if checksum.condition is None:
+        return unless
+    data = DataLowering(context, f"checksum {checksum.name!r}")
+    return context.builder.and_(unless, data.condition(checksum.condition))
+
+
+class EgressBuilder(FunctionBuilder):
+    """Builds ``egress(state, phv, io, out)``."""
+
+    def build(self) -> None:
+        """Adds the function to the module."""
+        function = self._function(
+            abi.EGRESS_NAME,
+            [("state", POINTER), ("phv", POINTER), ("io", POINTER), ("out", POINTER)],
+        )
+        state, buffer, io, out = function.args
+        self._phv = buffer
+        b = self._builder = ir.IRBuilder(function.append_basic_block("entry"))
+        lengths = [
+            b.load(byte_offset(b, buffer, at), align=1, typ=I64) for at in (phv.INGRESS_LENGTH, phv.PACKET_LENGTH)
+        ]
+        context = self._context(b, state, lengths[0], lengths[1])
+        if self._program.meters:
+            context.now = self._io(context, io, abi.EG_TIME_US)
+        if self._program.leaves_path:
+            self._recall_notes(context, io)
+        self._recall_fields(context)
+        self._set_intrinsics(context, io, lengths[1])
+        PipelineLowering(context, self._program.egress).lower()
+        if self._program.leaves_path:
+            self._store_notes(context, io)
+        self._drop(context)
+        self._update_checksums(context)
+        if self._program.leaves_path:
+            actions.keep_fields(context, io, (context.notes.recirculate,))
+        self._deparse(context, out)
+        self._finish_endless(context, io, abi.NOTHING_NOTED, -1)
+
+    def _recall_notes(self, context: FunctionContext, io: Value) -> None:
+        """What ingress noted for the time after egress holds for the packet itself only."""
+        b, notes = context.builder, context.notes
+        itself = b.icmp_unsigned("==", self._io(context, io, abi.EG_INSTANCE), number(64, abi.INSTANCE_NORMAL))
+        recirculate, truncate = (
+            b.load(byte_offset(b, self._phv, at), align=1, typ=I64) for at in (phv.RECIRCULATE, phv.TRUNCATE)
+        )
+        unlimited = number(64, abi.NO_TRUNCATION)
+        b.store(b.select(itself, recirculate, number(64, 0)), notes.recirculate)
+        b.store(b.select(itself, truncate, unlimited), notes.truncate)
+
+    def _store_notes(self, context: FunctionContext, io: Value) -> None:
+        notes = context.notes
+        for cell, slot in (
+            (abi.EG_OUT_CLONE, notes.clone),
+            (abi.EG_OUT_CLONE_LIST, notes.clone_list),
+            (abi.EG_OUT_RECIRCULATE, notes.recirculate),
+        ):
+            actions.store_note(context, io, cell, slot)
+        actions.store_egress_clone(context, io, self._buffer)
+
+    def _recall_fields(self, context: FunctionContext) -> None:
+        b, buffer = context.builder, self._phv
+        in_place = set(wide_header_fields(self._program)) - self._written()
+        for field, at in self._buffer.fields.items():
+            pointer = byte_offset(b, buffer, at)
+            if field in in_place:
+                context.storage.place(field, pointer)
+            else:
+                context.storage.store(field, load_cell(b, pointer, field.width))
+        for header, at in self._buffer.valid.items():
+            valid = b.load(byte_offset(b, buffer, at), align=1, typ=I8)
+            context.storage.set_valid(header, b.trunc(valid, I1))
+
+    def _written(self) -> set[FieldRef]:
+        """Fields that egress or a checksum may change: copies of a multicast share the buffer, so they are copied."""
+        changed = {c.target for c in self._program.checksums if c.update}
+        ids = [ident for table in self._program.egress.tables.values() for ident in table.actions]
+        for primitive in phv.primitives_of(self._program, ids):
+            match primitive:
+                case Assign(target=target) | RegisterRead(target=target) | Hash(target=target) | Random(target=target):
+                    changed.add(target)
+                case ExecuteMeter(target=target):
+                    changed.add(target)
+                case AssignHeader(target=header) | AddHeader(header=header):
+                    kind = self._program.headers[header].type
+                    changed |= {FieldRef(header, f.name, f.width, f.signed) for f in kind.fields}
+                case MoveHeaders(targets=headers):
+                    changed |= {
+                        FieldRef(header, f.name, f.width, f.signed)
+                        for header in headers
+                        for f in self._program.headers[header].type.fields
+                    }
+                case _:
+                    pass
+        return changed
+
+    def _set_intrinsics(self, context: FunctionContext, io: Value, packet_length: Value) -> None:
+        cells = {
+            "egress_port": abi.EG_PORT,
+            "egress_rid": abi.EG_RID,
+            "instance_type": abi.EG_INSTANCE,
+            "egress_global_timestamp": abi.EG_TIME_US,
+        }
+        queueing = {
+            "enq_timestamp": abi.EG_ENQ_TIME_US,
+            "enq_qdepth": abi.EG_ENQ_QDEPTH,
+            "deq_timedelta": abi.EG_DEQ_TIMEDELTA_US,
+            "deq_qdepth": abi.EG_DEQ_QDEPTH,
+        }
+        if all(self._program.intrinsic(name) is not None for name in queueing):
+            cells |= queueing  # simple_switch fills all of them or none
+        for name, cell in cells.items():
+            self._set_intrinsic(context, name, self._io(context, io, cell))
+        self._set_intrinsic(context, "packet_length", packet_length)
+        # One more than the drop port, cut to 9 bits: simple_switch.cpp, egress_thread.
+        self._set_intrinsic(context, "egress_spec", number(64, DROP_PORT + 1))
+
+    def _drop(self, context: FunctionContext) -> None:
+        b, field = context.builder, self._program.intrinsic("egress_spec")
+        if field is not None:
+            value = context.storage.load(field)
+            with b.if_then(b.icmp_unsigned("==", value, number(field.width, DROP_PORT)), likely=False):
+                b.ret(number(64, -1))
+
+    def _update_checksums(self, context: FunctionContext) -> None:
+        b = context.builder
+        for checksum in self._program.checksums:
+            if checksum.update:
+                with b.if_then(checksum_applies(context, checksum, number(1, 1))):
+                    computed = HashLowering(context, self._program.calculations[checksum.calculation]).result()
+                    context.storage.store(checksum.target, resize(b, computed, checksum.target.width))
+
+    def _deparse(self, context: FunctionContext, out: Value) -> None:
+        b, storage = context.builder, context.storage
+        offset = storage.slot(I64, number(64, 0))
+        for name in self._program.deparser:
+            header = self._program.headers[name]
+
+            def take(field: Field, name: str = name) -> Value:
+                return storage.load(FieldRef(name, field.name, field.width, field.signed))
+
+            with b.if_then(storage.valid(name)):
+                at = b.load(offset, typ=I64)
+                if header.type.varbit is None:
+                    write_header(b, byte_offset(b, out, at), header.type, take)
+                else:
+                    write_varbit_header(b, storage, byte_offset(b, out, at), header)
+                b.store(b.add(at, header_bytes(b, storage, header)), offset)
+        at = b.load(offset, typ=I64)
+        payload, length = self._payload()
+        copy_bytes(b, byte_offset(b, out, at), payload, length)
+        whole = b.add(at, length)
+        if self._program.leaves_path:
+            leaves = b.icmp_unsigned("==", b.load(context.notes.recirculate, typ=I64), number(64, 0))
+            limit = b.load(context.notes.truncate, typ=I64)
+            whole = b.select(b.and_(leaves, b.icmp_unsigned("<", limit, whole)), limit, whole)
+        b.ret(whole)
+
+    def _payload(self) -> tuple[Value, Value]:
+        b = self._builder
+        length = b.load(byte_offset(b, self._phv, phv.PAYLOAD_LENGTH), align=1, typ=I64)
+        return byte_offset(b, self._phv, self._buffer.payload), length
+
+
+class IngressBuilder(FunctionBuilder):
+    """Builds ``ingress(state, frame, length, io, phv)``."""
+
+    def build(self) -> None:
+        """Adds the function to the module."""
+        function = self._function(
+            abi.INGRESS_NAME,
+            [
+                ("state", POINTER),
+                ("frame", POINTER),
+                ("length", I64),
+                ("io", POINTER),
+                ("phv", POINTER),
+            ],
+        )
+        state, frame, length, io, buffer = function.args
+        self._frame, self._length, self._io_array, self._phv = frame, length, io, buffer
+        b = self._builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self._instance = b.load(byte_offset(b, io, 8 * abi.IN_INSTANCE), align=8, typ=I64)
+        context = self._context(b, state, length, length)
+        if self._program.meters:
+            context.now = self._io(context, io, abi.IN_TIME_US)
+        with b.if_then(b.icmp_unsigned(">", length, number(64, abi.MAX_FRAME_BYTES)), likely=False):
+            b.ret(number(64, -1))
+        for field in wide_header_fields(self._program):
+            context.storage.place(field, byte_offset(b, buffer, self._buffer.fields[field]))
+        late = self._zero_wide_fields_early(context)
+        self._set_intrinsics(context, io)
+        parser = self._parser = ParserLowering(context, frame, length)
+        parser.lower()
+        self._zero_wide_fields_late(context, late)
+        if self._program.leaves_path:
+            self._finish_clone(context)
+        self._set_intrinsic(context, "parser_error", b.load(parser.error, typ=I64))
+        self._verify_checksums(context)
+        PipelineLowering(context, self._program.ingress).lower()
+        self._finish(context)
+        self._finish_endless(context, io, abi.INGRESS_DROPS, 0)
+
+    def _is(self, instance: int) -> Value:
+        return self._builder.icmp_unsigned("==", self._instance, number(64, instance))
+
+    def _set_intrinsics(self, context: FunctionContext, io: Value) -> None:
+        values = {
+            "ingress_port": self._io(context, io, abi.IN_PORT),
+            "ingress_global_timestamp": self._io(context, io, abi.IN_TIME_US),
+            "packet_length": self._length,
+            "instance_type": self._instance,
+        }
+        if self._program.leaves_path:
+            self._recall(context, values)
+        for name, value in values.items():
+            self._set_intrinsic(context, name, value)
+
+    def _recall(self, context: FunctionContext, values: dict[str, Value]) -> None:
+        """Copies of earlier packets know less: a clone its ingress port, others the fields of their list."""
+        b, zero = context.builder, number(64, 0)
+        normal, clone = self._is(abi.INSTANCE_NORMAL), self._is(abi.INSTANCE_INGRESS_CLONE)
+        for name in ("packet_length", "instance_type"):
+            values[name] = b.select(clone, zero, values[name])
+        for name, known in (("ingress_port", b.or_(normal, clone)), ("ingress_global_timestamp", normal)):
+            self._set_intrinsic(context, name, b.select(known, values.pop(name), zero))
+        with b.if_then(b.not_(b.or_(normal, clone)), likely=False):
+            actions.recall_fields(context, self._io_array)
+
+    def _finish_clone(self, context: FunctionContext) -> None:
+        """An ingress clone is only parsed; then its metadata are reset but for those of its field list."""
+        b = context.builder
+        with b.if_then(self._is(abi.INSTANCE_INGRESS_CLONE), likely=False):
+            actions.reset_metadata(context)
+            actions.recall_fields(context, self._io_array)
+            self._set_intrinsic(context, "instance_type", self._instance)
+            self._store_outcome(context, "priority", abi.OUT_PRIORITY)
+            self._keep(context)
+
+    def _zero_wide_fields_early(self, context: FunctionContext) -> list[str]:
+        """Zeroes the wide fields that the parser may read before it extracts them; returns headers left for later."""
+        needs = Needs(self._program)
+        states = self._program.parser.states.values()
+        plain = all(not isinstance(op, Run) for state in states for op in state.operations)
+        for state in states:
+            for key in state.keys:
+                needs.expression(key.value if isinstance(key, ChosenKey) else key)
+            for op in state.operations:
+                for name in ("value", "condition", "error", "bits", "length"):
+                    needs.expression(getattr(op, name, None))
+        late = []
+        for header in dict.fromkeys(f.header for f in wide_header_fields(self._program)):
+            wide = [f for f in wide_header_fields(self._program) if f.header == header]
+            alone = not self._program.headers[header].siblings
+            if plain and alone and self._extracted(header) and not any(f in needs.fields for f in wide):
+                late.append(header)
+            else:
+                self._zero(context, wide)
+        return late
+
+    def _extracted(self, header: str) -> bool:
+        states = self._program.parser.states.values()
+        return any(isinstance(op, Extract) and op.header == header for s in states for op in s.operations)
+
+    def _zero_wide_fields_late(self, context: FunctionContext, headers: list[str]) -> None:
+        """Fields of headers that were not extracted read as 0."""
+        b = context.builder
+        for header in headers:
+            with b.if_then(b.not_(context.storage.valid(header))):
+                self._zero(context, [f for f in wide_header_fields(self._program) if f.header == header])
+
+    def _zero(self, context: FunctionContext, fields: list[FieldRef]) -> None:
+        for field in fields:
+            zero_bytes(context.builder, context.storage.address(field), field.width // 8)
+
+    def _verify_checksums(self, context: FunctionContext) -> None:
+        b = context.builder
+        wrong = context.storage.slot(I1, number(1, 0))
+        for checksum in self._program.checksums:
+            # BMv2 leaves the parser before it verifies where the program has no start state.
+            if not checksum.verify or self._program.parser.start is None:
+                continue
+            with b.if_then(checksum_applies(context, checksum, context.storage.valid(checksum.target.header))):
+                data = DataLowering(context, f"checksum {checksum.name!r}")
+                computed = HashLowering(context, self._program.calculations[checksum.calculation]).result()
+                differs = b.icmp_unsigned("!=", computed, data.number(checksum.target, 64))
+                b.store(b.or_(b.load(wrong, typ=I1), differs), wrong)
+        self._set_intrinsic(context, "checksum_error", resize(b, b.load(wrong, typ=I1), 64))
+
+    def _finish(self, context: FunctionContext) -> None:
+        """Tells the driver what to do; keeps the packet unless it goes nowhere."""
+        b = context.builder
+        outcome = {}
+        for name, cell in (
+            ("egress_spec", abi.OUT_EGRESS_SPEC),
+            ("mcast_grp", abi.OUT_MCAST_GRP),
+            ("priority", abi.OUT_PRIORITY),
+        ):
+            outcome[name] = self._store_outcome(context, name, cell)
+        if self._program.leaves_path:
+            self._store_notes(context)
+        packet_length = b.load(context.packet_length, typ=I64)
+        b.store(packet_length, byte_offset(b, self._io_array, 8 * abi.EG_LENGTH), align=8)
+        no_group = b.icmp_unsigned("==", outcome["mcast_grp"], number(64, 0))
+        dropped = b.and_(no_group, b.icmp_unsigned("==", outcome["egress_spec"], number(64, DROP_PORT)))
+        with b.if_then(dropped):
+            b.ret(number(64, 0))
+        self._keep(context)
+
+    def _store_outcome(self, context: FunctionContext, name: str, cell: int) -> Value:
+        b, field = context.builder, self._program.intrinsic(name)
+        value = number(64, 0) if field is None else resize(b, context.storage.load(field), 64)
+        b.store(value, byte_offset(b, self._io_array, 8 * cell), align=8)
+        return value
+
+    def _store_notes(self, context: FunctionContext) -> None:
+        notes, io = context.notes, self._io_array
+        for cell, slot in (
+            (abi.OUT_CLONE, notes.clone),
+            (abi.OUT_CLONE_LIST, notes.clone_list),
+            (abi.OUT_RESUBMIT, notes.resubmit),
+            (abi.OUT_DIGEST, notes.digest),
+        ):
+            actions.store_note(context, io, cell, slot)
+        actions.keep_fields(context, io, (notes.clone, notes.resubmit, notes.digest))
+
+    def _keep(self, context: FunctionContext) -> None:
+        """Leaves the packet to egress and returns."""
+        b, buffer = context.builder, self._phv
+        self._keep_fields(context, b.load(context.packet_length, typ=I64))
+        payload, payload_length = self._payload()
+        b.store(payload_length, byte_offset(b, buffer, phv.PAYLOAD_LENGTH), align=1)
+        copy_bytes(b, byte_offset(b, buffer, self._buffer.payload), payload, payload_length)
+        b.ret(b.add(payload_length, number(64, self._buffer.payload)))
+
+    def _payload(self) -> tuple[Value, Value]:
+        b = self._builder
+        parsed = b.load(self._parser.offset, typ=I64)
+        return byte_offset(b, self._frame, parsed), b.sub(self._length, parsed)
+
+    def _keep_fields(self, context: FunctionContext, packet_length: Value) -> None:
+        b, buffer = context.builder, self._phv
+        b.store(self._length, byte_offset(b, buffer, phv.INGRESS_LENGTH), align=1)
+        if self._program.leaves_path:
+            for slot, at in ((context.notes.recirculate, phv.RECIRCULATE), (context.notes.truncate, phv.TRUNCATE)):
+                b.store(b.load(slot, typ=I64), byte_offset(b, buffer, at), align=1)
+        b.store(packet_length, byte_offset(b, buffer, phv.PACKET_LENGTH), align=1)
+        in_place = set(wide_header_fields(self._program))
+        for field, at in self._buffer.fields.items():
+            if field not in in_place:
+                store_cell(b, byte_offset(b, buffer, at), context.storage.load(field), field.width)
+        for header, at in self._buffer.valid.items():
+            valid = resize(b, context.storage.valid(header), 8)
+            b.store(valid, byte_offset(b, buffer, at), align=1)
+
+
+# The LLVM module of a program: its two functions; abi.py says what they take and give.
+
+
+def build_module(program: Program) -> Value:
+    """The LLVM module of a program, not optimized.
+
+    Raises:
+        UnsupportedConstruct: the program is beyond the compiler.
+    """
+    module = ir.Module(name="p4reduce")  # LLVM would read a name with line breaks as code
+    layout, buffer = StateLayout(program), PhvLayout.of(program)
+    IngressBuilder(program, layout, buffer, module).build()
+    EgressBuilder(program, layout, buffer, module).build()
+    return module

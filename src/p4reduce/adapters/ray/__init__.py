@@ -1,1 +1,0 @@
-"""Ray: jobs whose ranks run on the nodes that p4reduce chose."""

@@ -1,0 +1,301 @@
+"""Benchmarks of the virtual fabric: ``make bench-fabric``, or ``python -m studies.bench fabric --help``."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.network.virtual.network import Stop, VirtualNetwork, Watcher
+from p4reduce.network.virtual.records import HostEndpoints, worker_endpoints
+from p4reduce.network.virtual.synthetic import route_all, senders
+from p4reduce.topologies import Node, leaf_spine
+from p4reduce.workers.endpoints import Endpoints as WorkerTable
+from p4reduce.workers.numbers import BlockFloat
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective
+from p4reduce.workers.specs import HostAddress, WorkerSpec
+from p4switch.device import Device
+from studies.bench.switch import EPOCH, JOB, Neighbour, Racks, aggregate, program
+
+# ns-3 beside the fabric: plain UDP over four hops, under a Python of its own that has it.
+
+
+VARIABLE: Final = "NS3_PYTHON"
+"""Environment variable: a Python in whose environment ``pip install ns3`` was run; else the one that runs this."""
+DEADLINE_S: Final = 300.0
+
+
+def python() -> str:
+    """The Python to ask."""
+    return os.environ.get(VARIABLE) or sys.executable
+
+
+def why_not() -> str | None:
+    """Why ns-3 cannot be run here; None where it can."""
+    try:
+        done = subprocess.run(
+            [python(), "-c", "from importlib.metadata import version; print(version('ns3'))"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except OSError as error:
+        return f"${VARIABLE}={python()}: {error.strerror}"
+    if done.returncode != 0:
+        return f"ns3 is not installed for {python()}: pip install ns3 in an environment, name its Python in ${VARIABLE}"
+    return None
+
+
+def version() -> str:
+    """The installed version. Raises CalledProcessError."""
+    code = "from importlib.metadata import version; print(version('ns3'))"
+    return subprocess.run([python(), "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+def measure(packets: int, payload: int) -> dict[str, Any]:
+    """Packet-hops a second of processor time.
+
+    Raises:
+        RuntimeError: ns-3 failed, or lost packets.
+    """
+    command = [python(), str(Path(__file__).with_name("ns3_udp.py")), str(packets), str(payload)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"ns-3 failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if answer["received"] != packets:
+        raise RuntimeError(f"ns-3 delivered {answer['received']} of {packets} packets")
+    hops = packets * answer["hops"]
+    return {
+        "what": f"ns-3 {version()}: plain UDP, {answer['hops']} hops",
+        "payload_bytes": payload,
+        "M_hops_per_s": hops / answer["seconds"] / 1e6,
+    }
+
+
+# What is measured: forwarding alone, racks of any number, a two-level tree, and one large all-reduce.
+
+
+# A two-level tree that sums: leaves add up their workers, a spine the leaves, the whole P4 program at each.
+
+
+LEAVES: Final = 4
+WORKERS_EACH: Final = 4
+
+
+class Tree:
+    """16 workers under four leaves under a spine.
+
+    Attributes:
+        tensors: float32, shape (16, elements); `all_reduce` works in place.
+    """
+
+    def __init__(self, lanes: int, elements: int, *, slots: int = 512, rate: str = "100G") -> None:
+        self.topology = leaf_spine(LEAVES, 1, WORKERS_EACH, rate=rate, uplink=rate)
+        self.devices = {node.name: self._device(node, lanes, slots) for node in self.topology.switches}
+        hosts = self.topology.hosts
+        self.tensors: NDArray[np.float32] = np.empty((len(hosts), elements), dtype=np.float32)
+        self.table = WorkerTable()
+        for host in hosts:
+            leaf = self._parent(host)
+            self.table.add(
+                WorkerSpec(
+                    HostAddress(host.mac, host.ip),
+                    HostAddress(leaf.mac, leaf.ip),
+                    job=JOB,
+                    epoch=EPOCH,
+                    lanes=lanes,
+                    slots=slots,
+                    members=len(hosts),
+                    numbers=BlockFloat(),
+                )
+            )
+        endpoints = HostEndpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
+        self.network = VirtualNetwork(self.topology, self.devices, endpoints=endpoints)
+
+    def fill(self) -> None:
+        """New small whole numbers, whose sums are exact."""
+        for rank, tensor in enumerate(self.tensors):
+            tensor[:] = rank + 1
+            tensor[:: len(self.tensors)] = -rank
+
+    def all_reduce(self, progress: Watcher | None = None) -> Stop:
+        """Replaces every tensor by the sum of all."""
+        everybody = range(len(self.tensors))
+        for index in everybody:
+            self.table.post(index, Post(Collective.ALL_REDUCE, self.tensors[index], self.tensors[index]))
+            self.network.start(index)
+        return self.network.run(watch=everybody, progress=progress)
+
+    def check(self) -> None:
+        """Raises RuntimeError where a tensor is not the sum of what `fill` gave."""
+        count = len(self.tensors)
+        wanted = np.full(count, count * (count + 1) / 2, dtype=np.float32)
+        wanted[0] = -count * (count - 1) / 2
+        whole = self.tensors.shape[1] // count * count
+        for tensor in self.tensors:
+            if not np.all(tensor[:whole].reshape(-1, count) == wanted):
+                raise RuntimeError("the sums are wrong: the figures are worth nothing")
+
+    def counted(self) -> tuple[int, int]:
+        """Ingress passes and egress copies of all switches so far."""
+        counters = [self.network.switch_counters(name) for name in self.devices]
+        return sum(one.passes for one in counters), sum(one.copies for one in counters)
+
+    def _parent(self, host: Node) -> Node:
+        return next(one for one in self.topology.switches if host.name in self.topology.neighbours(one.name))
+
+    def _device(self, own: Node, lanes: int, slots: int) -> Device:
+        """A switch with its entries: its hosts are a leaf's children, all leaves are the spine's."""
+        topology, device = self.topology, Device(program(lanes), name=own.name)
+
+        def neighbour(other: Node) -> Neighbour:
+            return Neighbour(topology.port(own.name, other.name), other.mac, other.ip)
+
+        around = [topology.node(name) for name in topology.neighbours(own.name)]
+        hosts = [neighbour(node) for node in around if node.is_host]
+        switches = [neighbour(node) for node in around if node.is_switch]
+        aggregate(device, own.ip, hosts or switches, slots, switches[0] if hosts else None)
+        return device
+
+
+WORKERS: Final = 4
+"""of a rack"""
+LARGE_DEADLINE_S: Final = 900.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One timed run. ``seconds``: processor time of the thread."""
+
+    passes: int
+    copies: int
+    events: int
+    seconds: float
+
+
+def _best(network: VirtualNetwork, work: Callable[[], object], runs: int) -> Run:
+    """The fastest of some runs; the first, which touches memory for the first time, comes before them."""
+    best: Run | None = None
+    work()
+    for _ in range(runs):
+        before, begin = _counted(network), time.thread_time()
+        work()
+        seconds = time.thread_time() - begin
+        passes, copies, events = (now - then for now, then in zip(_counted(network), before, strict=True))
+        run = Run(passes, copies, events, seconds)
+        if best is None or run.seconds / run.passes < best.seconds / best.passes:
+            best = run
+    if best is None:
+        raise ValueError(f"runs: {runs}, must be at least 1")
+    return best
+
+
+def _counted(network: VirtualNetwork) -> tuple[int, int, int]:
+    counters = [network.switch_counters(switch.name) for switch in network.topology.switches]
+    return sum(one.passes for one in counters), sum(one.copies for one in counters), network.events
+
+
+def _row(lanes: int, switches: int, run: Run) -> dict[str, Any]:
+    return {
+        "lanes": lanes,
+        "switches": switches,
+        "M_passes_per_s": run.passes / run.seconds / 1e6,
+        "M_copies_per_s": run.copies / run.seconds / 1e6,
+        "ns_per_pass": run.seconds / run.passes * 1e9,
+        "events_per_pass": run.events / run.passes,
+    }
+
+
+def forwarding(switches: int, lanes: int, frames: int, runs: int) -> dict[str, Any]:
+    """The fabric alone: switches that only copy frames, hosts of a leaf-spine that send to the next leaf."""
+    leaves = spines = max(switches // 2, 1)
+    topology = leaf_spine(leaves, spines, 2, rate="100G", uplink="100G")
+    hosts = [host.name for host in topology.hosts]
+    endpoints = senders(topology, hosts)
+    endpoints.records["peer"] = [topology.hosts[(index + 2) % len(hosts)].ip for index in range(len(hosts))]
+    endpoints.records["length"] = 62 + 4 * lanes
+    network = VirtualNetwork(topology, route_all(topology), endpoints=endpoints)
+    each = max(frames // len(hosts), 1)
+
+    def again() -> None:
+        endpoints.records["to_send"] += each
+        endpoints.records["expected"] += each
+        endpoints.records["status"] = 1
+        for index in range(len(hosts)):
+            network.start(index)
+        network.run()
+
+    return _row(lanes, switches, _best(network, again, runs))
+
+
+def racks(switches: int, lanes: int, frames: int, runs: int, slots: int = 512) -> dict[str, Any]:
+    """The P4 program in any number of switches, each with four workers of its own."""
+    made = Racks(switches, WORKERS, lanes=lanes, chunks=max(frames // (switches * WORKERS * 2), 16), slots=slots)
+    return {**_row(lanes, switches, _best(made.network, made.all_reduce, runs)), "slots": slots}
+
+
+def tree(lanes: int, chunks: int, runs: int) -> dict[str, Any]:
+    """16 workers under a two-level tree. Raises RuntimeError where a sum is wrong."""
+    made = Tree(lanes, lanes * chunks)
+
+    def work() -> None:
+        made.fill()
+        made.all_reduce()
+
+    work()
+    made.check()
+    return _row(lanes, len(made.devices), _best(made.network, made.all_reduce, runs))
+
+
+def large(lanes: int, elements: int) -> dict[str, Any]:
+    """One all-reduce of a large model in a process of its own: seconds, and memory beyond the tensors.
+
+    Raises:
+        RuntimeError: it failed, or a sum is wrong.
+    """
+    command = [sys.executable, "-m", __name__, str(lanes), str(elements)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LARGE_DEADLINE_S, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"the large all-reduce failed:\n{done.stderr[-3000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _large(lanes: int, elements: int) -> dict[str, Any]:
+    small = Tree(lanes, lanes)
+    small.fill()
+    small.all_reduce()  # loads machine code
+    made = Tree(lanes, elements)
+    made.fill()
+    begin, busy = time.perf_counter(), time.thread_time()
+    made.all_reduce()
+    wall, seconds = time.perf_counter() - begin, time.thread_time() - busy
+    passes, copies = made.counted()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    made.check()
+    return {
+        "lanes": lanes,
+        "elements": elements,
+        "workers": len(made.tensors),
+        "seconds": wall,
+        "cpu_s": seconds,
+        "virtual_s": made.network.now / 1e12,
+        "M_passes_per_s": passes / seconds / 1e6,
+        "M_copies_per_s": copies / seconds / 1e6,
+        "beyond_tensors_MB": (peak - made.tensors.nbytes) / 1e6,
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_large(int(sys.argv[1]), int(sys.argv[2]))))

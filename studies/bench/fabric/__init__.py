@@ -1,1 +1,0 @@
-"""Benchmarks of the virtual fabric: ``make bench-fabric``, or ``python -m studies.bench.fabric --help``."""

@@ -1,1 +1,0 @@
-"""How fast the embedded switch carries frames of this machine's kernel."""

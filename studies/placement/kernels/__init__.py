@@ -1,1 +1,0 @@
-"""The flow model's inner loop, compiled."""
