@@ -42,10 +42,10 @@ test: $(INSTALLED)  ## lint, types and all tests that need no other program
 
 checks: $(INSTALLED)  ## the same, without counting the processor time
 	@$(MAKE) --no-print-directory -j2 lint $(WARM)
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
 soak-tests: $(WARM)  ## the tests that `make test` leaves out, and more examples of the random ones: before a release
-	SOAK=1 $(BIN)/pytest -n $(JOBS)
+	SOAK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 lint: $(INSTALLED)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -6,7 +6,6 @@ import dataclasses
 import gc
 import math
 import os
-import signal
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from p4reduce.base.output import Progress
+from p4reduce.base.signals import end_with
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Task
 from p4reduce.control_plane.scheduling.view import Decision, NetworkState, consumed, policy_named
 from p4reduce.group.backend import FloatArray
@@ -296,7 +296,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _CONNECT_S = "10s"
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _YOUNG = 200_000
 """objects after which Python looks for cycles among them"""
 
@@ -345,18 +344,6 @@ def _numbered(work: Callable[[Item], Result], number: int, item: Item, master: i
     if master is not None and master != os.getpid():
         end_with(master)
     return number, work(item)
-
-
-def end_with(parent: int) -> None:
-    """The kernel kills this process when its parent has ended, however that ended; at once if it has already.
-
-    joblib's processes hold the ends of each other's pipes open: after a kill -9 of the one that started them none
-    would see it go, and all would wait for ever. Nothing happens where the system is not Linux.
-    """
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from p4reduce.base.failures import EXIT_BAD_INPUT, EXIT_INTERRUPTED, exit_code
 from p4reduce.base.output import Output, Report, progress_bar
-from p4reduce.base.signals import handling, raise_exit
+from p4reduce.base.signals import handling, raise_exit_in_time
 from p4reduce.group.errors import ClusterError
 from p4reduce.views.report.curves import DRAWINGS, PAGE, PALETTE, Markup, bars, element, join, void
 from p4reduce.views.report.curves import Bar as DrawnBar
@@ -104,7 +104,8 @@ def study_main(
     output = Output(as_json=given.json)
     began = time.monotonic()
     try:
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), progress_bar(output) as open_bar:
+        ends = handling(raise_exit_in_time, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        with ends, progress_bar(output) as open_bar:
             result = measure(given, open_bar)
     except KeyboardInterrupt:
         print(f"{name}: stopped", file=sys.stderr)

@@ -1,6 +1,7 @@
 """``p4reduce lab``: labs that need nothing but the package."""
 
 import os
+import signal
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.text import Text
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import EXIT_FAILED, guarded
 from p4reduce.base.output import Output, progress_bar
+from p4reduce.base.signals import handling, raise_exit_in_time
 from p4reduce.cli.main import epilog
 from p4switch.base.files import read_bytes
 
@@ -135,7 +137,8 @@ def grade_all(
 
     output = Output(as_json=as_json)
     try:
-        with progress_bar(output) as bar:
+        ends = handling(raise_exit_in_time, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        with ends, progress_bar(output) as bar:
             graded = run(
                 folder,
                 lab=lab,

@@ -18,6 +18,7 @@ from typing import Final
 import yaml
 from joblib import Parallel, delayed
 
+from p4reduce.base.signals import end_with
 from p4reduce_course import catalogue
 from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, SKELETON, Lab, Task, hidden, personal
 from p4reduce_course.frame.report import Check, Finding, LabError, Report, shared_out
@@ -382,13 +383,16 @@ def grade_all(
     folders = submissions(folder)
     run = Parallel(n_jobs=max(1, min(jobs, len(folders))), return_as="generator_unordered", batch_size=1)
     found: dict[str, Graded] = {}
-    for graded in run(delayed(_graded)(path, lab, seed, tuple(only)) for path in folders):
+    for graded in run(delayed(_graded)(path, lab, seed, tuple(only), os.getpid()) for path in folders):
         found[graded.student] = graded
         told(graded.student, len(found), len(folders))
     return _compared([found[path.name] for path in folders])
 
 
-def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...]) -> Graded:
+def _graded(path: Path, lab: str | None, seed: bytes, only: tuple[str, ...], master: int) -> Graded:
+    """``master``: the process that this one must not outlive."""
+    if master != os.getpid():
+        end_with(master)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         report = grade(path, lab=lab, student=path.name, seed=seed, only=only, follow=False)
