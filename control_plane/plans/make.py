@@ -6,6 +6,7 @@ from itertools import pairwise, permutations
 from typing import Final
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.plans.best import BEST, choose
 from p4reduce.control_plane.plans.plan import Aggregator, Child, Plan, address
 from p4reduce.control_plane.plans.problem import (
     MAX_CHILDREN,
@@ -145,6 +146,8 @@ class PlanRequest:
         plan takes half of the largest free range where no window is asked for.
     layout : Layout or None
         A layout that was made elsewhere (by a scheduling policy); then ``plan`` is only its name.
+    elements : int or None
+        float32 elements of a typical collective, for plan 'best'; None: a million.
     """
 
     plan: str = "steiner"
@@ -161,6 +164,7 @@ class PlanRequest:
     udp_ports: Mapping[str, int] = field(default_factory=dict)
     deadline_ps: int | None = None
     layout: Layout | None = None
+    elements: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
@@ -170,6 +174,7 @@ class PlanRequest:
             ("window", self.window, 1, 2**30),
             ("max_slots", self.max_slots, 2, 2**31),
             ("deadline_ps", self.deadline_ps, PS_PER_US, 2**62),
+            ("elements", self.elements, 1, 2**62),
         ):
             if value is not None and not low <= value <= high:
                 raise PlanError(f"{name}: {value} is outside {low}..{high}")
@@ -187,7 +192,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         When the request cannot be met; then nothing is taken.
     """
     problem = _problem(topology, request)
-    layout = planner(request.plan)(problem) if request.layout is None else request.layout
+    name, layout = _lay_out(problem, request)
     if request.deadline_ps is not None and (not isinstance(layout, TreeLayout) or problem.server is not None):
         raise PlanError(
             f"deadline_ps: plan {request.plan!r}{' with a server' if problem.server else ''} cannot have one: the root "
@@ -203,7 +208,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
         raise PlanError(f"deadline_ps: a tree of {_levels(layout)} levels of switches has none; at most {CLOSED - 2}")
     slots, grant = _take(request, layout, wanted, late_slots(times.window), resources)
     return Plan(
-        name=request.plan,
+        name=name,
         topology=topology,
         job=request.job,
         epoch=request.epoch,
@@ -234,7 +239,7 @@ def window_range(topology: Topology, request: PlanRequest) -> tuple[int, int]:
     `PlanError` when the request cannot be met.
     """
     problem = _problem(topology, request)
-    layout = planner(request.plan)(problem) if request.layout is None else request.layout
+    layout = _lay_out(problem, request)[1]
     check_layout(problem, layout)
     problem = problem.of(layout)
     times = timing(problem, layout, all_paths(problem, layout))
@@ -255,7 +260,26 @@ def _problem(topology: Topology, request: PlanRequest) -> Problem:
     if server is None and request.plan == "ps" and topology.servers:
         server = topology.servers[0].name
     lanes = DEFAULT_LANES if request.lanes is None else request.lanes
-    return Problem(topology, tuple(workers), server, lanes, request.cost, request.load)
+    return Problem(
+        topology,
+        tuple(workers),
+        server,
+        lanes,
+        request.cost,
+        request.load,
+        elements=request.elements,
+        in_network=request.deadline_ps is not None,
+    )
+
+
+def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
+    """The plan's name, with what was chosen where 'best' chose, and its layout."""
+    if request.layout is not None:
+        return request.plan, request.layout
+    if request.plan == BEST:
+        name, layout = choose(problem)
+        return f"{BEST} ({name})", layout
+    return request.plan, planner(request.plan)(problem)
 
 
 def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:

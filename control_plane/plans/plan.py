@@ -80,7 +80,7 @@ class Plan:
     Attributes
     ----------
     name : str
-        The planner's name: 'steiner', 'mst', 'spt', 'ring', 'ps' or a plug-in's.
+        The planner's name: 'steiner', 'mst', 'spt', 'ring', 'ps' or a plug-in's; 'best (ring)' where 'best' chose.
     job, epoch, generation : int
         The key of the table entries; the tag of the slots.
     workers : tuple of str

@@ -36,6 +36,8 @@ class Problem:
     ``workers`` are host names in rank order. ``load`` is what is already used of directed links, bit/s by (node, port).
     ``cost`` is what a tree should save: copies of a frame on links, or delay. ``spread`` says how equal paths are
     chosen: so that they merge, or so that pairs spread (:class:`~p4reduce.control_plane.plans.routes.Paths`).
+    ``elements`` of a collective decide which plan is ``best`` (None: many); with ``in_network`` only switches may
+    aggregate.
 
     Raises
     ------
@@ -50,6 +52,8 @@ class Problem:
     cost: Cost = "hops"
     load: Mapping[tuple[str, int], int] = field(default_factory=dict)
     spread: bool = False
+    elements: int | None = None
+    in_network: bool = False
 
     def __post_init__(self) -> None:
         if not self.workers:

@@ -170,6 +170,11 @@ class Experiment(BaseModel):
 
         return None if self.deadline is None else parse_delay(self.deadline)
 
+    @property
+    def typical_elements(self) -> int | None:
+        """Elements of a collective, by which plan ``best`` chooses; None where the work decides them."""
+        return self.elements if self.model == "tensor" else None
+
     @model_validator(mode="after")
     def _of_stragglers(self) -> Self:
         if self.deadline is None:
@@ -324,7 +329,13 @@ REAL_TIME: Final = "Real time"
 
 FLAGS: Final = (
     Flag("topology", str, NETWORK, "File, bundled name ('p4reduce topo list') or builder with parameters.", "-t"),
-    Flag("plan", str, NETWORK, "steiner, mst or spt (in the network); ring or ps (by hosts).", "-p"),
+    Flag(
+        "plan",
+        str,
+        NETWORK,
+        "best; steiner, mst or spt (in the network); ring or ps (by hosts).",
+        "-p",
+    ),
     Flag("workers", int, NETWORK, "Hosts that take part; all that are no servers if absent.", "-n"),
     Flag("rate", str, NETWORK, "Overrides every link's rate, e.g. 100G."),
     Flag("delay", str, NETWORK, "Overrides every link's delay, e.g. 1us."),

@@ -149,7 +149,7 @@ def test_doctor_fails_without_what_is_needed(monkeypatch):
     ("arguments", "message"),
     [
         (["run", "--topology", "nowhere.yaml"], "nowhere.yaml: there is no such file"),
-        (["run", "--plan", "best"], "--plan: unknown plan 'best'"),
+        (["run", "--plan", "fastest"], "--plan: unknown plan 'fastest'"),
         (["run", "--workers", "99"], "workers: 99"),
         (["run", "--rate", "fast"], "'fast' is not a rate"),
         (["run", "--topology", "star:hosts=33", "--plan", "steiner"], "bitmap holds 32"),

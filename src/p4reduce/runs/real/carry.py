@@ -91,6 +91,7 @@ class Assignment:
             server=server,
             lanes=experiment.lanes,
             window=window,
+            elements=experiment.typical_elements,
             deadline_ps=experiment.deadline_ps,
         )
         return Assignment(workers, servers[0] if servers else None, request)

@@ -461,6 +461,7 @@ class Carrier:
             workers=workers,
             server=server,
             window=self.experiment.window,
+            elements=self.experiment.typical_elements,
             deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
         )
         job = self._jobs[number] = self.network.add(self.switches.controller.start_job(request), self.numbers)

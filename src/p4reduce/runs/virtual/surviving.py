@@ -254,7 +254,14 @@ class SurvivingCarrier(Carrier):
         if plan == "ring" and server is not None:
             plan = "ps"
         number = self._number(operation, root)
-        request = PlanRequest(plan=plan, job=number, workers=workers, server=server, window=self.experiment.window)
+        request = PlanRequest(
+            plan=plan,
+            job=number,
+            workers=workers,
+            server=server,
+            window=self.experiment.window,
+            elements=self.experiment.typical_elements,
+        )
         return number, request
 
     def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:

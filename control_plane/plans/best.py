@@ -1,0 +1,167 @@
+"""``best``: of all built-in plans the one whose predicted time is least, for the job's hosts, size and load."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from statistics import fmean
+from typing import Final
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.plans.problem import (
+    Layout,
+    Pair,
+    Path,
+    Problem,
+    RingLayout,
+    StarLayout,
+    TreeLayout,
+    all_paths,
+    register,
+    timing,
+)
+from p4reduce.control_plane.plans.ring import ps, ring
+from p4reduce.control_plane.plans.routes import chunks, frame_bytes, hops, path_latency_ps
+from p4reduce.control_plane.plans.steiner import steiner
+from p4reduce.control_plane.plans.trees import central, finish, mst, spt
+
+BEST: Final = "best"
+LARGE: Final = 1 << 20
+"""elements of a collective where nothing says how many there will be"""
+WORTH: Final = 0.97
+"""of the best time without switches that aggregate: a plan in the network has to be faster than that"""
+MOST_ROOTS: Final = 64
+"""switches that are tried as the root of a flat tree"""
+
+
+def predicted_ps(problem: Problem, layout: Layout) -> int:
+    """How long an all-reduce of ``problem.elements`` takes that begins on an idle network without losses, in ps.
+
+    A tree or a star sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest link
+    needs for the frames that it carries of each chunk, up and down. A ring of n sends ceil(C/n) chunks 2 (n-1) times;
+    each step takes as long as its frames, and at least as long as one frame takes to the next host.
+
+    Raises
+    ------
+    PlanError
+        An all-to-all adds nothing up.
+    """
+    problem = problem.of(layout)
+    paths = all_paths(problem, layout)
+    count = chunks(problem.elements or LARGE, problem.lanes)
+    if isinstance(layout, RingLayout):
+        return _ring_ps(problem, layout, paths, count)
+    if isinstance(layout, TreeLayout):
+        up = list(layout.parent.items()) + ([(layout.root, problem.server)] if problem.server else [])
+    elif isinstance(layout, StarLayout):
+        up = [pair for pair in paths if pair[1] == problem.server]
+    else:
+        raise PlanError("an all-to-all has no time of an all-reduce")
+    between = _busiest_ps(problem, paths, [*up, *((b, a) for a, b in up)])
+    return (count - 1) * between + timing(problem, layout, paths).rtt_ps + _empty_rtt_ps(problem, dict(up), paths)
+
+
+def _busiest_ps(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair]) -> int:
+    """How long the busiest directed link needs for one frame of every pair."""
+    frames = Counter(hop for pair in pairs for hop in hops(problem.topology, paths[pair]))
+    return max((number * problem.chunk_ps(hop) for hop, number in frames.items()), default=0)
+
+
+def _empty_rtt_ps(problem: Problem, above: Mapping[str, str], paths: Mapping[Pair, Path]) -> int:
+    """From a worker to the top and back, for frames without lanes; the longest."""
+
+    def climb(worker: str) -> int:
+        total, name = 0, worker
+        while name in above:
+            for pair in ((name, above[name]), (above[name], name)):
+                total += path_latency_ps(problem.topology, paths[pair], frame_bytes(0))
+            name = above[name]
+        return total
+
+    return max(map(climb, problem.workers))
+
+
+def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path], count: int) -> int:
+    order = layout.order
+    pairs = [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
+    if not pairs:
+        return 0
+    between = _busiest_ps(problem, paths, pairs)
+    step = fmean(path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs)
+    of_each = -(-count // len(order))
+    return round(2 * (len(order) - 1) * max(of_each * between, step) + step)
+
+
+def choose(problem: Problem) -> tuple[str, Layout]:
+    """The name of the plan whose predicted time is least, and its layout; of equal ones the first of the list.
+
+    Plans in the network: ``steiner``, ``spt``, ``mst``, and ``flat``, in which every switch next to workers has the
+    root as its parent. By hosts: ``ring``, or ``ps`` where there is a server; they win unless a plan in the network
+    takes less than :data:`WORTH` of their time. ``problem.in_network`` leaves those by hosts out.
+
+    Raises
+    ------
+    PlanError
+        No plan is possible.
+    """
+    found = [(predicted_ps(problem, layout), name, layout) for name, layout in _in_network(problem)]
+    least = min(found, key=lambda one: one[0], default=None)
+    if least is not None and (problem.in_network or least[0] < WORTH * _least_by_hosts_ps(problem)):
+        return least[1], least[2]
+    if problem.in_network:
+        raise PlanError(
+            f"plan best: no switch of topology {problem.topology.name!r} can aggregate, and the job needs one that does"
+        )
+    name = "ps" if problem.server is not None else "ring"
+    by_hosts: Layout = ps(problem) if problem.server is not None else ring(problem)
+    if least is None or least[0] >= WORTH * predicted_ps(problem, by_hosts):
+        return name, by_hosts
+    return least[1], least[2]
+
+
+@register(BEST)
+def best(problem: Problem) -> Layout:
+    """The layout of the built-in plan whose predicted time is least (:func:`choose`)."""
+    return choose(problem)[1]
+
+
+def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:
+    try:
+        problem.capable  # noqa: B018  (raises where no switch can)
+    except PlanError:
+        return
+    for name, plan in (("steiner", steiner), ("spt", spt), ("mst", mst)):
+        with suppress(PlanError):
+            yield name, plan(problem)
+    if problem.server is None:
+        with suppress(PlanError):
+            yield "flat", flat(problem)
+
+
+def flat(problem: Problem) -> TreeLayout:
+    """Two levels: workers under the nearest switches that aggregate, those under the root that makes it fastest."""
+    terminals = {worker: problem.paths.nearest(worker, problem.capable) for worker in problem.workers}
+    roots = problem.capable
+    if len(roots) > MOST_ROOTS:
+        roots = tuple(central(problem, dict.fromkeys(terminals.values())))
+    trees = []
+    for variant in (problem, problem.spreading):
+        for root in roots:
+            parent = dict(terminals)
+            parent.update((switch, root) for switch in terminals.values() if switch != root)
+            with suppress(PlanError):
+                trees.append(finish(problem, TreeLayout(root, parent, variant.spread)))
+    if not trees:
+        raise PlanError("no flat tree connects the workers")
+    return min(trees, key=lambda tree: predicted_ps(problem, tree))
+
+
+def _least_by_hosts_ps(problem: Problem) -> float:
+    """No ring takes less: steps 2 (n-1) times as long as the slowest host's frames of each; 0 where a server adds.
+
+    Saves the search for a ring, which takes long on large networks, where it cannot be faster than a tree.
+    """
+    n = len(problem.workers)
+    if problem.server is not None or n < 2:
+        return 0.0
+    of_each = -(-chunks(problem.elements or LARGE, problem.lanes) // n)
+    return 2.0 * (n - 1) * of_each * max(problem.chunk_ps((worker, 1)) for worker in problem.workers)

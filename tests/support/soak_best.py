@@ -1,0 +1,154 @@
+"""``python -m tests.support.soak_best``: plan ``best`` beside every other plan on random networks, on packets.
+
+Each point draws a network, which of its switches aggregate, rates, workers and a size; ``best`` and all other plans run
+an all-reduce in virtual time. Printed: how often ``best`` took longer than the fastest other plan and by how much, and
+how far its prediction was from what it took. Exit code 1 where a point is more than 2 % slower than another plan.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.progress import track
+
+from p4reduce.base.errors import P4ReduceError
+from p4reduce.control_plane.plans.best import choose, predicted_ps
+from p4reduce.control_plane.plans.bounds import best_plan_ps
+from p4reduce.control_plane.plans.problem import Problem
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import run_experiment
+from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
+
+OTHERS = ("steiner", "spt", "mst", "ring")
+SIZES = (1, 256, 1_000, 4_096, 16_384, 40_000, 65_536, 262_144, 1_000_000)
+WORSE = 1.02
+
+
+@dataclass(frozen=True)
+class Point:
+    """A drawn network and size; times in ps."""
+
+    topology: str
+    workers: int
+    elements: int
+    best_ps: int
+    predicted_ps: int
+    chosen: str
+    other_ps: dict[str, int]
+    bound_ps: int | None
+
+    @property
+    def over(self) -> float:
+        """``best`` over the fastest other plan."""
+        return self.best_ps / min(self.other_ps.values())
+
+    @property
+    def wrong_by(self) -> float:
+        """How far the prediction was from what it took, of what it took."""
+        return self.predicted_ps / self.best_ps - 1
+
+
+def draw_topology(rng: random.Random) -> str:
+    """A builder with parameters: racks, fat-trees, a wide area network."""
+    rate, delay = rng.choice(("10G", "25G", "100G")), rng.choice(("1us", "1us", "3us", "10us"))
+    more = f"rate={rate},delay={delay}"
+    kind = rng.choice(("leaf-spine", "leaf-spine", "fat-tree", "wan"))
+    if kind == "fat-tree":
+        switches = [f"{layer}{pod}-{n}" for layer in ("edge", "agg") for pod in (1, 2, 3, 4) for n in (1, 2)]
+        switches += [f"core{n}" for n in (1, 2, 3, 4)]
+        return f"fat-tree:k=4,servers=0,{more}" + capable(rng, switches)
+    if kind == "wan":
+        return f"wan:graph=germany50,{more}"
+    leaves, spines, hosts = rng.randint(2, 6), rng.randint(1, 4), rng.randint(1, 5)
+    uplink = rng.choice(("", f",uplink={rng.choice(('10G', '40G', '100G'))}"))
+    switches = [f"leaf{n + 1}" for n in range(leaves)] + [f"spine{n + 1}" for n in range(spines)]
+    return f"leaf-spine:leaves={leaves},spines={spines},hosts={hosts},servers=0,{more}{uplink}" + capable(rng, switches)
+
+
+def capable(rng: random.Random, switches: list[str]) -> str:
+    """Which switches aggregate: by layer, by chance, or all."""
+    how = rng.choice(("all", "leaf", "spine", "chance", "chance", "one"))
+    chosen = {
+        "all": switches,
+        "leaf": [name for name in switches if name.startswith(("leaf", "edge"))],
+        "spine": [name for name in switches if not name.startswith(("leaf", "edge"))],
+        "chance": [name for name in switches if rng.random() < 0.4],
+        "one": [rng.choice(switches)],
+    }[how]
+    return f",capable={'+'.join(chosen)}" if chosen else f",capable={switches[0]}"
+
+
+def points(count: int, seed: int) -> Iterator[Point]:
+    """So many points; those on which no plan is possible are drawn again."""
+    rng = random.Random(seed)
+    while count:
+        topology, elements = draw_topology(rng), rng.choice(SIZES)
+        with_lanes = {"lanes": 256, "elements": elements, "topology": topology}
+        network = build_topology(Experiment(**with_lanes))
+        workers = rng.randint(2, min(16, len(network.workers)))
+        try:
+            yield point(with_lanes | {"workers": workers}, rng.randrange(1000))
+        except P4ReduceError as error:
+            print(f"{topology}: {error}", file=sys.stderr)
+            continue
+        count -= 1
+
+
+def point(given: dict[str, object], seed: int) -> Point:
+    """All plans on one drawn network."""
+
+    def time_ps(plan: str) -> int:
+        return run_experiment(Experiment(plan=plan, seed=seed, **given)).network.communication_ps  # type: ignore[arg-type]
+
+    experiment = Experiment(**given)  # type: ignore[arg-type]
+    network = build_topology(experiment)
+    workers = worker_hosts(network, experiment.workers)
+    problem = Problem(network, workers, elements=experiment.elements)
+    chosen, layout = choose(problem)
+    return Point(
+        topology=experiment.topology,
+        workers=len(workers),
+        elements=experiment.elements,
+        best_ps=time_ps("best"),
+        predicted_ps=predicted_ps(problem, layout),
+        chosen=chosen,
+        other_ps={plan: time_ps(plan) for plan in OTHERS},
+        bound_ps=best_plan_ps(network, workers, experiment.elements, 256) if len(network.switches) < 25 else None,
+    )
+
+
+def main() -> int:
+    """Run and print; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="points")
+    parser.add_argument("--seed", type=int, default=1, help="of the drawing")
+    options = parser.parse_args()
+    found = list(track(points(options.count, options.seed), total=options.count, transient=True))
+    slower = [one for one in found if one.over > WORSE]
+    for one in sorted(slower, key=lambda one: -one.over)[:10]:
+        others = ", ".join(f"{name} {time / 1e6:.1f}" for name, time in one.other_ps.items())
+        print(f"{one.over:.3f} {one.topology} workers {one.workers} elements {one.elements:,}: "
+              f"best ({one.chosen}) {one.best_ps / 1e6:.1f} us, predicted "
+              f"{one.predicted_ps / 1e6:.1f}; {others}")  # fmt: skip
+    large = [abs(one.wrong_by) for one in found if one.elements >= 16_384]
+    small = [abs(one.wrong_by) for one in found if one.elements < 16_384]
+    below = [one for one in found if one.bound_ps and min(one.best_ps, *one.other_ps.values()) < one.bound_ps]
+    print(f"{len(found)} points: best over the fastest other plan: worst {max(one.over for one in found):.3f}; "
+          f"more than {WORSE} at {len(slower)}")  # fmt: skip
+    print(f"prediction: from 16,384 elements on mean {mean(large):.1%}, worst {max(large, default=0):.1%}; "
+          f"below mean {mean(small):.1%}, worst {max(small, default=0):.1%}")  # fmt: skip
+    print(f"faster than the bound of the best plan: {len(below)}")
+    gains = sorted(one.other_ps["steiner"] / one.best_ps for one in found)
+    print(f"steiner over best: median {gains[len(gains) // 2]:.2f}, most {gains[-1]:.2f}")
+    return 1 if slower or below else 0
+
+
+def mean(values: list[float]) -> float:
+    """0 of nothing."""
+    return sum(values) / len(values) if values else 0.0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
