@@ -19,6 +19,7 @@ STUDENTS ?= 100
 HISTORIES ?= 10000
 KILLS ?= 1000
 RUNS ?= 1000
+COUNT ?= 100
 P4MUTANTS ?= 4
 PROGRAMS ?= tests/conformance/programs
 PROGRAMS_LATE ?= 10000
@@ -66,6 +67,9 @@ soak: $(WARM)  ## TREES=10000 random trees against the golden model
 
 soak-model: $(WARM)  ## MUTANTS=100000 mutated P4 programs on both executors, and ten runs of 250 hosts
 	$(BIN)/python -m tests.support.mutants --count $(MUTANTS) --large 10
+
+soak-best: $(WARM)  ## COUNT=100 random networks: plan best beside every other plan, and its prediction, on packets
+	$(BIN)/python -m tests.support.soak_best --count $(COUNT) --seed $(SEED)
 
 soak-hostile: $(WARM)  ## a million forged frames and P4Runtime requests against models: HOSTILE='--frames N --requests N'
 	$(BIN)/python -m tests.support.hostile $(HOSTILE)

@@ -16,7 +16,7 @@ the average of an optimum over their permutations is an optimum.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from p4reduce.topologies import Topology
 
 MOST_NODES: Final = 72
 """groups of workers and switches that aggregate; the program of more takes minutes"""
+QUICK_NODES: Final = 20
+"""the program of so many takes less than a second"""
 _SOURCE: Final = -1
 """the source of the flows, beside nodes that add (0 and up)"""
 
@@ -56,7 +58,9 @@ class _Program:
         return self.columns - 1
 
 
-def best_plan_ps(topology: Topology, workers: Iterable[str], elements: int, lanes: int) -> int | None:
+def best_plan_ps(
+    topology: Topology, workers: Iterable[str], elements: int, lanes: int, *, most_nodes: int = MOST_NODES
+) -> int | None:
     """The least time of an all-reduce with the best plan, in ps; no plan whose parts are trees is faster.
 
     Parameters
@@ -67,11 +71,13 @@ def best_plan_ps(topology: Topology, workers: Iterable[str], elements: int, lane
         Hosts that take part.
     elements, lanes : int
         float32 elements of the tensor, and lanes of a full frame.
+    most_nodes : int
+        Groups of workers and switches that aggregate, above which nothing is computed.
 
     Returns
     -------
     int or None
-        0 for one worker; None where the program would have more than :data:`MOST_NODES` nodes.
+        0 for one worker; None where the program would have more than ``most_nodes`` nodes.
 
     Raises
     ------
@@ -85,7 +91,7 @@ def best_plan_ps(topology: Topology, workers: Iterable[str], elements: int, lane
         return 0
     length = frame_bytes(lanes)
     adders = _adders(topology, names, length)
-    if len(adders) > MOST_NODES:
+    if len(adders) > most_nodes:
         return None
     a_chunk = _solve(topology, adders, length)
     return int(np.floor(a_chunk * chunks(elements, lanes) * (1 - 1e-9)))
@@ -105,7 +111,7 @@ def _adders(topology: Topology, workers: tuple[str, ...], length: int) -> list[_
 def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
     """Picoseconds for a chunk."""
     from scipy.optimize import linprog  # noqa: PLC0415  (takes a while to import)
-    from scipy.sparse import csr_array  # noqa: PLC0415
+    from scipy.sparse import csr_matrix  # noqa: PLC0415
 
     program = _Program()
     time = program.column()
@@ -123,14 +129,15 @@ def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
             _flow_to(program, adders, target, roots, arcs)
     _loads(program, topology, adders, arcs, time, length)
 
-    def matrix(rows: list[dict[int, float]]) -> csr_array:
+    def matrix(rows: list[dict[int, float]]) -> csr_matrix:
         place = [(row, column, value) for row, entries in enumerate(rows) for column, value in entries.items()]
         row, column, value = zip(*place, strict=True)
-        return csr_array((value, (row, column)), shape=(len(rows), program.columns))
+        return csr_matrix((value, (row, column)), shape=(len(rows), program.columns))
 
     goal = np.zeros(program.columns)
     goal[time] = 1.0
-    found = linprog(  # type: ignore[call-overload]  (its stubs know no sparse matrices)
+    solver: Any = linprog  # its stubs know no sparse matrices
+    found = solver(
         goal,
         A_ub=matrix(program.upper),
         b_ub=np.zeros(len(program.upper)),

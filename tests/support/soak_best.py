@@ -132,6 +132,9 @@ def main() -> int:
         print(f"{one.over:.3f} {one.topology} workers {one.workers} elements {one.elements:,}: "
               f"best ({one.chosen}) {one.best_ps / 1e6:.1f} us, predicted "
               f"{one.predicted_ps / 1e6:.1f}; {others}")  # fmt: skip
+    for one in sorted(found, key=lambda one: -abs(one.wrong_by))[:3]:
+        print(f"predicted {one.wrong_by:+.1%}: {one.topology} workers {one.workers} elements {one.elements:,}: "
+              f"{one.chosen} {one.best_ps / 1e6:.1f} us")  # fmt: skip
     large = [abs(one.wrong_by) for one in found if one.elements >= 16_384]
     small = [abs(one.wrong_by) for one in found if one.elements < 16_384]
     below = [one for one in found if one.bound_ps and min(one.best_ps, *one.other_ps.values()) < one.bound_ps]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from p4reduce.base.failures import guarded
-from p4reduce.base.output import Output, bytes_text, rate_text, time_text
+from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, time_text
 from p4reduce.cli.main import epilog
 from p4reduce.runs.experiment import Experiment, Settings, experiment_options
 from p4reduce.views.report.network import Drawing, draw
@@ -21,6 +21,9 @@ app = typer.Typer(help="Plans: who adds up where, and what each link will carry.
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
 Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the tree over the topology to this file.")]
 Entries = Annotated[bool, typer.Option("--entries", help="All table entries, not only their number.")]
+Bound = Annotated[
+    bool, typer.Option("--bound", help="The bound of the best plan on large networks, too; may take a minute.")
+]
 WORK_FIELDS = ("model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
                "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale")  # fmt: skip
 EXAMPLES: Final = (
@@ -39,14 +42,19 @@ def _group() -> None:
 @app.command("show", epilog=epilog(*EXAMPLES))
 @experiment_options(omit=WORK_FIELDS)
 @guarded
-def show(settings: Settings, entries: Entries = False, as_json: Json = False, svg: Svg = None) -> None:
+def show(
+    settings: Settings, entries: Entries = False, bound: Bound = False, as_json: Json = False, svg: Svg = None
+) -> None:
     """Show a plan: its tree, ports, table entries, and the predicted bytes of every link."""
     output = Output(as_json=as_json)
     experiment = settings.experiment()
     plan = plan_for(experiment)
     traffic = predicted(plan, experiment)
     switches = _entries(plan)
-    bounds = least(plan, experiment)
+    with progress_bar(output) as open_bar:
+        if bound:
+            open_bar("bound of the best plan")("linear program", 0, 1)
+        bounds = least(plan, experiment, thorough=bound)
     output.data({**plan.describe(), "entries": switches, "predicted": _traffic_rows(plan, traffic), "least": bounds})
     _print_tree(output, plan)
     _print_links(output, plan, traffic, experiment)
@@ -145,10 +153,13 @@ def _print_links(output: Output, plan: "Plan", traffic: "dict[Hop, Traffic]", ex
     output.line(f"in total {bytes_text(total)}, on the busiest link {bytes_text(busiest)}")
 
 
-def least(plan: "Plan", experiment: Experiment) -> dict[str, Any]:
-    """The least times of the experiment's collective: on this plan's links; of an all-reduce also with any plan."""
+def least(plan: "Plan", experiment: Experiment, *, thorough: bool) -> dict[str, Any]:
+    """The least times of the experiment's collective: on this plan's links; of an all-reduce also with any plan.
+
+    ``thorough``: with the bound of the best plan where it takes long, too.
+    """
     from p4reduce.control_plane.counters import Operation, plan_bound, task_bound_ps  # noqa: PLC0415
-    from p4reduce.control_plane.plans.bounds import best_plan_ps  # noqa: PLC0415
+    from p4reduce.control_plane.plans.bounds import MOST_NODES, QUICK_NODES, best_plan_ps  # noqa: PLC0415
     from p4reduce.group.backend import as_carried  # noqa: PLC0415  (slow to import)
 
     carried = Operation(as_carried(experiment.collective, ring=bool(plan.ring)))
@@ -164,7 +175,8 @@ def least(plan: "Plan", experiment: Experiment) -> dict[str, Any]:
         found["task_ps"] = cut_ps
         best_ps: int | None = cut_ps
         if bound.time_ps > cut_ps:  # else this plan is a best one
-            best_ps = best_plan_ps(plan.topology, plan.workers, experiment.elements, plan.lanes)
+            most_nodes = MOST_NODES if thorough else QUICK_NODES
+            best_ps = best_plan_ps(plan.topology, plan.workers, experiment.elements, plan.lanes, most_nodes=most_nodes)
         if best_ps is not None:
             found["best_plan_ps"] = best_ps
     return found

@@ -220,7 +220,10 @@ def test_a_second_job_and_a_released_one():
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"plan": "tree"}, "there is no plan 'tree'; choose one of all-to-all, exact, mst, ps, ring, spt, steiner"),
+        (
+            {"plan": "tree"},
+            "there is no plan 'tree'; choose one of all-to-all, best, exact, mst, ps, ring, spt, steiner",
+        ),
         ({"workers": ("h1", "h1")}, "h1 is named twice"),
         ({"workers": ()}, "at least one"),
         ({"workers": ("leaf1",)}, "'leaf1' is no host"),
