@@ -58,7 +58,7 @@ def test_the_name_says_what_was_chosen():
 def test_by_switches_only_where_asked():
     given = problem(RACKS + "leaf1", in_network=True)
     assert choose(given)[0] in {"steiner", "spt", "mst", "flat"}
-    with pytest.raises(PlanError, match="no switch of topology .* can aggregate"):
+    with pytest.raises(PlanError, match=r"no switch of topology .* can aggregate"):
         choose(problem(RACKS + "none", in_network=True))
 
 
