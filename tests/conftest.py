@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -24,3 +25,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = [item for item in items if item.get_closest_marker("soak") is None]
         config.hook.pytest_deselected(items=[item for item in items if item not in left])
         items[:] = left
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Look for cycles less often, and not among what lives to the end: tests, modules."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

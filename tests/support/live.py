@@ -67,7 +67,11 @@ def ticks(port, token):
 
 def ended(process, number):
     process.send_signal(number)
-    out, error = process.communicate(timeout=LONG_S)
+    try:
+        out, error = process.communicate(timeout=LONG_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"it goes on after a signal: {process.communicate()}") from None
     return process.returncode, out, error
 
 

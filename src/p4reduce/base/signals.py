@@ -1,13 +1,14 @@
 """Signals that end a run: turned into exceptions while something must be cleaned up, ignored while it is."""
 
-import ctypes
+import _thread
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 SEEN_S: Final = 0.05
 """A main thread waits in slices of at most this many seconds: a signal that comes just before a wait without end is not
@@ -43,12 +44,47 @@ def raise_exit_in_time(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+_AGAIN_S: Final = 0.01
+
+
+def raise_again() -> None:
+    """From now on, an exception of a signal that Python has swallowed is raised once more, a moment later.
+
+    The handler of a signal runs between any two instructions of the main thread. Where those are of a finalizer, or of
+    the callback of a weak reference, Python prints what the handler raises and forgets it: Ctrl-C would do nothing.
+    """
+    if getattr(sys.unraisablehook, "__name__", "") != _hook_again.__name__:
+        _before.append(sys.unraisablehook)
+        sys.unraisablehook = _hook_again
+
+
+_before: list[Callable[[Any], Any]] = []
+
+
+def _hook_again(swallowed: Any) -> None:
+    number = None
+    if issubclass(swallowed.exc_type, KeyboardInterrupt):
+        number = signal.SIGINT.value
+    elif issubclass(swallowed.exc_type, SystemExit) and isinstance(swallowed.exc_value, SystemExit):
+        code = swallowed.exc_value.code
+        number = code - 128 if isinstance(code, int) and 128 < code < 128 + signal.NSIG else None
+    if number is None or threading.current_thread() is not threading.main_thread():
+        _before[0](swallowed)
+        return
+    # In this thread the handler would run within this very hook, and what it raises be swallowed, too.
+    again = threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,))
+    again.daemon = True
+    with suppress(RuntimeError):  # no thread can be started while the interpreter ends: what ends it is at work
+        again.start()
+
+
 @contextmanager
 def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
     """Handle some signals differently for a while. Only the main thread can: elsewhere nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    raise_again()
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -63,6 +99,8 @@ def end_with(parent: int) -> None:
     joblib's processes hold the ends of each other's pipes open: after a kill -9 of the one that started them none
     would see it go, and all would wait for ever. Nothing happens where the system is not Linux.
     """
+    import ctypes  # noqa: PLC0415
+
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:

@@ -13,6 +13,9 @@ def main() -> None:
     # again for garbage took a fifteenth of a short run.
     gc.set_threshold(50_000, 20, 20)
     try:
+        from p4reduce.base.signals import raise_again  # noqa: PLC0415
+
+        raise_again()
         from p4reduce.cli.main import build, first_word  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
 
         build(first_word(sys.argv[1:]))()

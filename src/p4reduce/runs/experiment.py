@@ -239,11 +239,16 @@ def provenance(program: P4Program, seed: int) -> dict[str, str]:
         "seed": str(seed),
         "python": platform.python_version(),
     }
-    for library in requirements():
-        found[library] = importlib.metadata.version(library)
-    return found
+    return found | _versions()
 
 
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Of the libraries that this process has, or would have, imported."""
+    return {library: importlib.metadata.version(library) for library in requirements()}
+
+
+@functools.cache
 def _commit(folder: Path) -> str:
     """The commit of a source checkout, with ``+changes`` where files differ from it; elsewhere the release.
 

@@ -35,3 +35,41 @@ def test_a_lock_that_is_never_released_holds_no_process(number):
 def test_what_cleans_up_in_time_ends_as_always():
     assert end(signal.SIGTERM, "pass") == (128 + signal.SIGTERM, "")
     assert end(signal.SIGINT, "pass") == (-signal.SIGINT, "")
+
+
+SWALLOWED = """
+import os, signal, sys, time
+from p4reduce.base import signals
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+        for _ in range(1000):
+            pass
+with signals.handling(signals.raise_exit, signal.SIGTERM):
+    try:
+        one = Finalized()
+        del one
+        print("swallowed", flush=True)
+        for _ in range(600):
+            time.sleep(0.1)
+    finally:
+        print("cleaned up")
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -2)])
+def test_what_python_swallows_in_a_finalizer_is_raised_again(number, code):
+    command = [sys.executable, "-c", SWALLOWED.format(number=int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout) == (code, "swallowed\ncleaned up\n"), done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_other_errors_of_finalizers_are_told_as_always():
+    code = (
+        "from p4reduce.base.signals import raise_again\nraise_again()\n"
+        "class A:\n    def __del__(self): raise ValueError('of a finalizer')\nA()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0
+    assert "ValueError: of a finalizer" in done.stderr

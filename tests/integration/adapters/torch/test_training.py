@@ -7,7 +7,15 @@ import sys
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.torch_scripts.starting import HERE, LONG, WHY_LONG, WHY_NOT, environment, launched, torchrun
+from tests.support.torch_scripts.starting import (
+    HERE,
+    LONG,
+    WHY_LONG,
+    WHY_NOT,
+    by_gloo,
+    environment,
+    launched,
+)
 
 torch = pytest.importorskip("torch", reason=WHY_NOT)
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(not LONG, reason=WHY_LONG)]
@@ -24,7 +32,7 @@ SCRIPTS = ROOT / "scripts"
 def test_parameters_are_those_of_gloo(tmp_path, case, ranks):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     launched(tmp_path, ranks, str(HERE / "equal.py"), "p4reduce", case, str(ours))
-    torchrun(tmp_path, ranks, str(HERE / "equal.py"), "gloo", case, str(theirs))
+    by_gloo(tmp_path, ranks, str(HERE / "equal.py"), "gloo", case, str(theirs))
     for a, b in zip(torch.load(ours), torch.load(theirs), strict=True):
         torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-6)
 
@@ -42,7 +50,7 @@ def test_loss_curves_of_the_scripts_are_those_of_gloo(tmp_path, command):
     script = [str(SCRIPTS / command[0]), *command[1:]]
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     launched(tmp_path, 2, *script, "--save", str(ours))
-    torchrun(tmp_path, 2, *script, "--backend", "gloo", "--save", str(theirs))
+    by_gloo(tmp_path, 2, *script, "--backend", "gloo", "--save", str(theirs))
     mine, other = torch.load(ours)["losses"], torch.load(theirs)["losses"]
     assert mine[-1] < mine[0]
     assert mine == pytest.approx(other, rel=1e-3)

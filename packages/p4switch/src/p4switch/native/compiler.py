@@ -214,7 +214,7 @@ class Entry(Kernel):
 
 def _for_all_numbers(dispatcher: Any) -> Any:
     """Numba would compile a function once more for every constant that it is called with."""
-    from numba.core.types import unliteral  # noqa: PLC0415
+    from numba.core.types import unliteral  # type: ignore[attr-defined]  # noqa: PLC0415  (its stub has no such name)
 
     template = dispatcher.get_call_template
     dispatcher.get_call_template = lambda args, kws: template(tuple(map(unliteral, args)), kws)
