@@ -246,8 +246,8 @@ dist: $(INSTALLED)  ## source distribution and wheel in dist/, as a release has 
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 
-switch-alone: $(WARM)  ## p4switch in a fresh environment with NumPy and llvmlite alone: from pip install to the first packet
-	@$(BIN)/python -m tests.support.switch_alone
+switch-alone: $(WARM)  ## p4switch in a fresh environment with NumPy and llvmlite alone: the first packet; TESTDATA=...: p4c's corpus
+	@P4C='$(P4C)' $(BIN)/python -m tests.support.switch_alone $(if $(TESTDATA),--testdata '$(TESTDATA)')
 
 dist-test: $(WARM)  ## install both distributions into fresh environments and run demo and lab from there (minutes)
 	DISTRIBUTIONS=1 $(BIN)/pytest -rs -m distributions tests/integration/test_distributions.py

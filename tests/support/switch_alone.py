@@ -1,6 +1,11 @@
-"""``make switch-alone``: p4switch in a fresh environment with two dependencies: what a first packet costs."""
+"""``make switch-alone``: p4switch in a fresh environment with two dependencies: what a first packet costs.
+
+With ``TESTDATA=/path/to/p4c/testdata`` p4c's corpus is played there, too, by pytest: the syntax of all samples, STF
+tests on both executors, wrong programs; with ``P4C=...`` the STF tests of what p4c compiled as well.
+"""
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -37,7 +42,13 @@ def _cpu_s(*command: str) -> tuple[float, str]:
 
 def main() -> int:
     """Measure; the exit code is 1 where a bar is missed, or anything else is installed."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--testdata", type=Path, help="p4c's folder testdata")
+    given = parser.parse_args()
+    if given.testdata is not None and not (given.testdata / "p4_16_samples").is_dir():
+        parser.error(
+            f"--testdata: {given.testdata} has no folder p4_16_samples; give the folder testdata of p4c's sources"
+        )
     program = str(ROOT / "tests/data/ten_lines.p4")
     with tempfile.TemporaryDirectory(prefix="switch-alone-") as folder:
         venv.create(folder, with_pip=True)
@@ -46,12 +57,24 @@ def main() -> int:
         installed, _ = _cpu_s(python, *install)
         first, there = _cpu_s(python, "-c", FIRST, program)
         again, _ = _cpu_s(python, "-c", FIRST, program)
+        corpus = 0 if given.testdata is None else _corpus(python, given.testdata)
     print(f"installed: {there.strip()}")
     whole = installed + first
     print(f"pip install {installed:.1f} s of CPU, first packet {first:.1f} s: {whole:.1f} (bar {INSTALLED_S:g})")
     print(f"second start {again:.2f} s of CPU (bar {AGAIN_S:g})")
     allowed = {"llvmlite", "numpy", "p4switch", "pip", "setuptools"}
-    return int(whole > INSTALLED_S or again > AGAIN_S or not set(there.split()) <= allowed)
+    return int(whole > INSTALLED_S or again > AGAIN_S or not set(there.split()) <= allowed or corpus != 0)
+
+
+def _corpus(python: str, testdata: Path) -> int:
+    """Play p4c's corpus by the installed package; pytest's exit code."""
+    _cpu_s(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest")
+    # Of the checkout only the tests are on the path, and none of its settings hold.
+    command = [python, "-P", "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-o", f"pythonpath={ROOT}"]
+    command += ["--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
+    tests = [str(ROOT / "tests/conformance" / name) for name in ("test_p4.py", "test_stf.py")]
+    environment = {**os.environ, "TESTDATA": str(testdata)}
+    return subprocess.run([*command, *tests], env=environment, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
