@@ -11,12 +11,8 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
-
-from p4switch.native.objects import watched
 
 # How whoever waits is told how far something is.
 
@@ -196,6 +192,12 @@ Report = Callable[[str, int, int], None]
 @contextmanager
 def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
     """Gives a function that opens a bar for a title and returns its ``Report``."""
+    # Imported here: every command imports this module, also those that only print a help text.
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bars  # noqa: PLC0415
+
+    from p4switch.native.objects import watched  # noqa: PLC0415
+
     columns = (
         TextColumn("{task.fields[title]}", style="bold", markup=False),
         BarColumn(),

@@ -257,11 +257,14 @@ MUTANTS = [
 
 
 def trees_until_found(
-    model: type[GoldenSwitch], change: Callable[[Scenario], None] = lambda _: None, first: int = 0
+    model: type[GoldenSwitch],
+    change: Callable[[Scenario], None] = lambda _: None,
+    first: int = 0,
+    trees: int = TREES,
 ) -> int | None:
     """The number of scenarios, from the seed ``first`` on, after which a property fails; None if none does."""
     backend = GoldenBackend(model)
-    for seed in range(first, first + TREES):
+    for seed in range(first, first + trees):
         scenario = draw_scenario(SeededChoices(seed), backend.lanes, backend.slots)
         change(scenario)
         try:
@@ -272,7 +275,7 @@ def trees_until_found(
 
 
 def test_the_model_itself_passes_these_trees():
-    assert trees_until_found(GoldenSwitch) is None
+    assert trees_until_found(GoldenSwitch, trees=examples(40, TREES)) is None
 
 
 @pytest.mark.parametrize("model", MUTANTS, ids=lambda model: model.__name__)
@@ -281,7 +284,7 @@ def test_a_mutant_is_found(model):
 
 
 def test_the_model_itself_passes_trees_with_stragglers():
-    assert trees_until_found(GoldenSwitch, straggling, examples(STRAGGLERS // 3, STRAGGLERS)) is None
+    assert trees_until_found(GoldenSwitch, straggling, STRAGGLERS, examples(40, TREES)) is None
 
 
 @pytest.mark.parametrize("model", LATE_MUTANTS, ids=lambda model: model.__name__)

@@ -222,7 +222,7 @@ def test_with_a_server_nothing_is_guessed() -> None:
 def test_the_first_chunks_late_result_does_not_undo_its_repetition() -> None:
     """Losses and overtaking at any place, with guesses that are wrong each time."""
     repeats = 0
-    seeds = examples(8, 25)
+    seeds = examples(4, 25)
     for seed in range(seeds):
         job = job_of(3, faults=Faults(loss=0.15, reorder=0.3, seed=seed))
         oracle = Oracle(LANES, LEAD)
