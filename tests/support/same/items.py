@@ -450,6 +450,17 @@ def _help() -> Iterator[Job]:
         p4reduce(
             "capable switches", "topo", "capable", "leaf-spine-8", "--tasks", "tasks.yaml", "--count", 2, "--json"
         ),
+        p4reduce(
+            "switches to upgrade",
+            "topo",
+            "upgrade",
+            "leaf-spine:leaves=3,spines=2,hosts=2,servers=1,capable=none",
+            "-k",
+            2,
+            "-e",
+            16_384,
+            "--json",
+        ),
         p4reduce("trace", "trace", "--program", 64, "--entries", "entries.yaml", "--packet", "ab" * 62, "--json"),
     )
     yield Job("help", "lists", lists, {"tasks.yaml": json.dumps(TASKS), "entries.yaml": "{}"}, cheap=True)

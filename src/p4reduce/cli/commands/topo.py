@@ -1,18 +1,23 @@
 """``p4reduce topo``: which networks there are, and what is in one."""
 
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from p4reduce import topologies
 from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
-from p4reduce.base.output import Output, rate_text, time_text
+from p4reduce.base.output import Output, progress_bar, rate_text, time_text
 from p4reduce.cli.main import epilog
 from p4reduce.topologies import Topology
 from p4reduce.views.report.network import topology_svg
 from p4switch.base.files import write_text
+from p4switch.base.values import PS_PER_US
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.plans.upgrade import Upgrade
 
 app = typer.Typer(help="Topologies: bundled, built from parameters, or files of yours.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
@@ -33,6 +38,10 @@ CAPABLE_EXAMPLES: Final = (
     "p4reduce example tasks > tasks.yaml",
     "p4reduce topo capable leaf-spine-8 --count 3 --tasks tasks.yaml",
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
+)
+UPGRADE_EXAMPLES: Final = (
+    "p4reduce topo upgrade leaf-spine:leaves=4,spines=2,hosts=4,capable=none -k 2",
+    "p4reduce topo upgrade fat-tree:k=4,capable=none -k 4 --no-packets --json",
 )
 SHOWN: Final = 200
 """nodes and links in a table for people"""
@@ -110,6 +119,82 @@ def capable(name: Name, *, count: Count, tasks: Tasks, as_json: Json = False) ->
     output.table(["", "switch"], [[str(place), switch] for place, switch in enumerate(chosen, 1)])
     if len(chosen) < count:
         output.note(f"{len(chosen)} of {count}: more would save nothing")
+
+
+@app.command("upgrade", epilog=epilog(*UPGRADE_EXAMPLES))
+@guarded
+def upgrade(
+    name: Name,
+    *,
+    count: Annotated[int, typer.Option("--count", "-k", min=1, help="How many switches to make programmable.")],
+    workers: Annotated[int | None, typer.Option("--workers", "-n", help="Hosts that take part; all if absent.")] = None,
+    elements: Annotated[int, typer.Option("--elements", "-e", min=1, help="float32 elements of the tensor.")] = 262_144,
+    lanes: Annotated[int, typer.Option("--lanes", "-l", help="Lanes of a frame: 64 or 256.")] = 256,
+    samples: Annotated[int, typer.Option("--samples", min=0, help="Random sets to compare with.")] = 10,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random sets.")] = 0,
+    packets: Annotated[bool, typer.Option(help="Run plan best with each set, too.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Choose switches to make programmable: those with which the bound of the best plan falls most.
+
+    Beside it: what SOAR would choose, which counts copies on all links, random sets, none and all; and what plan best
+    takes with each of them, on packets.
+    """
+    from p4reduce.control_plane.plans.upgrade import Upgrade  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.scheduling.policies import choose_capable  # noqa: PLC0415
+    from p4reduce.runs.virtual.cluster import worker_hosts  # noqa: PLC0415
+
+    output = Output(as_json=as_json)
+    topology = topologies.load(name)
+    if lanes not in (64, 256):
+        raise BadInput(f"--lanes: {lanes}: the bundled programs have 64 or 256")
+    search = Upgrade(topology, worker_hosts(topology, workers), elements, lanes)
+    if not search.candidates:
+        raise BadInput(f"{topology.name}: every switch can aggregate already; take one with capable=none, or a file")
+    with progress_bar(output) as open_bar:
+        bar = open_bar("bounds")
+        ours = search.best(count, lambda done, most: bar("linear programs", done, most))
+        everything = topologies.with_capable(topology, list(search.candidates))
+        to, *others = [*(host.name for host in topology.servers), *search.workers]
+        soar = choose_capable(everything, [one for one in others if one in search.workers], to, count)
+        rows = [("none", search.bound(())), ("bound", ours), ("SOAR", search.bound(soar))]
+        drawn = sorted(search.drawn(count, samples, seed), key=lambda one: one.bound_ps)
+        rows += [(f"random {place}", one) for place, one in enumerate(drawn, 1)]
+        rows.append(("all", search.bound(search.candidates)))
+        bar = open_bar("plan best on packets")
+        found: list[dict[str, Any]] = []
+        for done, (by, choice) in enumerate(rows):
+            bar(by, done, len(rows))
+            took = _best_on_packets(search.with_switches(choice.switches), search, lanes) if packets else {}
+            found.append({"by": by, "switches": list(choice.switches), "bound_us": choice.bound_ps / PS_PER_US} | took)
+    output.data({"topology": topology.name, "count": count, "choices": found})
+    table = [
+        [
+            str(row["by"]),
+            ", ".join(row["switches"]) if row["by"] != "all" else f"{len(row['switches'])} switches",
+            time_text(row["bound_us"] * PS_PER_US),
+            f"{row['bound_us'] / found[0]['bound_us']:.3f}",
+            f"{time_text(row['took_us'] * PS_PER_US)} ({row['plan']})" if packets else "-",
+        ]
+        for row in found
+    ]
+    output.table(["chosen by", "switches", "bound", "of none", "plan best takes"], table)
+
+
+def _best_on_packets(topology: Topology, search: "Upgrade", lanes: int) -> dict[str, Any]:
+    """How long an all-reduce by plan best takes in virtual time, and which plan that is."""
+    from p4reduce.runs.experiment import Experiment  # noqa: PLC0415  (slow to import)
+    from p4reduce.runs.runner import run_experiment  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="p4reduce-upgrade-") as folder:
+        path = Path(folder) / "topology.yaml"
+        topologies.save(topology, path)
+        done = run_experiment(
+            Experiment(
+                topology=str(path), plan="best", workers=len(search.workers), elements=search.elements, lanes=lanes
+            )
+        )
+    return {"took_us": done.network.communication_ps / PS_PER_US, "plan": done.network.plan}
 
 
 def _counts(name: str, topology: Topology) -> dict[str, Any]:
