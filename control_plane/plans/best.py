@@ -22,6 +22,7 @@ from p4reduce.control_plane.plans.problem import (
 from p4reduce.control_plane.plans.ring import ps, ring
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes, hops, path_latency_ps
 from p4reduce.control_plane.plans.steiner import steiner
+from p4reduce.control_plane.plans.striped import MOST_CHUNKS, predicted_stripes_ps, stripes
 from p4reduce.control_plane.plans.trees import central, finish, mst, spt
 
 BEST: Final = "best"
@@ -37,7 +38,8 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     """How long an all-reduce of ``problem.elements`` takes that begins on an idle network without losses, in ps.
 
     A tree or a star sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest link
-    needs for the frames that it carries of each chunk, up and down. A ring of n sends ceil(C/n) chunks 2 (n-1) times;
+    needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round trip,
+    as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times;
     each step takes as long as its frames, and at least as long as one frame takes to the next host.
 
     Raises
@@ -56,8 +58,9 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
         up = [pair for pair in paths if pair[1] == problem.server]
     else:
         raise PlanError("an all-to-all has no time of an all-reduce")
-    between = _busiest_ps(problem, paths, [*up, *((b, a) for a, b in up)])
-    return (count - 1) * between + timing(problem, layout, paths).rtt_ps + _empty_rtt_ps(problem, dict(up), paths)
+    rtt_ps = timing(problem, layout, paths).rtt_ps
+    between = max(_busiest_ps(problem, paths, [*up, *((b, a) for a, b in up)]), rtt_ps / MOST_CHUNKS)
+    return round((count - 1) * between) + rtt_ps + _empty_rtt_ps(problem, dict(up), paths)
 
 
 def _busiest_ps(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair]) -> int:
@@ -122,6 +125,23 @@ def choose(problem: Problem) -> tuple[str, Layout]:
 def best(problem: Problem) -> Layout:
     """The layout of the built-in plan whose predicted time is least (:func:`choose`)."""
     return choose(problem)[1]
+
+
+def stripes_if_faster(problem: Problem) -> list[TreeLayout]:
+    """The trees of plan ``striped`` where they are predicted to be faster than any other plan; else none."""
+    try:
+        layouts = stripes(problem)
+    except PlanError:
+        return []
+    if len(layouts) < 2:
+        return []
+    return layouts if striped_ps(problem, layouts) < WORTH * predicted_ps(problem, choose(problem)[1]) else []
+
+
+def striped_ps(problem: Problem, layouts: list[TreeLayout]) -> int:
+    """How long an all-reduce takes with these trees at once, as :func:`predicted_ps`, in ps."""
+    lead_ps = max(_empty_rtt_ps(problem, dict(one.parent), all_paths(problem.of(one), one)) for one in layouts)
+    return predicted_stripes_ps(problem, layouts, problem.elements or LARGE, lead_ps)
 
 
 def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from rich.progress import track
 
 from p4reduce.base.errors import P4ReduceError
-from p4reduce.control_plane.plans.best import choose, predicted_ps
+from p4reduce.control_plane.plans.best import choose, predicted_ps, striped_ps, stripes_if_faster
 from p4reduce.control_plane.plans.bounds import best_plan_ps
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 
-OTHERS = ("steiner", "spt", "mst", "ring")
+OTHERS = ("striped", "steiner", "spt", "mst", "ring")
 SIZES = (1, 256, 1_000, 4_096, 16_384, 40_000, 65_536, 262_144, 1_000_000)
 WORSE = 1.02
 
@@ -107,12 +107,15 @@ def point(given: dict[str, object], seed: int) -> Point:
     workers = worker_hosts(network, experiment.workers)
     problem = Problem(network, workers, elements=experiment.elements)
     chosen, layout = choose(problem)
+    guess_ps = predicted_ps(problem, layout)
+    if layouts := stripes_if_faster(problem):
+        chosen, guess_ps = f"{len(layouts)} stripes", striped_ps(problem, layouts)
     return Point(
         topology=experiment.topology,
         workers=len(workers),
         elements=experiment.elements,
         best_ps=time_ps("best"),
-        predicted_ps=predicted_ps(problem, layout),
+        predicted_ps=guess_ps,
         chosen=chosen,
         other_ps={plan: time_ps(plan) for plan in OTHERS},
         bound_ps=best_plan_ps(network, workers, experiment.elements, 256) if len(network.switches) < 25 else None,

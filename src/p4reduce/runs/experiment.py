@@ -338,7 +338,7 @@ FLAGS: Final = (
         "plan",
         str,
         NETWORK,
-        "best; steiner, mst or spt (in the network); ring or ps (by hosts).",
+        "best; striped, steiner, mst or spt (in the network); ring or ps (by hosts).",
         "-p",
     ),
     Flag("workers", int, NETWORK, "Hosts that take part; all that are no servers if absent.", "-n"),

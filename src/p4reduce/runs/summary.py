@@ -18,6 +18,7 @@ from p4reduce.control_plane.counters import (
     plan_bound,
 )
 from p4reduce.control_plane.plans.routes import hops
+from p4reduce.control_plane.plans.striped import STRIPED, bound_of_parts
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps
@@ -79,6 +80,9 @@ def result_of(
     plan = observed.jobs[0].plan
     mesh = (len(plan.workers), Operation.ALL_TO_ALL)
     hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
+    if STRIPED in plan.name:
+        stripes = [job.plan for job in observed.jobs if job.plan.name == plan.name]
+        _, hop = bound_of_parts([(one, one.lanes) for one in stripes])
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median

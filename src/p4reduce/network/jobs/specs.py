@@ -157,6 +157,22 @@ def expect_words(inputs: list[FloatArray]) -> ExpectedWords:
     return ExpectedWords(np.sum([array.view(np.int32) for array in inputs], axis=0, dtype=np.int64))
 
 
+@dataclass(frozen=True)
+class ExpectedParts:
+    """What the parts of an array add up to that are carried apart from each other, in their order."""
+
+    parts: Sequence[tuple[slice, ExpectedSum | ExpectedWords]]
+
+    def deviation(self, result: FloatArray) -> Deviation:
+        """The largest of any part."""
+        found = [expected.deviation(result[where]) for where, expected in self.parts]
+        return Deviation(
+            max(one.max_error for one in found),
+            max(one.error_bound for one in found),
+            max(one.worst_ratio for one in found),
+        )
+
+
 def exchanged(inputs: Sequence[FloatArray]) -> list[FloatArray]:
     """What every rank must have after an all-to-all of float32 arrays, shape (elements,) each: a block of each."""
     size = len(inputs)

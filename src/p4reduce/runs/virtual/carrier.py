@@ -16,12 +16,22 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import Operation, plan_bound
 from p4reduce.control_plane.entries import P4Program, explain_waits, node_name
 from p4reduce.control_plane.plans import PlanRequest
+from p4reduce.control_plane.plans.best import BEST, stripes_if_faster
+from p4reduce.control_plane.plans.problem import Layout, Problem
+from p4reduce.control_plane.plans.striped import STRIPED, bound_of_parts, slots_of_each, stripes
 from p4reduce.group.backend import COLLECTIVES, Call, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
-from p4reduce.network.jobs.asynchronous import AsynchronousJob, Clockwork, Staleness, install
+from p4reduce.network.jobs.asynchronous import AsynchronousJob, Clockwork, Staleness, install, shares
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork
-from p4reduce.network.jobs.specs import ExpectedSum, ExpectedWords, exchanged, expect_sum, expect_words
+from p4reduce.network.jobs.specs import (
+    ExpectedParts,
+    ExpectedSum,
+    ExpectedWords,
+    exchanged,
+    expect_sum,
+    expect_words,
+)
 from p4reduce.network.virtual import Faults, Stop
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord, LeftOut
@@ -250,6 +260,8 @@ CONTROL_LATENCY_PS = 1_000_000_000
 MAIN_JOB = 1
 SERVED_JOB = 2
 ALL_TO_ALL_JOB = 3
+FIRST_STRIPE_JOB = 4
+"""jobs of plan striped, but for the first, which is the main one"""
 ALL_TO_ALL = -1
 """in the place of a root: a group's job for its all-to-alls"""
 FIRST_BROADCAST_JOB = 16
@@ -290,6 +302,7 @@ class Carrier:
         self._host_of = workers
         self._stale: StaleCalls | None = None
         self.closings = Closings(experiment.quorum)
+        self._slots = program.slots
         self.switches = EmbeddedSwitches(topology, program, seed=experiment.seed)
         try:
             self.network = JobNetwork(
@@ -301,7 +314,8 @@ class Carrier:
             )
             if capture is not None:
                 self.network.fabric.capture(workers[0], 1, capture)
-            self.main = self._start_job(MAIN_JOB, experiment.plan, workers, None)
+            self._stripes = self._start_stripes()
+            self.main = self._stripes[0] if self._stripes else self._start_job(MAIN_JOB, experiment.plan, workers, None)
         except BaseException:
             self.switches.close()
             raise
@@ -335,6 +349,9 @@ class Carrier:
             job = self._job_for(first.operation, first.root, workers)
         except (PlanError, ControllerError) as error:
             raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
+        if job is self.main and self._stripes and first.operation == "all_reduce":
+            self._carry_striped(calls, check)
+            return
         operation = as_carried(first.operation, ring=bool(job.plan.ring))
         closing = self.closings.begin(job, calls)
         expected = self._expect(job, calls, workers) if closing is None else None
@@ -362,6 +379,55 @@ class Carrier:
         self._add_record(job, calls, expected, (resends, saturated))
         if self.on_collective is not None:
             self.on_collective(len(self.records))
+
+    def _carry_striped(self, calls: list[Call], check: Callable[[], None]) -> None:
+        """An all-reduce in several trees at once, each with its part of the arrays."""
+        first = calls[0]
+        self._host_of = self.workers
+        for call in calls:
+            call.start_ps = max(call.start_ps, self.network.now)
+        parts = self._parts(first.array.size)
+        expected = []
+        for job, where in parts:
+            apart = [replace(call, array=call.array[where]) for call in calls]
+            if (sums := self._expect(job, apart, self.workers)) is not None:
+                expected.append((where, sums))
+        before = self._totals(*self._stripes)
+        for call in sorted(calls, key=lambda one: one.start_ps):
+            if call.start_ps > self.network.now:
+                self.network.advance(call.start_ps, check=check)
+            for job, where in parts:
+                given = part(Collective.ALL_REDUCE, call.array[where], call.iteration, 0.0, call.options, serves=False)
+                self.network.post(self._endpoint(job, call), given)
+        self._announce_striped([job for job, _ in parts], calls, check)
+        for job, where in parts:
+            self._run(job, first.operation, check)
+            job.note("all_reduce", where.stop - where.start, words=first.options.words)
+        for call in calls:
+            call.done_ps = max(self.network.status(self._endpoint(job, call)).done_at_ps for job, _ in parts)
+        bound_ps, _ = bound_of_parts([(job.plan, where.stop - where.start) for job, where in parts])
+        self._add_record(self.main, calls, ExpectedParts(expected), before, bound_ps=bound_ps)
+        if self.on_collective is not None:
+            self.on_collective(len(self.records))
+
+    def _parts(self, elements: int) -> list[tuple[Job, slice]]:
+        """Trees that carry some of an array, and what."""
+        bounds = shares(elements, len(self._stripes), self.experiment.lanes)
+        found = zip(self._stripes, bounds, strict=True)
+        return [(job, slice(begin, end)) for job, (begin, end) in found if end > begin]
+
+    def _announce_striped(self, jobs: list[Job], calls: list[Call], check: Callable[[], None]) -> None:
+        later = [(call.options.ahead, call) for call in calls if call.options.ahead is not None]
+        watch = [index for job in jobs for index in job.endpoints]
+        for ahead, call in sorted(later, key=lambda one: one[0].start_ps):
+            waits = ahead.start_ps > self.network.now
+            if waits and self.network.advance(ahead.start_ps, watch, check=check) is Stop.DONE:
+                return
+            for job, where in self._parts(ahead.array.size):
+                options = Options(poison=ahead.poison)
+                given = part(Collective.ALL_REDUCE, ahead.array[where], 0, 0.0, options, serves=False)
+                with suppress(NonFiniteError):  # it is told when it is called
+                    self.network.announce(self._endpoint(job, call), given)
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
         """Carry calls of workers that do not wait for each other on, until one is done. See ``comm.rendezvous``."""
@@ -426,7 +492,7 @@ class Carrier:
     # --- jobs
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
-        plan = self.experiment.plan
+        plan = "steiner" if self._stripes else self.experiment.plan  # only sums of all workers are striped
         star = plan == "ring"  # a ring only reduces: everything else goes host to host
         if operation == "broadcast":
             source = workers[root]
@@ -452,7 +518,35 @@ class Carrier:
         """The number of a group's job: one for its sums, one for each root of its broadcasts."""
         return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
 
-    def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
+    def _start_stripes(self) -> list[Job]:
+        """Those of plan striped, or of plan best where that is faster, the main job first; else none."""
+        given = self.experiment
+        if given.plan not in {STRIPED, BEST}:
+            return []
+        whole = given.deadline_ps is None and given.on_failure == "abort"
+        if given.plan == STRIPED and not whole:
+            raise PlanError(f"plan {STRIPED} goes with no deadline, and with on_failure abort only; choose steiner")
+        problem = Problem(self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements)
+        if given.plan == BEST:
+            layouts, name = stripes_if_faster(problem) if whole else [], f"{BEST} ({STRIPED})"
+        else:
+            layouts, name = stripes(problem), STRIPED
+        numbers = [MAIN_JOB, *range(FIRST_STRIPE_JOB, FIRST_STRIPE_JOB + len(layouts) - 1)]
+        most = slots_of_each(len(layouts), self._slots)
+        return [
+            self._start_job(number, name, self.workers, None, layout, most)
+            for number, layout in zip(numbers, layouts, strict=len(layouts) > 0)
+        ]
+
+    def _start_job(
+        self,
+        number: int,
+        plan: str,
+        workers: tuple[str, ...],
+        server: str | None,
+        layout: Layout | None = None,
+        max_slots: int | None = None,
+    ) -> Job:
         """Install a job; it takes effect one control latency from now."""
         self.network.advance(self.network.now + CONTROL_LATENCY_PS)
         request = PlanRequest(
@@ -463,6 +557,8 @@ class Carrier:
             window=self.experiment.window,
             elements=self.experiment.typical_elements,
             deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
+            layout=layout,
+            max_slots=max_slots,
         )
         job = self._jobs[number] = self.network.add(self.switches.controller.start_job(request), self.numbers)
         return job
@@ -549,26 +645,29 @@ class Carrier:
         guessed = job.guessed if calls[0].operation == "all_reduce" else 0
         return expect_sum(inputs, job.numbers, self.experiment.lanes, guessed=guessed)
 
-    def _totals(self, job: Job) -> tuple[int, int]:
-        statuses = self.network.statuses(job)
+    def _totals(self, *jobs: Job) -> tuple[int, int]:
+        statuses = [status for job in jobs for status in self.network.statuses(job)]
         return sum(status.resends for status in statuses), max(status.saturated for status in statuses)
 
     def _add_record(
         self,
         job: Job,
         calls: list[Call],
-        expected: ExpectedSum | ExpectedWords | None,
+        expected: ExpectedSum | ExpectedWords | ExpectedParts | None,
         before: tuple[int, int],
         carried: Operation | None = None,
         *,
         beyond: bool = False,
+        bound_ps: int | None = None,
     ) -> None:
         """``before``: resends and saturated chunks before it; ``carried``: what carried it, if not what was called.
+
+        ``bound_ps``: where it was carried by all stripes.
 
         ``beyond``: an earlier attempt at it gave a sum of words that was held at its end.
         """
         first = calls[0]
-        resends, saturated = self._totals(job)
+        resends, saturated = self._totals(*([job] if bound_ps is None else self._stripes))
         failed = None
         if first.options.words and (beyond or saturated > before[1]):
             failed = str(beyond_int32(first))
@@ -597,7 +696,7 @@ class Carrier:
                 start_ps=min(call.start_ps for call in calls),
                 done_ps=max(call.done_ps for call in calls),
                 communication_ps=max(call.done_ps - call.start_ps for call in calls),
-                bound_ps=plan_bound(job.plan, elements, carried).time_ps,
+                bound_ps=plan_bound(job.plan, elements, carried).time_ps if bound_ps is None else bound_ps,
                 resends=resends - before[0],
                 saturated=saturated - before[1],
                 max_error=error,

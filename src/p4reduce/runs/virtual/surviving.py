@@ -7,6 +7,7 @@ from pathlib import Path
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.entries import P4Program, switches_on_paths
 from p4reduce.control_plane.plans import Plan, PlanRequest
+from p4reduce.control_plane.plans.problem import Layout
 from p4reduce.group.backend import SERVED, Call
 from p4reduce.group.errors import ClusterError, RefusedError
 from p4reduce.group.membership import Decision, Journal, OnFailure, Reach
@@ -264,7 +265,15 @@ class SurvivingCarrier(Carrier):
         )
         return number, request
 
-    def _start_job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
+    def _start_job(
+        self,
+        number: int,
+        plan: str,
+        workers: tuple[str, ...],
+        server: str | None,
+        layout: Layout | None = None,
+        max_slots: int | None = None,
+    ) -> Job:
         """The first main job: as of ``Carrier``."""
         self._epochs[number] = 0
-        return super()._start_job(number, plan, workers, server)
+        return super()._start_job(number, plan, workers, server, layout, max_slots)
