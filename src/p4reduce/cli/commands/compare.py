@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 DEFAULT_PLANS = "steiner,mst,spt,ring,ps"
 Plans = Annotated[str, typer.Option("--plans", "-p", help="Plans, separated by commas.")]
+Bound = Annotated[
+    bool, typer.Option("--bound", help="The bound of the best plan on large networks, too; may take a minute.")
+]
+QUICK_NODES: Final = 28
+"""racks and switches that aggregate, whose bound takes no more than a second or two"""
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for result.json, CSV files and report.html.")]
 EXAMPLES: Final = (
     "p4reduce compare",
@@ -30,14 +35,18 @@ EXAMPLES: Final = (
 @experiment_options(omit=("plan",), real_time=True)
 @guarded
 def compare(
-    settings: Settings, plans: Plans = DEFAULT_PLANS, out: Out = Path("out/compare"), as_json: Json = False
+    settings: Settings,
+    plans: Plans = DEFAULT_PLANS,
+    out: Out = Path("out/compare"),
+    bound: Bound = False,
+    as_json: Json = False,
 ) -> None:
     """Run the same work with several plans: one table, one CSV, one report."""
     output = Output(as_json=as_json)
     experiments = [settings.experiment(plan=plan) for plan in texts(plans, "--plans")]
     claim(out=out)
     results = run_all(experiments, output)
-    least_ps = _best_plan_ps(experiments[0], output)
+    least_ps = _best_plan_ps(experiments[0], output, thorough=bound)
     output.data([summarize(result) | _beside(result, least_ps) for result in results])
     finish(output, results, out=out, title=f"{experiments[0].model}, {results[0].network.topology}")
     if least_ps:
@@ -51,15 +60,19 @@ def _beside(result: "RunResult", least_ps: int | None) -> dict[str, Any]:
     return {"best_plan_us": least_ps / PS_PER_US, "ratio_to_best_plan": result.network.communication_ps / least_ps}
 
 
-def _best_plan_ps(experiment: Experiment, output: Output) -> int | None:
-    """The bound of the best plan of an all-reduce in virtual time; None where there is none, or it takes too long."""
+def _best_plan_ps(experiment: Experiment, output: Output, *, thorough: bool) -> int | None:
+    """The bound of the best plan of an all-reduce in virtual time; None where there is none, or it takes too long.
+
+    ``thorough``: up to a minute is not too long.
+    """
     if experiment.collective != "all_reduce" or experiment.model != "tensor" or experiment.time == "real":
         return None
-    from p4reduce.control_plane.plans.bounds import best_plan_ps  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.plans.bounds import MOST_NODES, best_plan_ps  # noqa: PLC0415  (slow to import)
     from p4reduce.runs.virtual.cluster import build_topology, worker_hosts  # noqa: PLC0415
 
     topology = build_topology(experiment)
     workers = worker_hosts(topology, experiment.workers)
     with progress_bar(output) as open_bar:
         open_bar("bound of the best plan")("linear program", 0, 1)
-        return best_plan_ps(topology, workers, experiment.elements, experiment.lanes)
+        most_nodes = MOST_NODES if thorough else QUICK_NODES
+        return best_plan_ps(topology, workers, experiment.elements, experiment.lanes, most_nodes=most_nodes)
