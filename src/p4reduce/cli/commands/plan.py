@@ -178,7 +178,7 @@ def least(plan: "Plan", experiment: Experiment, *, thorough: bool) -> dict[str, 
             most_nodes = MOST_NODES if thorough else QUICK_NODES
             best_ps = best_plan_ps(plan.topology, plan.workers, experiment.elements, plan.lanes, most_nodes=most_nodes)
         if best_ps is not None:
-            found["best_plan_ps"] = best_ps
+            found["best_plan_ps"] = max(best_ps, cut_ps)  # the program's value is rounded down
     return found
 
 
