@@ -27,6 +27,7 @@ from p4reduce.control_plane.plans.problem import (
     timing,
 )
 from p4reduce.control_plane.plans.routes import DEFAULT_LANES, Cost
+from p4reduce.control_plane.plans.striped import STRIPED, refuse_one_tree
 from p4reduce.control_plane.resources import Grant, Resources, Share
 from p4reduce.topologies import Topology
 from p4reduce.workers.specs import CLOSED
@@ -276,6 +277,8 @@ def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
     """The plan's name, with what was chosen where 'best' chose, and its layout."""
     if request.layout is not None:
         return request.plan, request.layout
+    if request.plan == STRIPED:
+        raise refuse_one_tree()
     if request.plan == BEST:
         name, layout = choose(problem)
         return f"{BEST} ({name})", layout

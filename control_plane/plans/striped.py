@@ -13,7 +13,7 @@ from typing import Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.plan import Plan
-from p4reduce.control_plane.plans.problem import Layout, Problem, TreeLayout, all_paths, register, timing
+from p4reduce.control_plane.plans.problem import Problem, TreeLayout, all_paths, timing
 from p4reduce.control_plane.plans.routes import chunks, frame_time_ps, hops
 from p4reduce.control_plane.plans.trees import finish
 from p4reduce.control_plane.resources import SLOTS
@@ -95,16 +95,9 @@ def bound_of_parts(parts: Sequence[tuple[Plan, int]]) -> tuple[int, Hop]:
     return busy[hop], hop
 
 
-@register(STRIPED)
-def striped(problem: Problem) -> Layout:
-    """Where a job is one tree there are no stripes: the network would carry something else than was asked for.
-
-    Raises
-    ------
-    PlanError
-        Always.
-    """
-    raise PlanError(
+def refuse_one_tree() -> PlanError:
+    """The error where a job is one tree: the network would carry something else than was asked for."""
+    return PlanError(
         f"plan {STRIPED} is several trees, which all-reduces of a whole group in virtual time have ('run', 'compare', "
         "'sweep', 'launch' with --on-failure abort, without a deadline); choose steiner here"
     )

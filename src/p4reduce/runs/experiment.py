@@ -118,9 +118,11 @@ class Experiment(BaseModel):
     @classmethod
     def _known_plan(cls, name: str) -> str:
         from p4reduce.control_plane.plans import PLANS  # noqa: PLC0415  (plans register on import)
+        from p4reduce.control_plane.plans.striped import STRIPED  # noqa: PLC0415
 
-        if name not in PLANS:
-            raise ValueError(f"unknown plan {name!r}; known: {', '.join(sorted(PLANS))}")
+        known = {*PLANS, STRIPED}
+        if name not in known:
+            raise ValueError(f"unknown plan {name!r}; known: {', '.join(sorted(known))}")
         return name
 
     @field_validator("elements", mode="before")

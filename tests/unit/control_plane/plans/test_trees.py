@@ -222,7 +222,7 @@ def test_a_second_job_and_a_released_one():
     [
         (
             {"plan": "tree"},
-            "there is no plan 'tree'; choose one of all-to-all, best, exact, mst, ps, ring, spt, steiner, striped",
+            "there is no plan 'tree'; choose one of all-to-all, best, exact, mst, ps, ring, spt, steiner",
         ),
         ({"workers": ("h1", "h1")}, "h1 is named twice"),
         ({"workers": ()}, "at least one"),
