@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -203,23 +203,54 @@ def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_R
     PlanError
         When the plan cannot do the operation, or there are no elements.
     """
-    if elements < 1:
-        raise PlanError(f"elements: {elements} is too few; a collective moves at least one")
-    count = chunks(elements, plan.lanes)
+    return parts_bound([(plan, elements)], operation)
+
+
+def parts_bound(parts: Sequence[tuple[Plan, int]], operation: Operation = Operation.ALL_REDUCE) -> PlanBound:
+    """The least time of a collective whose parts have plans of their own and are under way at once.
+
+    As :func:`plan_bound`, with what all parts put on a link added up; ``copies`` are for each chunk of the whole.
+
+    Parameters
+    ----------
+    parts : sequence of (Plan, int)
+        Plans on one topology, and the float32 elements of each part.
+    operation : Operation
+        What is carried.
+    """
+    busy: dict[Hop, Fraction] = {}
+    frames: dict[Hop, Fraction] = {}
+    whole = 0
+    for plan, elements in parts:
+        loads, count, length = _loads(plan, elements, operation)
+        whole += count
+        for hop, copies in loads.items():
+            frames[hop] = frames.get(hop, Fraction(0)) + copies * count
+            took = copies * count * frame_time_ps(length, plan.topology.link_at(*hop).rate_bps)
+            busy[hop] = busy.get(hop, Fraction(0)) + took
+    if not busy:  # one worker by itself: nothing has to cross a link
+        return PlanBound(0, (parts[0][0].workers[0], 1), Fraction(0))
+    hop = max(busy, key=lambda one: busy[one])
+    least = busy[hop]
+    return PlanBound(-(-least.numerator // least.denominator), hop, frames[hop] / whole)
+
+
+def _loads(plan: Plan, elements: int, operation: Operation) -> tuple[dict[Hop, Fraction], int, int]:
+    """Frames of a chunk on each directed link in the order of the plan's edges, chunks, bytes of a frame."""
+    count = _chunks(plan, elements)
     length = plan.frame_bytes
     loads: Counter[Hop] = Counter()
+    share = Fraction(1)
     if plan.mesh:
         if operation is not Operation.ALL_TO_ALL or elements % len(plan.workers):
             raise PlanError(f"plan {plan.name!r} does all_to_all, of equal blocks for {len(plan.workers)} workers")
         count = chunks(elements // len(plan.workers), plan.lanes)
         for edge in plan.edges:
             loads.update(plan.path_hops(*edge))
-        share = Fraction(1)
     elif plan.ring:
         for edge in plan.edges:
             loads.update(plan.path_hops(*edge))
-        n = len(plan.ring)
-        share = Fraction(2 * (n - 1), n)
+        share = Fraction(2 * (len(plan.ring) - 1), len(plan.ring))
     else:
         frames = exchange(plan, operation, elements, lead=0)
         up, down = bool(frames.up_full), bool(frames.down_full)
@@ -230,12 +261,7 @@ def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_R
                 loads.update(plan.path_hops(child, parent))
             if down:
                 loads.update(plan.path_hops(parent, child))
-        share = Fraction(1)
-    if not loads:  # one worker by itself: nothing has to cross a link
-        return PlanBound(0, (plan.workers[0], 1), Fraction(0))
-    hop = max(loads, key=lambda one: loads[one] * frame_time_ps(length, plan.topology.link_at(*one).rate_bps))
-    least = share * loads[hop] * count * frame_time_ps(length, plan.topology.link_at(*hop).rate_bps)
-    return PlanBound(-(-least.numerator // least.denominator), hop, share * loads[hop])
+    return {hop: share * number for hop, number in loads.items()}, count, length
 
 
 def task_bound_ps(topology: Topology, workers: Iterable[str], elements: int, lanes: int) -> int:

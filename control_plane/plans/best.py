@@ -1,7 +1,6 @@
 """``best``: of all built-in plans the one whose predicted time is least, for the job's hosts, size and load."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from statistics import fmean
 from typing import Final
@@ -16,18 +15,18 @@ from p4reduce.control_plane.plans.problem import (
     StarLayout,
     TreeLayout,
     all_paths,
+    link_frames,
     register,
     timing,
+    upward,
 )
 from p4reduce.control_plane.plans.ring import ps, ring
-from p4reduce.control_plane.plans.routes import chunks, frame_bytes, hops, path_latency_ps
+from p4reduce.control_plane.plans.routes import frame_bytes, path_latency_ps
 from p4reduce.control_plane.plans.steiner import steiner
-from p4reduce.control_plane.plans.striped import MOST_CHUNKS, predicted_stripes_ps, stripes
+from p4reduce.control_plane.plans.striped import MOST_CHUNKS, STRIPED, busiest_ps, predicted_stripes_ps, stripes
 from p4reduce.control_plane.plans.trees import central, finish, mst, spt
 
 BEST: Final = "best"
-LARGE: Final = 1 << 20
-"""elements of a collective where nothing says how many there will be"""
 WORTH: Final = 0.97
 """of the best time without switches that aggregate: a plan in the network has to be faster than that"""
 MOST_ROOTS: Final = 64
@@ -39,8 +38,8 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
 
     A tree or a star sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest link
     needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round trip,
-    as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times;
-    each step takes as long as its frames, and at least as long as one frame takes to the next host.
+    as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long as its
+    frames, and at least as long as one frame takes to the next host.
 
     Raises
     ------
@@ -49,48 +48,25 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     """
     problem = problem.of(layout)
     paths = all_paths(problem, layout)
-    count = chunks(problem.elements or LARGE, problem.lanes)
     if isinstance(layout, RingLayout):
-        return _ring_ps(problem, layout, paths, count)
-    if isinstance(layout, TreeLayout):
-        up = list(layout.parent.items()) + ([(layout.root, problem.server)] if problem.server else [])
-    elif isinstance(layout, StarLayout):
-        up = [pair for pair in paths if pair[1] == problem.server]
-    else:
+        return _ring_ps(problem, layout, paths)
+    if not isinstance(layout, TreeLayout | StarLayout):
         raise PlanError("an all-to-all has no time of an all-reduce")
+    up = upward(problem, layout, paths)
+    between = busiest_ps(problem, link_frames(problem, paths, [*up, *((b, a) for a, b in up)]))
     rtt_ps = timing(problem, layout, paths).rtt_ps
-    between = max(_busiest_ps(problem, paths, [*up, *((b, a) for a, b in up)]), rtt_ps / MOST_CHUNKS)
-    return round((count - 1) * between) + rtt_ps + _empty_rtt_ps(problem, dict(up), paths)
+    lead_ps = timing(problem, layout, paths, length=frame_bytes(0)).rtt_ps
+    return round((problem.chunks - 1) * max(between, rtt_ps / MOST_CHUNKS)) + rtt_ps + lead_ps
 
 
-def _busiest_ps(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair]) -> int:
-    """How long the busiest directed link needs for one frame of every pair."""
-    frames = Counter(hop for pair in pairs for hop in hops(problem.topology, paths[pair]))
-    return max((number * problem.chunk_ps(hop) for hop, number in frames.items()), default=0)
-
-
-def _empty_rtt_ps(problem: Problem, above: Mapping[str, str], paths: Mapping[Pair, Path]) -> int:
-    """From a worker to the top and back, for frames without lanes; the longest."""
-
-    def climb(worker: str) -> int:
-        total, name = 0, worker
-        while name in above:
-            for pair in ((name, above[name]), (above[name], name)):
-                total += path_latency_ps(problem.topology, paths[pair], frame_bytes(0))
-            name = above[name]
-        return total
-
-    return max(map(climb, problem.workers))
-
-
-def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path], count: int) -> int:
+def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -> int:
     order = layout.order
     pairs = [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
     if not pairs:
         return 0
-    between = _busiest_ps(problem, paths, pairs)
+    between = busiest_ps(problem, link_frames(problem, paths, pairs))
     step = fmean(path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs)
-    of_each = -(-count // len(order))
+    of_each = -(-problem.chunks // len(order))
     return round(2 * (len(order) - 1) * max(of_each * between, step) + step)
 
 
@@ -127,21 +103,20 @@ def best(problem: Problem) -> Layout:
     return choose(problem)[1]
 
 
-def stripes_if_faster(problem: Problem) -> list[TreeLayout]:
-    """The trees of plan ``striped`` where they are predicted to be faster than any other plan; else none."""
-    try:
+def fastest(problem: Problem) -> tuple[str, list[Layout]]:
+    """As :func:`choose`, but for a job that may have several trees at once: ``striped`` is one of the plans, too.
+
+    Raises
+    ------
+    PlanError
+        No plan is possible.
+    """
+    name, layout = choose(problem)
+    with suppress(PlanError):
         layouts = stripes(problem)
-    except PlanError:
-        return []
-    if len(layouts) < 2:
-        return []
-    return layouts if striped_ps(problem, layouts) < WORTH * predicted_ps(problem, choose(problem)[1]) else []
-
-
-def striped_ps(problem: Problem, layouts: list[TreeLayout]) -> int:
-    """How long an all-reduce takes with these trees at once, as :func:`predicted_ps`, in ps."""
-    lead_ps = max(_empty_rtt_ps(problem, dict(one.parent), all_paths(problem.of(one), one)) for one in layouts)
-    return predicted_stripes_ps(problem, layouts, problem.elements or LARGE, lead_ps)
+        if len(layouts) > 1 and predicted_stripes_ps(problem, layouts) < WORTH * predicted_ps(problem, layout):
+            return STRIPED, [*layouts]
+    return name, [layout]
 
 
 def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:
@@ -183,5 +158,5 @@ def _least_by_hosts_ps(problem: Problem) -> float:
     n = len(problem.workers)
     if problem.server is not None or n < 2:
         return 0.0
-    of_each = -(-chunks(problem.elements or LARGE, problem.lanes) // n)
+    of_each = -(-problem.chunks // n)
     return 2.0 * (n - 1) * of_each * max(problem.chunk_ps((worker, 1)) for worker in problem.workers)

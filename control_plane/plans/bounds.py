@@ -26,8 +26,8 @@ from p4reduce.topologies import Topology
 
 MOST_NODES: Final = 72
 """groups of workers and switches that aggregate; the program of more takes minutes"""
-QUICK_NODES: Final = 20
-"""the program of so many takes less than a second"""
+QUICK_NODES: Final = 28
+"""the program of so many takes a second or two"""
 _SOURCE: Final = -1
 """the source of the flows, beside nodes that add (0 and up)"""
 

@@ -17,6 +17,7 @@ from p4reduce.control_plane.plans.routes import (
     Paths,
     Routes,
     Short,
+    chunks,
     frame_bytes,
     frame_time_ps,
     hops,
@@ -27,6 +28,10 @@ from p4reduce.topologies.model import Hop
 
 MAX_CHILDREN = 32
 """bits of a slot's bitmap (p4src/headers.p4)"""
+
+
+LARGE: Final = 1 << 20
+"""elements of a collective whose size is not known"""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,11 @@ class Problem:
     def frame_bytes(self) -> int:
         """Bytes of a full frame."""
         return frame_bytes(self.lanes)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a typical collective; of :data:`LARGE` elements where nothing says how many there will be."""
+        return chunks(self.elements or LARGE, self.lanes)
 
     @cached_property
     def capable(self) -> tuple[str, ...]:
@@ -264,8 +274,8 @@ def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
     return found
 
 
-def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path]) -> PlanTimes:
-    """Round trip and chunk time of a layout in which every frame is a full one.
+def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path], *, length: int | None = None) -> PlanTimes:
+    """Round trip and chunk time of a layout in which every frame has ``length`` bytes; None: is a full one.
 
     A link that a chunk crosses k times (children behind one port, workers of one server) takes k frame times, and the
     last of them counts. Links are otherwise idle.
@@ -274,19 +284,28 @@ def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path]) -> Plan
         return _ring_timing(problem, layout, paths)
     if isinstance(layout, MeshLayout):
         return _mesh_timing(problem, layout)
-    if isinstance(layout, StarLayout):
-        up = [pair for pair in paths if pair[1] == problem.server]
-    else:
-        up = list(layout.parent.items()) + ([(layout.root, problem.server)] if problem.server else [])
+    up = upward(problem, layout, paths)
     down = [(b, a) for a, b in up]
     above = dict(up)
     total = 0
     chunk = 1
     for pairs, towards_top in ((up, True), (down, False)):
-        times = _link_times(problem, paths, pairs)
+        times = _link_times(problem, paths, pairs, length)
         chunk = max(chunk, *times.values())
         total += max(_climb(problem, worker, above, paths, times=times, up=towards_top) for worker in problem.workers)
     return PlanTimes(total, chunk)
+
+
+def upward(problem: Problem, layout: TreeLayout | StarLayout, paths: Mapping[Pair, Path]) -> list[Pair]:
+    """Children and parents of a tree or star, the edge to the server included."""
+    if isinstance(layout, StarLayout):
+        return [pair for pair in paths if pair[1] == problem.server]
+    return list(layout.parent.items()) + ([(layout.root, problem.server)] if problem.server else [])
+
+
+def link_frames(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair]) -> Counter[Hop]:
+    """Frames of a chunk on each directed link, one for every pair."""
+    return Counter(hop for pair in pairs for hop in hops(problem.topology, paths[pair]))
 
 
 def choose_window(needed: int) -> int:
@@ -348,12 +367,14 @@ def _mesh_timing(problem: Problem, layout: MeshLayout) -> PlanTimes:
     return PlanTimes(2 * there, chunk)
 
 
-def _link_times(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair]) -> dict[tuple[str, int], int]:
+def _link_times(
+    problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair], length: int | None = None
+) -> dict[Hop, int]:
     """For every directed link: how long it is busy with a chunk."""
-    copies = Counter(hop for pair in pairs for hop in hops(problem.topology, paths[pair]))
-    length = problem.frame_bytes
+    length = problem.frame_bytes if length is None else length
     return {
-        hop: count * frame_time_ps(length, problem.topology.link_at(*hop).rate_bps) for hop, count in copies.items()
+        hop: count * frame_time_ps(length, problem.topology.link_at(*hop).rate_bps)
+        for hop, count in link_frames(problem, paths, pairs).items()
     }
 
 

@@ -259,7 +259,7 @@ def solve(
     if limits is not None and both_ways:
         limits = np.minimum(limits, limits[problem.paths.graph.reverse])
     bound, values, proven = model.least(limits, both_ways=both_ways, time_limit_s=time_limit_s)
-    taken = np.flatnonzero(values > 0.5)
+    taken = model.reached({model.arcs[place][0]: int(place) for place in np.flatnonzero(values > 0.5)})
     layout = prune(problem, model.layout({model.arcs[place][0]: model.arcs[place][1] for place in taken}))
     cost = sum(int(model.costs[place]) for place in taken)
     if max(map(len, layout.children.values())) <= MAX_CHILDREN:
@@ -393,6 +393,19 @@ class _Model:
         if found.x is None:
             return None
         return float(found.fun), np.asarray(found.x[:count], np.float64), found.status == 0
+
+    def reached(self, out: Mapping[str, int]) -> list[int]:
+        """Of the arcs out of nodes, those between a source and the root.
+
+        Arcs that cost nothing may be part of a cheapest solution without leading anywhere, in circles, too.
+        """
+        taken: dict[str, int] = {}
+        for source in self.sources:
+            at = source
+            while at != self.root and at not in taken:
+                taken[at] = out[at]
+                at = self.arcs[out[at]][1]
+        return sorted(taken.values())
 
     def layout(self, parent: Mapping[str, str]) -> TreeLayout:
         """The tree of an overlay's parents; its root is the server's switch (or the first worker's), or that above."""

@@ -6,15 +6,13 @@ crosses it, where one tree has all of it cross the links next to its root.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from fractions import Fraction
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.plan import Plan
-from p4reduce.control_plane.plans.problem import Problem, TreeLayout, all_paths, timing
-from p4reduce.control_plane.plans.routes import chunks, frame_time_ps, hops
+from p4reduce.control_plane.plans.problem import Problem, TreeLayout, all_paths, link_frames, timing
+from p4reduce.control_plane.plans.routes import frame_bytes
 from p4reduce.control_plane.plans.trees import finish
 from p4reduce.control_plane.resources import SLOTS
 from p4reduce.topologies.model import Hop
@@ -47,52 +45,45 @@ def stripes(problem: Problem) -> list[TreeLayout]:
                 layouts.append(finish(problem, TreeLayout(root, parent, variant.spread)))
         if not layouts:
             raise PlanError(f"plan {STRIPED}: no tree from {root} connects the workers")
-        found.append(min(layouts, key=lambda one: _busiest_ps(problem, [*found, one])))
+        found.append(min(layouts, key=lambda one: busiest_ps(problem, _frames(problem, [*found, one]))))
     return found
 
 
-def _loads(problem: Problem, layout: TreeLayout) -> Counter[Hop]:
-    """Frames on each directed link for a chunk, up and down."""
-    paths = all_paths(problem.of(layout), layout)
-    pairs = [pair for child, parent in layout.parent.items() for pair in ((child, parent), (parent, child))]
-    return Counter(hop for pair in pairs for hop in hops(problem.topology, paths[pair]))
-
-
-def _busiest_ps(problem: Problem, layouts: Sequence[TreeLayout]) -> Fraction:
-    """How long the busiest link needs for a chunk, shared out equally among the trees."""
-    loads: Counter[Hop] = Counter()
+def _frames(problem: Problem, layouts: Sequence[TreeLayout]) -> Counter[Hop]:
+    """On each directed link, up and down, when each tree has a chunk."""
+    total: Counter[Hop] = Counter()
     for layout in layouts:
-        loads.update(_loads(problem, layout))
-    return max(
-        (Fraction(number * problem.chunk_ps(hop), len(layouts)) for hop, number in loads.items()), default=Fraction(0)
-    )
+        up = layout.parent.items()
+        paths = all_paths(problem.of(layout), layout)
+        total.update(link_frames(problem, paths, [*up, *((b, a) for a, b in up)]))
+    return total
 
 
-def predicted_stripes_ps(problem: Problem, layouts: Sequence[TreeLayout], elements: int, lead_ps: int) -> int:
-    """How long an all-reduce takes on idle links without losses; ``lead_ps``: a round trip of frames without lanes."""
-    count = chunks(elements, problem.lanes)
-    used = layouts[: min(len(layouts), count)]
-    rtt_ps = max(timing(problem.of(one), one, all_paths(problem.of(one), one)).rtt_ps for one in used)
+def busiest_ps(problem: Problem, frames: Mapping[Hop, int]) -> int:
+    """How long the busiest directed link needs for its full frames, at the rate that ``problem.load`` leaves."""
+    return max((number * problem.chunk_ps(hop) for hop, number in frames.items()), default=0)
+
+
+def predicted_stripes_ps(problem: Problem, layouts: Sequence[TreeLayout]) -> int:
+    """How long an all-reduce of ``problem.elements`` takes on idle links without losses in these trees at once, in ps.
+
+    C chunks are shared out equally; chunks of all trees are as far apart as the busiest link needs for a chunk of each,
+    or as their slots let them be; to that a round trip of a full frame and one of the frame that comes before it.
+    """
+    used = layouts[: problem.chunks]
+    times = [
+        [timing(problem.of(one), one, all_paths(problem.of(one), one), length=length).rtt_ps for one in used]
+        for length in (None, frame_bytes(0))
+    ]
+    rtt_ps, lead_ps = map(max, times)
     in_flight = (1 << (slots_of_each(len(layouts)).bit_length() - 1)) // 2
-    between = max(_busiest_ps(problem, used), Fraction(rtt_ps, in_flight * len(used)))
-    return round((count - len(used)) * between) + rtt_ps + lead_ps
+    between = max(busiest_ps(problem, _frames(problem, used)), rtt_ps / in_flight)
+    return round((problem.chunks / len(used) - 1) * between) + rtt_ps + lead_ps
 
 
 def slots_of_each(trees: int, slots: int = SLOTS) -> int:
     """At most so many slots of a switch has each of several trees; half of all stay for other jobs."""
     return slots // max(1, 2 * trees)
-
-
-def bound_of_parts(parts: Sequence[tuple[Plan, int]]) -> tuple[int, Hop]:
-    """The least time of an all-reduce whose trees have so many elements each, in ps, and the busiest directed link."""
-    busy: Counter[Hop] = Counter()
-    for plan, elements in parts:
-        count = chunks(elements, plan.lanes)
-        for child, parent in plan.edges:
-            for hop in (*plan.path_hops(child, parent), *plan.path_hops(parent, child)):
-                busy[hop] += count * frame_time_ps(plan.frame_bytes, plan.topology.link_at(*hop).rate_bps)
-    hop = max(busy, key=lambda one: busy[one])
-    return busy[hop], hop
 
 
 def refuse_one_tree() -> PlanError:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from rich.progress import track
 
 from p4reduce.base.errors import P4ReduceError
-from p4reduce.control_plane.plans.best import choose, predicted_ps, striped_ps, stripes_if_faster
+from p4reduce.control_plane.plans.best import fastest, predicted_ps
 from p4reduce.control_plane.plans.bounds import best_plan_ps
 from p4reduce.control_plane.plans.problem import Problem
+from p4reduce.control_plane.plans.striped import predicted_stripes_ps
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
@@ -106,10 +107,9 @@ def point(given: dict[str, object], seed: int) -> Point:
     network = build_topology(experiment)
     workers = worker_hosts(network, experiment.workers)
     problem = Problem(network, workers, elements=experiment.elements)
-    chosen, layout = choose(problem)
-    guess_ps = predicted_ps(problem, layout)
-    if layouts := stripes_if_faster(problem):
-        chosen, guess_ps = f"{len(layouts)} stripes", striped_ps(problem, layouts)
+    chosen, layouts = fastest(problem)
+    several = len(layouts) > 1
+    guess_ps = predicted_stripes_ps(problem, layouts) if several else predicted_ps(problem, layouts[0])
     return Point(
         topology=experiment.topology,
         workers=len(workers),

@@ -47,35 +47,40 @@ def raise_exit_in_time(number: int, frame: FrameType | None) -> None:
 _AGAIN_S: Final = 0.01
 
 
-def raise_again() -> None:
-    """From now on, an exception of a signal that Python has swallowed is raised once more, a moment later.
+@contextmanager
+def raising_again() -> Iterator[None]:
+    """Raise what a signal's handler raises once more, a moment later, where Python has swallowed it.
 
     The handler of a signal runs between any two instructions of the main thread. Where those are of a finalizer, or of
     the callback of a weak reference, Python prints what the handler raises and forgets it: Ctrl-C would do nothing.
     """
-    if getattr(sys.unraisablehook, "__name__", "") != _hook_again.__name__:
-        _before.append(sys.unraisablehook)
-        sys.unraisablehook = _hook_again
+    before = sys.unraisablehook
+
+    def hook(swallowed: Any) -> None:
+        number = _signal_of(swallowed.exc_value)
+        if number is None or threading.current_thread() is not threading.main_thread():
+            before(swallowed)
+            return
+        # In this thread the handler would run within this very hook, and what it raises be swallowed, too.
+        again = threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,))
+        again.daemon = True
+        with suppress(RuntimeError):  # no thread can be started while the interpreter ends, which is what was wanted
+            again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
-_before: list[Callable[[Any], Any]] = []
-
-
-def _hook_again(swallowed: Any) -> None:
-    number = None
-    if issubclass(swallowed.exc_type, KeyboardInterrupt):
-        number = signal.SIGINT.value
-    elif issubclass(swallowed.exc_type, SystemExit) and isinstance(swallowed.exc_value, SystemExit):
-        code = swallowed.exc_value.code
-        number = code - 128 if isinstance(code, int) and 128 < code < 128 + signal.NSIG else None
-    if number is None or threading.current_thread() is not threading.main_thread():
-        _before[0](swallowed)
-        return
-    # In this thread the handler would run within this very hook, and what it raises be swallowed, too.
-    again = threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,))
-    again.daemon = True
-    with suppress(RuntimeError):  # no thread can be started while the interpreter ends: what ends it is at work
-        again.start()
+def _signal_of(error: BaseException | None) -> int | None:
+    """Whose handler has raised it: that of Ctrl-C, or ``raise_exit``."""
+    if isinstance(error, KeyboardInterrupt):
+        return signal.SIGINT
+    if isinstance(error, SystemExit) and isinstance(error.code, int) and 128 < error.code < 128 + signal.NSIG:
+        return error.code - 128
+    return None
 
 
 @contextmanager
@@ -84,10 +89,10 @@ def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    raise_again()
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
-        yield
+        with raising_again():
+            yield
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)

@@ -13,12 +13,12 @@ def main() -> None:
     # again for garbage took a fifteenth of a short run.
     gc.set_threshold(50_000, 20, 20)
     try:
-        from p4reduce.base.signals import raise_again  # noqa: PLC0415
+        from p4reduce.base.signals import raising_again  # noqa: PLC0415
 
-        raise_again()
-        from p4reduce.cli.main import build, first_word  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
+        with raising_again():
+            from p4reduce.cli.main import build, first_word  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
 
-        build(first_word(sys.argv[1:]))()
+            build(first_word(sys.argv[1:]))()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.output import Output, progress_bar
@@ -17,6 +19,11 @@ from p4switch.base.files import together
 
 if TYPE_CHECKING:
     from p4reduce.group.backend import Span
+
+
+Bound = Annotated[
+    bool, typer.Option("--bound", help="The bound of the best plan on large networks, too; may take a minute.")
+]
 
 
 # Running experiments for a command, and what every such command does with the results.

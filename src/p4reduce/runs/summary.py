@@ -15,10 +15,11 @@ from p4reduce.control_plane.counters import (
     compare_counters,
     compare_links,
     expected_on_links,
+    parts_bound,
     plan_bound,
 )
 from p4reduce.control_plane.plans.routes import hops
-from p4reduce.control_plane.plans.striped import STRIPED, bound_of_parts
+from p4reduce.control_plane.plans.striped import STRIPED
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps
@@ -81,8 +82,7 @@ def result_of(
     mesh = (len(plan.workers), Operation.ALL_TO_ALL)
     hop = plan_bound(plan, *mesh).hop if plan.mesh else plan_bound(plan, 1).hop
     if STRIPED in plan.name:
-        stripes = [job.plan for job in observed.jobs if job.plan.name == plan.name]
-        _, hop = bound_of_parts([(one, one.lanes) for one in stripes])
+        hop = parts_bound([(job.plan, 1) for job in observed.jobs if job.plan.name == plan.name]).hop
     busiest = max(links, key=lambda load: load.bytes)
     total = sum(load.bytes for load in links)
     median = _median_record(records) if steps is None else steps.median

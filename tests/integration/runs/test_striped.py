@@ -2,13 +2,18 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
+from p4reduce.group.errors import SaturatedError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
+from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.virtual.incidents import Incident
 
 RACKS = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable=leaf*"
+ONE_EACH = "leaf-spine:leaves=4,spines=2,hosts=1,servers=0,rate=10G,capable=leaf*"
 S_PS = 1024 * (62 + 4 * 256 + 24) * 8 * 100
 """of all frames of 262,144 elements on a worker's link"""
 
@@ -67,7 +72,60 @@ def test_other_collectives_take_one_tree():
         assert striped.communication_ps == steiner.communication_ps
 
 
+def sums(plan, scripts, **more):
+    """What each of four ranks, one in each rack, finds out by its calls; ``scripts``: a function of a communicator."""
+    experiment = Experiment(topology=ONE_EACH, plan=plan)
+    with Cluster(experiment, **more) as cluster:
+        return cluster.run_threads(scripts)
+
+
+def saturating(comm):
+    """Sums of int32 that leave int32 in the first part of the array, then in the last one."""
+    said = []
+    for at in (0, -1, -1):
+        words = np.ones(4 * 256, np.int32)
+        words[at] = 2**31 - 1
+        try:
+            comm.all_reduce(words)
+        except SaturatedError as error:
+            said.append(str(error))
+    fine = comm.all_reduce(np.ones(4 * 256, np.int32))
+    return said, fine.tolist() == [4] * 1024
+
+
+@pytest.mark.parametrize("plan", ["striped", "steiner"])
+def test_a_sum_beyond_int32_is_told_whichever_tree_has_it(plan):
+    for said, fine in sums(plan, saturating):
+        assert len(said) == 3
+        assert all("a sum of int32 lies beyond int32" in text for text in said)
+        assert fine
+
+
+def sized(comm):
+    """Arrays of fewer elements than the trees have lanes, all-reduced by all and by groups of some ranks."""
+    found = [comm.all_reduce(np.full(size, comm.rank + 1, np.float32)).tolist() for size in (1, 3, 255)]
+    part = comm.group([0, 2] if comm.rank % 2 == 0 else [1, 3])
+    found.append(part.all_reduce(np.full(700, comm.rank, np.float32)).tolist())
+    found.append(comm.broadcast(np.full(5, comm.rank, np.float32), root=2).tolist())
+    return found
+
+
+def test_small_arrays_and_groups_of_some_ranks():
+    assert sums("striped", sized) == sums("steiner", sized)
+
+
+def test_a_group_with_incidents_has_one_tree_or_none():
+    incidents = [Incident(10**15, "host", "h1")]
+
+    def ranks(comm):
+        return comm.all_reduce(np.full(262_144, comm.rank + 1, np.float32)).tolist()
+
+    with pytest.raises(PlanError, match="its group loses and gains no members"):
+        sums("striped", ranks, incidents=incidents)
+    assert sums("best", ranks, incidents=incidents) == sums("steiner", ranks)
+
+
 @pytest.mark.parametrize("more", [{"deadline": "500us"}, {"on_failure": "shrink"}])
 def test_deadlines_and_groups_that_shrink_are_refused(more):
-    with pytest.raises(PlanError, match="no deadline, and with on_failure abort only"):
+    with pytest.raises(PlanError, match="has no deadline, and its group loses and gains no members"):
         run("striped", elements=1000, **more)

@@ -67,8 +67,9 @@ def test_what_python_swallows_in_a_finalizer_is_raised_again(number, code):
 
 def test_other_errors_of_finalizers_are_told_as_always():
     code = (
-        "from p4reduce.base.signals import raise_again\nraise_again()\n"
-        "class A:\n    def __del__(self): raise ValueError('of a finalizer')\nA()"
+        "from p4reduce.base.signals import raising_again\n"
+        "class A:\n    def __del__(self): raise ValueError('of a finalizer')\n"
+        "with raising_again():\n    A()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0

@@ -8,7 +8,7 @@ import typer
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, progress_bar, time_text
 from p4reduce.cli.commands.run import Json
-from p4reduce.cli.lists import finish, run_all, texts
+from p4reduce.cli.lists import Bound, finish, run_all, texts
 from p4reduce.runs.experiment import Experiment, Settings, experiment_options
 from p4reduce.runs.files import claim, summarize
 from p4switch.base.values import PS_PER_US
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PLANS = "steiner,mst,spt,ring,ps"
 Plans = Annotated[str, typer.Option("--plans", "-p", help="Plans, separated by commas.")]
-Bound = Annotated[
-    bool, typer.Option("--bound", help="The bound of the best plan on large networks, too; may take a minute.")
-]
-QUICK_NODES: Final = 28
-"""racks and switches that aggregate, whose bound takes no more than a second or two"""
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for result.json, CSV files and report.html.")]
 EXAMPLES: Final = (
     "p4reduce compare",
@@ -67,7 +62,7 @@ def _best_plan_ps(experiment: Experiment, output: Output, *, thorough: bool) -> 
     """
     if experiment.collective != "all_reduce" or experiment.model != "tensor" or experiment.time == "real":
         return None
-    from p4reduce.control_plane.plans.bounds import MOST_NODES, best_plan_ps  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.plans.bounds import MOST_NODES, QUICK_NODES, best_plan_ps  # noqa: PLC0415  (slow)
     from p4reduce.runs.virtual.cluster import build_topology, worker_hosts  # noqa: PLC0415
 
     topology = build_topology(experiment)

@@ -7,6 +7,7 @@ import typer
 
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, time_text
+from p4reduce.cli.lists import Bound
 from p4reduce.cli.main import epilog
 from p4reduce.runs.experiment import Experiment, Settings, experiment_options
 from p4reduce.views.report.network import Drawing, draw
@@ -21,9 +22,6 @@ app = typer.Typer(help="Plans: who adds up where, and what each link will carry.
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
 Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the tree over the topology to this file.")]
 Entries = Annotated[bool, typer.Option("--entries", help="All table entries, not only their number.")]
-Bound = Annotated[
-    bool, typer.Option("--bound", help="The bound of the best plan on large networks, too; may take a minute.")
-]
 WORK_FIELDS = ("model", "epochs", "target_accuracy", "repeat", "seed", "queue_frames", "p4", "p4_json", "p4_info",
                "faults.loss", "faults.duplicate", "faults.reorder", "faults.corrupt", "scale")  # fmt: skip
 EXAMPLES: Final = (

@@ -13,12 +13,12 @@ import numpy as np
 
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.counters import Operation, plan_bound
+from p4reduce.control_plane.counters import Operation, parts_bound, plan_bound
 from p4reduce.control_plane.entries import P4Program, explain_waits, node_name
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.plans.best import BEST, stripes_if_faster
+from p4reduce.control_plane.plans.best import BEST, fastest
 from p4reduce.control_plane.plans.problem import Layout, Problem
-from p4reduce.control_plane.plans.striped import STRIPED, bound_of_parts, slots_of_each, stripes
+from p4reduce.control_plane.plans.striped import STRIPED, slots_of_each, stripes
 from p4reduce.group.backend import COLLECTIVES, Call, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
@@ -261,7 +261,7 @@ MAIN_JOB = 1
 SERVED_JOB = 2
 ALL_TO_ALL_JOB = 3
 FIRST_STRIPE_JOB = 4
-"""jobs of plan striped, but for the first, which is the main one"""
+"""Jobs of the trees of plan striped, but for the first, which is the main job."""
 ALL_TO_ALL = -1
 """in the place of a root: a group's job for its all-to-alls"""
 FIRST_BROADCAST_JOB = 16
@@ -270,8 +270,15 @@ FIRST_GROUP_JOB = 32768
 """Jobs of groups of some workers."""
 
 
+Part = tuple[Job, slice]
+"""A job, and which elements of each array it carries."""
+
+
 class Carrier:
     """The network of a cluster. ``carry`` may be called from several threads."""
+
+    may_stripe = True
+    """Whether sums of the whole group may be carried in several trees at once."""
 
     def __init__(
         self,
@@ -302,7 +309,6 @@ class Carrier:
         self._host_of = workers
         self._stale: StaleCalls | None = None
         self.closings = Closings(experiment.quorum)
-        self._slots = program.slots
         self.switches = EmbeddedSwitches(topology, program, seed=experiment.seed)
         try:
             self.network = JobNetwork(
@@ -314,8 +320,8 @@ class Carrier:
             )
             if capture is not None:
                 self.network.fabric.capture(workers[0], 1, capture)
-            self._stripes = self._start_stripes()
-            self.main = self._stripes[0] if self._stripes else self._start_job(MAIN_JOB, experiment.plan, workers, None)
+            self._trees = self._start_trees()
+            self.main = self._trees[0]
         except BaseException:
             self.switches.close()
             raise
@@ -349,85 +355,37 @@ class Carrier:
             job = self._job_for(first.operation, first.root, workers)
         except (PlanError, ControllerError) as error:
             raise RefusedError(f"{first.operation} #{first.iteration}: {error}") from error
-        if job is self.main and self._stripes and first.operation == "all_reduce":
-            self._carry_striped(calls, check)
-            return
         operation = as_carried(first.operation, ring=bool(job.plan.ring))
+        parts = self._parts(job, first.operation, elements)
         closing = self.closings.begin(job, calls)
-        expected = self._expect(job, calls, workers) if closing is None else None
+        expected: ExpectedSum | ExpectedWords | ExpectedParts | None = None
+        if closing is None:
+            expected = self._expect(parts, calls, workers)
         blocks = exchanged([call.array for call in calls]) if operation == "all_to_all" else []
         self._host_of = (*workers, *([] if self.server is None else [self.server]))
         for call in calls:
             call.start_ps = max(call.start_ps, self.network.now)
-        resends, saturated = self._totals(job)
+        before = self._totals(*(tree for tree, _ in parts))
         while True:
-            self._post(job, operation, calls, check, closing)
+            self._post(parts, operation, calls, check, closing)
             if job.plan.deadline_ps is None:  # what may be closed without some is announced by nobody
-                self._announce(job, calls, check)
-            self._run(job, first.operation, check)
-            job.note(operation, elements, words=first.options.words)
+                self._announce(parts, calls, check)
+            for tree, where in parts:
+                self._run(tree, first.operation, check)
+                tree.note(operation, where.stop - where.start, words=first.options.words)
             if closing is None or closing.is_enough():
                 break
         if closing is not None:
             closing.finish()
             expected = closing.expected()
         for call in calls:
-            call.done_ps = self.network.status(self._endpoint(job, call)).done_at_ps
+            call.done_ps = max(self.network.status(self._endpoint(tree, call)).done_at_ps for tree, _ in parts)
         for call, wanted in zip(calls if blocks else [], blocks, strict=True):
             if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
                 raise ClusterError(f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent")
-        self._add_record(job, calls, expected, (resends, saturated))
+        self._add_record(parts, calls, expected, before)
         if self.on_collective is not None:
             self.on_collective(len(self.records))
-
-    def _carry_striped(self, calls: list[Call], check: Callable[[], None]) -> None:
-        """An all-reduce in several trees at once, each with its part of the arrays."""
-        first = calls[0]
-        self._host_of = self.workers
-        for call in calls:
-            call.start_ps = max(call.start_ps, self.network.now)
-        parts = self._parts(first.array.size)
-        expected = []
-        for job, where in parts:
-            apart = [replace(call, array=call.array[where]) for call in calls]
-            if (sums := self._expect(job, apart, self.workers)) is not None:
-                expected.append((where, sums))
-        before = self._totals(*self._stripes)
-        for call in sorted(calls, key=lambda one: one.start_ps):
-            if call.start_ps > self.network.now:
-                self.network.advance(call.start_ps, check=check)
-            for job, where in parts:
-                given = part(Collective.ALL_REDUCE, call.array[where], call.iteration, 0.0, call.options, serves=False)
-                self.network.post(self._endpoint(job, call), given)
-        self._announce_striped([job for job, _ in parts], calls, check)
-        for job, where in parts:
-            self._run(job, first.operation, check)
-            job.note("all_reduce", where.stop - where.start, words=first.options.words)
-        for call in calls:
-            call.done_ps = max(self.network.status(self._endpoint(job, call)).done_at_ps for job, _ in parts)
-        bound_ps, _ = bound_of_parts([(job.plan, where.stop - where.start) for job, where in parts])
-        self._add_record(self.main, calls, ExpectedParts(expected), before, bound_ps=bound_ps)
-        if self.on_collective is not None:
-            self.on_collective(len(self.records))
-
-    def _parts(self, elements: int) -> list[tuple[Job, slice]]:
-        """Trees that carry some of an array, and what."""
-        bounds = shares(elements, len(self._stripes), self.experiment.lanes)
-        found = zip(self._stripes, bounds, strict=True)
-        return [(job, slice(begin, end)) for job, (begin, end) in found if end > begin]
-
-    def _announce_striped(self, jobs: list[Job], calls: list[Call], check: Callable[[], None]) -> None:
-        later = [(call.options.ahead, call) for call in calls if call.options.ahead is not None]
-        watch = [index for job in jobs for index in job.endpoints]
-        for ahead, call in sorted(later, key=lambda one: one[0].start_ps):
-            waits = ahead.start_ps > self.network.now
-            if waits and self.network.advance(ahead.start_ps, watch, check=check) is Stop.DONE:
-                return
-            for job, where in self._parts(ahead.array.size):
-                options = Options(poison=ahead.poison)
-                given = part(Collective.ALL_REDUCE, ahead.array[where], 0, 0.0, options, serves=False)
-                with suppress(NonFiniteError):  # it is told when it is called
-                    self.network.announce(self._endpoint(job, call), given)
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
         """Carry calls of workers that do not wait for each other on, until one is done. See ``comm.rendezvous``."""
@@ -492,64 +450,63 @@ class Carrier:
     # --- jobs
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
-        plan = "steiner" if self._stripes else self.experiment.plan  # only sums of all workers are striped
+        plan = "steiner" if len(self._trees) > 1 else self.experiment.plan  # only sums of the whole group are striped
         star = plan == "ring"  # a ring only reduces: everything else goes host to host
         if operation == "broadcast":
             source = workers[root]
             whole = workers == self.workers
             number = FIRST_BROADCAST_JOB + root if whole else self._group_job(workers, root)
             members = tuple(worker for worker in workers if worker != source)
-            return self._jobs.get(number) or self._start_job(number, "ps" if star else plan, members, source)
+            return self._job(number, "ps" if star else plan, members, source)
         if operation in {"push", "pull", "push_pull"} and self.main.server is None:
-            return self._jobs.get(SERVED_JOB) or self._start_job(
-                SERVED_JOB, "ps" if star else plan, self.workers, self.server
-            )
+            return self._job(SERVED_JOB, "ps" if star else plan, self.workers, self.server)
         if operation == "all_to_all" and not self.main.plan.mesh:
             number = ALL_TO_ALL_JOB if workers == self.workers else self._group_job(workers, ALL_TO_ALL)
-            return self._jobs.get(number) or self._start_job(number, "all-to-all", workers, None)
+            return self._job(number, "all-to-all", workers, None)
         if operation != "all_to_all" and plan == "all-to-all":
             raise RefusedError(f"{operation}: plan all-to-all only does all_to_all; choose another plan")
         if workers != self.workers:
-            number = self._group_job(workers, None)
-            return self._jobs.get(number) or self._start_job(number, plan, workers, None)
+            return self._job(self._group_job(workers, None), plan, workers, None)
         return self.main
+
+    def _job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
+        """The job of a number, started when it is asked for the first time."""
+        return self._jobs.get(number) or self._start_job(self._request(number, plan, workers, server))
 
     def _group_job(self, workers: tuple[str, ...], root: int | None) -> int:
         """The number of a group's job: one for its sums, one for each root of its broadcasts."""
         return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
 
-    def _start_stripes(self) -> list[Job]:
-        """Those of plan striped, or of plan best where that is faster, the main job first; else none."""
-        given = self.experiment
-        if given.plan not in {STRIPED, BEST}:
-            return []
-        whole = given.deadline_ps is None and given.on_failure == "abort"
-        if given.plan == STRIPED and not whole:
-            raise PlanError(f"plan {STRIPED} goes with no deadline, and with on_failure abort only; choose steiner")
-        problem = Problem(self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements)
-        if given.plan == BEST:
-            layouts, name = stripes_if_faster(problem) if whole else [], f"{BEST} ({STRIPED})"
-        else:
-            layouts, name = stripes(problem), STRIPED
-        numbers = [MAIN_JOB, *range(FIRST_STRIPE_JOB, FIRST_STRIPE_JOB + len(layouts) - 1)]
-        most = slots_of_each(len(layouts), self._slots)
-        return [
-            self._start_job(number, name, self.workers, None, layout, most)
-            for number, layout in zip(numbers, layouts, strict=len(layouts) > 0)
+    def _start_trees(self) -> list[Job]:
+        """The jobs of the whole group's sums: one, but where they are striped."""
+        name, layouts = self._layouts()
+        number = [MAIN_JOB, *range(FIRST_STRIPE_JOB, FIRST_STRIPE_JOB + len(layouts) - 1)]
+        most = slots_of_each(len(layouts), self.switches.controller.resources.slots) if len(layouts) > 1 else None
+        requests = [
+            replace(self._request(job, name, self.workers, None), layout=layout, max_slots=most)
+            for job, layout in zip(number, layouts, strict=True)
         ]
+        return [self._start_job(request) for request in requests]
 
-    def _start_job(
-        self,
-        number: int,
-        plan: str,
-        workers: tuple[str, ...],
-        server: str | None,
-        layout: Layout | None = None,
-        max_slots: int | None = None,
-    ) -> Job:
-        """Install a job; it takes effect one control latency from now."""
-        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
-        request = PlanRequest(
+    def _layouts(self) -> tuple[str, list[Layout | None]]:
+        """The plan's name and the layout of each tree; None: the plan lays its one tree out itself."""
+        given = self.experiment
+        several = self.may_stripe and given.deadline_ps is None
+        if given.plan not in {STRIPED, BEST} or (given.plan == BEST and not several):
+            return given.plan, [None]
+        if not several:
+            raise PlanError(
+                f"plan {STRIPED} has no deadline, and its group loses and gains no members; choose steiner for those"
+            )
+        problem = Problem(self.topology, self.workers, lanes=given.lanes, elements=given.typical_elements)
+        if given.plan == STRIPED:
+            return STRIPED, [*stripes(problem)]
+        chosen, layouts = fastest(problem)
+        return f"{BEST} ({chosen})", [*layouts]
+
+    def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
+        """What a job of this run asks for."""
+        return PlanRequest(
             plan=plan,
             job=number,
             workers=workers,
@@ -557,10 +514,12 @@ class Carrier:
             window=self.experiment.window,
             elements=self.experiment.typical_elements,
             deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
-            layout=layout,
-            max_slots=max_slots,
         )
-        job = self._jobs[number] = self.network.add(self.switches.controller.start_job(request), self.numbers)
+
+    def _start_job(self, request: PlanRequest) -> Job:
+        """Install a job; it takes effect one control latency from now."""
+        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        job = self._jobs[request.job] = self.network.add(self.switches.controller.start_job(request), self.numbers)
         return job
 
     # --- one collective
@@ -572,8 +531,20 @@ class Carrier:
         assert job.server is not None  # noqa: S101
         return job.server
 
+    def _parts(self, job: Job, operation: str, elements: int) -> list[Part]:
+        """Which jobs carry a collective of ``elements``, and what of it each of them does."""
+        trees = self._trees if job is self.main and operation == "all_reduce" else [job]
+        bounds = shares(elements, len(trees), self.experiment.lanes)
+        found = [(tree, slice(a, b)) for tree, (a, b) in zip(trees, bounds, strict=True) if b > a]
+        return found or [(job, slice(0, elements))]
+
     def _post(
-        self, job: Job, operation: str, calls: list[Call], check: Callable[[], None], closing: Closing | None = None
+        self,
+        parts: list[Part],
+        operation: str,
+        calls: list[Call],
+        check: Callable[[], None],
+        closing: Closing | None = None,
     ) -> None:
         """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
         if closing is not None:
@@ -582,28 +553,31 @@ class Carrier:
         for call in sorted(calls, key=lambda one: one.start_ps):
             if call.start_ps > self.network.now:
                 self.network.advance(call.start_ps, check=check)
-            index = self._endpoint(job, call)
-            if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
-                self._post_host_server(job, collective, call)
-            given = part(
-                collective, call.array, call.iteration, call.learning_rate, call.options, serves=index == job.server
-            )
-            if closing is not None:
-                given = replace(given, partial=closing.partials[call.rank])
-            self.network.post(index, given)
+            for job, where in parts:
+                index = self._endpoint(job, call)
+                if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
+                    self._post_host_server(job, collective, call)
+                array, serves = call.array[where], index == job.server
+                given = part(collective, array, call.iteration, call.learning_rate, call.options, serves=serves)
+                if closing is not None:
+                    given = replace(given, partial=closing.partials[call.rank])
+                self.network.post(index, given)
 
-    def _announce(self, job: Job, calls: list[Call], check: Callable[[], None]) -> None:
-        """Who starts a sum on the same job next announces it: now, or when its time has come and this is not done."""
+    def _announce(self, parts: list[Part], calls: list[Call], check: Callable[[], None]) -> None:
+        """Who starts a sum on the same jobs next announces it: now, or when its time has come and this is not done."""
         if calls[0].operation not in {"all_reduce", "barrier"}:
             return
+        watch = [index for job, _ in parts for index in job.endpoints]
         later = [(call.options.ahead, call) for call in calls if call.options.ahead is not None]
         for ahead, call in sorted(later, key=lambda one: one[0].start_ps):
             waits = ahead.start_ps > self.network.now
-            if waits and self.network.advance(ahead.start_ps, job.endpoints, check=check) is Stop.DONE:
+            if waits and self.network.advance(ahead.start_ps, watch, check=check) is Stop.DONE:
                 return
-            given = part(Collective.ALL_REDUCE, ahead.array, 0, 0.0, Options(poison=ahead.poison), serves=False)
-            with suppress(NonFiniteError):  # it is told when it is called
-                self.network.announce(self._endpoint(job, call), given)
+            options = Options(poison=ahead.poison)
+            for job, where in self._parts(parts[0][0], "all_reduce", ahead.array.size):
+                given = part(Collective.ALL_REDUCE, ahead.array[where], 0, 0.0, options, serves=False)
+                with suppress(NonFiniteError):  # it is told when it is called
+                    self.network.announce(self._endpoint(job, call), given)
 
     def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
         """The server of a host-side all-reduce or barrier is nobody's call: it serves when the first comes."""
@@ -636,38 +610,44 @@ class Carrier:
 
     # --- what came of it
 
-    def _expect(self, job: Job, calls: list[Call], workers: tuple[str, ...]) -> ExpectedSum | ExpectedWords | None:
-        if calls[0].operation not in {"all_reduce", "push"}:
+    def _expect(self, parts: list[Part], calls: list[Call], workers: tuple[str, ...]) -> ExpectedParts | None:
+        first = calls[0]
+        if first.operation not in {"all_reduce", "push"}:
             return None
-        inputs = [call.array for call in calls if call.rank < len(workers)]
-        if calls[0].options.words:
-            return expect_words(inputs)
-        guessed = job.guessed if calls[0].operation == "all_reduce" else 0
-        return expect_sum(inputs, job.numbers, self.experiment.lanes, guessed=guessed)
+        expected: list[tuple[slice, ExpectedSum | ExpectedWords]] = []
+        for job, where in parts:
+            inputs = [call.array[where] for call in calls if call.rank < len(workers)]
+            guessed = job.guessed if first.operation == "all_reduce" else 0
+            lanes = self.experiment.lanes
+            words = first.options.words
+            sums = expect_words(inputs) if words else expect_sum(inputs, job.numbers, lanes, guessed=guessed)
+            expected.append((where, sums))
+        return ExpectedParts(expected)
 
     def _totals(self, *jobs: Job) -> tuple[int, int]:
-        statuses = [status for job in jobs for status in self.network.statuses(job)]
-        return sum(status.resends for status in statuses), max(status.saturated for status in statuses)
+        """Frames sent again, and chunks that saturated: each endpoint of a job counts those."""
+        statuses = [self.network.statuses(job) for job in jobs]
+        return (
+            sum(status.resends for job in statuses for status in job),
+            sum(max(status.saturated for status in job) for job in statuses),
+        )
 
     def _add_record(
         self,
-        job: Job,
+        parts: Sequence[Part],
         calls: list[Call],
         expected: ExpectedSum | ExpectedWords | ExpectedParts | None,
         before: tuple[int, int],
         carried: Operation | None = None,
         *,
         beyond: bool = False,
-        bound_ps: int | None = None,
     ) -> None:
         """``before``: resends and saturated chunks before it; ``carried``: what carried it, if not what was called.
-
-        ``bound_ps``: where it was carried by all stripes.
 
         ``beyond``: an earlier attempt at it gave a sum of words that was held at its end.
         """
         first = calls[0]
-        resends, saturated = self._totals(*([job] if bound_ps is None else self._stripes))
+        resends, saturated = self._totals(*(job for job, _ in parts))
         failed = None
         if first.options.words and (beyond or saturated > before[1]):
             failed = str(beyond_int32(first))
@@ -687,7 +667,8 @@ class Carrier:
                         "documented error bound away from the exact sum"
                     )
         elements = 1 if first.operation == "barrier" else first.array.size
-        carried = carried or Operation(as_carried(first.operation, ring=bool(job.plan.ring)))
+        carried = carried or Operation(as_carried(first.operation, ring=bool(parts[0][0].plan.ring)))
+        plans = [(job.plan, where.stop - where.start) for job, where in parts]
         self.records.append(
             CollectiveRecord(
                 operation=first.options.name or first.operation,
@@ -696,7 +677,7 @@ class Carrier:
                 start_ps=min(call.start_ps for call in calls),
                 done_ps=max(call.done_ps for call in calls),
                 communication_ps=max(call.done_ps - call.start_ps for call in calls),
-                bound_ps=plan_bound(job.plan, elements, carried).time_ps if bound_ps is None else bound_ps,
+                bound_ps=parts_bound(plans, carried).time_ps,
                 resends=resends - before[0],
                 saturated=saturated - before[1],
                 max_error=error,

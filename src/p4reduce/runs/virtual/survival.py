@@ -276,7 +276,8 @@ class Attempts:
             self.job.note(called, elements, words=first.options.words)
         spread = Operation.PULL if first.operation in SERVED else Operation.ALL_REDUCE
         carried = spread if self._spread else None
-        carrier._add_record(self.job, left, expected, self._before, carried, beyond=self._beyond)
+        whole = [(self.job, slice(0, elements))]
+        carrier._add_record(whole, left, expected, self._before, carried, beyond=self._beyond)
 
 
 @dataclass(frozen=True)

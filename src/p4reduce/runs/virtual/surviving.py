@@ -7,7 +7,6 @@ from pathlib import Path
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.entries import P4Program, switches_on_paths
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.plans.problem import Layout
 from p4reduce.group.backend import SERVED, Call
 from p4reduce.group.errors import ClusterError, RefusedError
 from p4reduce.group.membership import Decision, Journal, OnFailure, Reach
@@ -31,6 +30,8 @@ class SurvivingCarrier(Carrier):
 
     ``members``: ranks that are in the group now. ``journal``: what was decided of them.
     """
+
+    may_stripe = False
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class SurvivingCarrier(Carrier):
         """Who could not join, and why."""
         self.waiting_since_ps = 0
         """When the last participant had called the collective that is under way."""
-        self._epochs: dict[int, int] = {}
+        self._epochs = {MAIN_JOB: 0}
         self._lapsed: set[tuple[int, int]] = set()
         self._paused: set[int] = set()
         self._stopped = False
@@ -206,7 +207,7 @@ class SurvivingCarrier(Carrier):
         """
         members = self.members if members is None else members
         workers = tuple(self.everybody[member] for member in members)
-        number, request = self._request(operation, root, workers)
+        number, request = self._request_for(operation, root, workers)
         epoch = self._epochs.get(number, -1) + 1
         server = request.server or (self.server if request.plan == "ps" else None)
         if server is not None and server in self.reach.apart([*workers, server]):
@@ -240,7 +241,7 @@ class SurvivingCarrier(Carrier):
             return SERVED_JOB
         return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
 
-    def _request(self, operation: str, root: int, workers: tuple[str, ...]) -> tuple[int, PlanRequest]:
+    def _request_for(self, operation: str, root: int, workers: tuple[str, ...]) -> tuple[int, PlanRequest]:
         """As ``Carrier`` chooses: a ring only reduces, everything else goes host to host."""
         plan, server = self.experiment.plan, None
         if operation == "all_to_all":
@@ -255,25 +256,4 @@ class SurvivingCarrier(Carrier):
         if plan == "ring" and server is not None:
             plan = "ps"
         number = self._number(operation, root)
-        request = PlanRequest(
-            plan=plan,
-            job=number,
-            workers=workers,
-            server=server,
-            window=self.experiment.window,
-            elements=self.experiment.typical_elements,
-        )
-        return number, request
-
-    def _start_job(
-        self,
-        number: int,
-        plan: str,
-        workers: tuple[str, ...],
-        server: str | None,
-        layout: Layout | None = None,
-        max_slots: int | None = None,
-    ) -> Job:
-        """The first main job: as of ``Carrier``."""
-        self._epochs[number] = 0
-        return super()._start_job(number, plan, workers, server, layout, max_slots)
+        return number, self._request(number, plan, workers, server)

@@ -15,7 +15,7 @@ from p4reduce.control_plane.plans.routes import switch_graph
 from p4reduce.control_plane.plans.steiner import solve
 from p4reduce.control_plane.plans.trees import cost
 from p4reduce.control_plane.resources import Resources
-from p4reduce.topologies import leaf_spine, load, star, with_capable
+from p4reduce.topologies import TopologyBuilder, leaf_spine, load, star, with_capable
 
 
 def problems(topology, workers, count, seed=1):
@@ -86,6 +86,20 @@ def test_without_a_server_the_root_is_free():
     other = make_plan(topology, PlanRequest("steiner"), Resources())
     links = [sum(len(plan.paths[edge]) - 1 for edge in plan.edges) for plan in (plan, other)]
     assert links[0] == links[1] == 6 + 3
+
+
+def test_links_that_cost_nothing_may_not_be_part_of_a_circle():
+    """The solver's cheapest solution had s0 and s3 as each other's parents, and pruning it never ended."""
+    builder = TopologyBuilder("free")
+    for number in range(4):
+        builder.switch(f"s{number}")
+    for a, b in (("s0", "s1"), ("s0", "s3"), ("s1", "s2")):
+        builder.link(a, b, "1G", "0us")
+    for host, switch in (("h0", "s1"), ("h1", "s2")):
+        builder.host(host)
+        builder.link(host, switch, "1G", "1us")
+    plan = make_plan(builder.build(), PlanRequest("exact", workers=("h0", "h1"), cost="delay"), Resources())
+    assert {aggregator.name for aggregator in plan.aggregators} in ({"s1"}, {"s2"}, {"s1", "s2"})
 
 
 def test_few_copies_fit_on_a_link():

@@ -5,10 +5,11 @@ from collections import Counter
 import pytest
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.counters import parts_bound, plan_bound
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.plans.best import stripes_if_faster
+from p4reduce.control_plane.plans.best import fastest
 from p4reduce.control_plane.plans.problem import Problem
-from p4reduce.control_plane.plans.striped import MOST_STRIPES, STRIPED, bound_of_parts, stripes
+from p4reduce.control_plane.plans.striped import MOST_STRIPES, STRIPED, stripes
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import load
 
@@ -34,7 +35,9 @@ def test_the_busiest_link_is_a_worker_s_own():
     for job, layout in enumerate(stripes(given), 1):
         plan = make_plan(given.topology, PlanRequest(STRIPED, job=job, layout=layout), resources)
         parts.append((plan, 256))
-    assert bound_of_parts(parts)[0] == 4 * CHUNK_PS  # four chunks, each once on every link
+    found = parts_bound(parts)
+    assert (found.time_ps, found.copies) == (4 * CHUNK_PS, 1)  # four chunks, each once on a worker's link
+    assert plan_bound(parts[0][0], 1024).copies == 3  # all to leaf1, over the link from spine2
 
 
 def test_one_switch_is_one_tree_and_many_are_a_dozen():
@@ -44,11 +47,18 @@ def test_one_switch_is_one_tree_and_many_are_a_dozen():
 
 
 @pytest.mark.parametrize(
-    ("capable", "elements", "trees"),
-    [("leaf*", 262_144, 4), ("leaf*", 1, 0), ("all", 262_144, 0), ("leaf1+leaf2", 262_144, 0), ("none", 1000, 0)],
+    ("capable", "elements", "name", "trees"),
+    [
+        ("leaf*", 262_144, STRIPED, 4),
+        ("leaf*", 1, "spt", 1),
+        ("all", 262_144, "steiner", 1),
+        ("leaf1+leaf2", 262_144, "ring", 1),
+        ("none", 1000, "ring", 1),
+    ],
 )
-def test_best_takes_them_where_they_are_faster(capable, elements, trees):
-    assert len(stripes_if_faster(problem(RACKS + capable, elements))) == trees
+def test_best_takes_them_where_they_are_faster(capable, elements, name, trees):
+    found, layouts = fastest(problem(RACKS + capable, elements))
+    assert (found, len(layouts)) == (name, trees)
 
 
 def test_where_a_job_is_one_tree_it_says_what_to_take():
