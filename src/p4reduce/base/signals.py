@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -17,9 +18,59 @@ seen until that wait ends."""
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
+_AGAIN_S: Final = 0.01
+_WHOLE_S: Final = 5.0
+"""seconds that a signal waits at most until a module is imported or a class is made"""
+_IMPORTING: Final = "<frozen importlib"
+_since: dict[int, float] = {}
+
+
+def _waits(number: int, frame: FrameType | None) -> bool:
+    """Send a signal again a moment later while a module is being imported or a class's ``__set_name__`` runs.
+
+    An exception between two instructions of an import leaves half a module behind, which the code that cleans up may
+    then use; and Python 3.11 turns one that leaves ``__set_name__`` into a ``RuntimeError``, which no handler of
+    ``KeyboardInterrupt`` sees. After :data:`_WHOLE_S` the signal is answered wherever it finds the program.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORTING) or frame.f_code.co_name == "__set_name__":
+            break
+        frame = frame.f_back
+    else:
+        _since.pop(number, None)
+        return False
+    now = time.monotonic()
+    if now - _since.setdefault(number, now) > _WHOLE_S:
+        del _since[number]
+        return False
+    return _send_again(number)
+
+
+def _send_again(number: int) -> bool:
+    """Let the main thread handle a signal once more after :data:`_AGAIN_S`; false if no thread can be started."""
+
+    def again() -> None:
+        time.sleep(_AGAIN_S)
+        _thread.interrupt_main(number)
+
+    try:
+        # Not threading.Thread: its locks may be held by what the signal has interrupted.
+        _thread.start_new_thread(again, ())
+    except RuntimeError:
+        return False
+    return True
+
+
 def raise_exit(number: int, frame: FrameType | None) -> None:
     """End the process as a shell shows it: 128 + the signal's number."""
-    raise SystemExit(128 + number)
+    if not _waits(number, frame):
+        raise SystemExit(128 + number)
+
+
+def raise_interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise ``KeyboardInterrupt`` as Python does at Ctrl-C, but not within an import or ``__set_name__``."""
+    if not _waits(number, frame):
+        raise KeyboardInterrupt
 
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
@@ -34,6 +85,9 @@ def raise_exit_in_time(number: int, frame: FrameType | None) -> None:
     that lock held, and the end of the pool then waits for it.
     """
 
+    if _waits(number, frame):
+        return
+
     def end(*_: object) -> None:
         os._exit(128 + number)
 
@@ -42,9 +96,6 @@ def raise_exit_in_time(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(128 + number)
-
-
-_AGAIN_S: Final = 0.01
 
 
 @contextmanager
@@ -61,11 +112,9 @@ def raising_again() -> Iterator[None]:
         if number is None or threading.current_thread() is not threading.main_thread():
             before(swallowed)
             return
-        # In this thread the handler would run within this very hook, and what it raises be swallowed, too.
-        again = threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,))
-        again.daemon = True
-        with suppress(RuntimeError):  # no thread can be started while the interpreter ends, which is what was wanted
-            again.start()
+        # In this thread the handler would run within this very hook, and what it raises be swallowed, too. No thread
+        # can be started while the interpreter ends, which is what was wanted.
+        _send_again(number)
 
     sys.unraisablehook = hook
     try:

@@ -1,6 +1,7 @@
 """Where the ``p4reduce`` command begins: Ctrl-C is answered from the first moment, while the rest is imported."""
 
 import gc
+import signal
 import sys
 from typing import Final
 
@@ -13,9 +14,11 @@ def main() -> None:
     # again for garbage took a fifteenth of a short run.
     gc.set_threshold(50_000, 20, 20)
     try:
-        from p4reduce.base.signals import raising_again  # noqa: PLC0415
+        from p4reduce.base.signals import handling, raise_interrupt, raising_again  # noqa: PLC0415
 
-        with raising_again():
+        # A process that was started with Ctrl-C ignored, as a shell starts those in the background, keeps ignoring it.
+        held = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with handling(raise_interrupt, signal.SIGINT) if held else raising_again():
             from p4reduce.cli.main import build, first_word  # noqa: PLC0415  (slow, and Ctrl-C may come while it is)
 
             build(first_word(sys.argv[1:]))()

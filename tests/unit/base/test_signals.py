@@ -74,3 +74,81 @@ def test_other_errors_of_finalizers_are_told_as_always():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0
     assert "ValueError: of a finalizer" in done.stderr
+
+
+AN_IMPORT = """
+import os
+os.kill(os.getpid(), {number})
+sum(range(1000))
+print("imported", flush=True)
+"""
+IMPORTS = """
+import sys, time
+from p4reduce.base import signals
+with signals.handling(signals.{handler}, {number}):
+    try:
+        import held
+        for _ in range(600):
+            time.sleep(0.1)
+    finally:
+        print("whole" if hasattr(sys.modules.get("held"), "END") else "half")
+"""
+
+
+def imported(tmp_path, number: int, handler: str, text: str) -> tuple[int, str]:
+    (tmp_path / "held.py").write_text(text.format(number=number) + "END = True\n")
+    command = [sys.executable, "-c", IMPORTS.format(number=number, handler=handler)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("number", "handler", "code"),
+    [
+        (signal.SIGTERM, "raise_exit", 143),
+        (signal.SIGINT, "raise_interrupt", -2),
+        (signal.SIGINT, "raise_exit_in_time", -2),
+    ],
+)
+def test_a_signal_waits_until_a_module_is_imported(tmp_path, number, handler, code):
+    assert imported(tmp_path, int(number), handler, AN_IMPORT) == (code, "imported\nwhole\n")
+
+
+NAMED = """
+import os
+class Named:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), {number})
+        sum(range(1000))
+"""
+A_CLASS = """
+import time
+from p4reduce.base import signals
+from named import Named
+with signals.handling(signals.raise_interrupt, {number}):
+    class Owner:
+        one = Named()
+    for _ in range(600):
+        time.sleep(0.1)
+"""
+
+
+def test_a_signal_in_set_name_is_no_runtime_error(tmp_path):
+    number = int(signal.SIGINT)
+    (tmp_path / "named.py").write_text(NAMED.format(number=number))
+    command = [sys.executable, "-c", A_CLASS.format(number=number)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    assert done.returncode == -signal.SIGINT
+    assert "RuntimeError" not in done.stderr
+
+
+ENDLESS = """
+import os, time
+os.kill(os.getpid(), {number})
+for _ in range(600):
+    time.sleep(0.1)
+"""
+
+
+def test_an_import_without_end_is_left_all_the_same(tmp_path):
+    assert imported(tmp_path, int(signal.SIGTERM), "raise_exit", ENDLESS) == (143, "half\n")
