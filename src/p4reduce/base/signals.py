@@ -84,7 +84,6 @@ def raise_exit_in_time(number: int, frame: FrameType | None) -> None:
     For commands that have a pool of processes: a signal that arrives while the pool holds one of its locks can leave
     that lock held, and the end of the pool then waits for it.
     """
-
     if _waits(number, frame):
         return
 
