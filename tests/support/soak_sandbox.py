@@ -84,6 +84,13 @@ def _in_place_of(name: str, put: Callable[[Path, Path], None]) -> Make:
     return make
 
 
+def _once(text: str, old: str, new: str) -> str:
+    """The text with a part replaced that must be in it."""
+    if text.count(old) != 1:
+        raise ValueError(f"{old!r} is {text.count(old)} times in the skeleton")
+    return text.replace(old, new)
+
+
 def _many(folder: Path, count: int) -> None:
     for number in range(count):
         (folder / f"file{number}").write_text("x")
@@ -154,6 +161,18 @@ def attacks() -> Iterator[Attack]:
     }
     for what, text in heavy.items():
         yield Attack(f"P4 {what}", P4_LAB, _p4(lambda old, _, text=text: f"{text}\n{old}"))
+    out = "std) { apply {} }\ncontrol Compute"
+    run = {
+        "that recirculates for ever": "recirculate_preserving_field_list(0);",
+        "that copies itself for ever": (
+            "recirculate_preserving_field_list(0); clone_preserving_field_list(CloneType.E2E, 1, 0);"
+        ),
+        "that fills the memory": "many.write((bit<32>) std.packet_length, 1);",
+    }
+    for what, text in run.items():
+        more = "register<bit<2048>>(1 << 24) many; " if "many." in text else ""
+        body = f"std) {{ {more}apply {{ {text} }} }}\ncontrol Compute"
+        yield Attack(f"P4 {what}", P4_LAB, _p4(lambda old, _, body=body: _once(old, out, body)))
 
 
 CALL: Final = """

@@ -51,7 +51,7 @@ def _send_again(number: int) -> bool:
 
     def again() -> None:
         time.sleep(_AGAIN_S)
-        _thread.interrupt_main(number)
+        _thread.interrupt_main(signal.Signals(number))
 
     try:
         # Not threading.Thread: its locks may be held by what the signal has interrupted.

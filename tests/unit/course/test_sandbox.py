@@ -5,17 +5,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox import compiling
-from p4reduce_course.sandbox.compiling import compile_apart
+from p4reduce_course.sandbox import program
 from p4reduce_course.sandbox.confine import Limits
 from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
 from p4reduce_course.sandbox.process import StudentCode
+from p4reduce_course.sandbox.program import LIMITS as P4_LIMITS
+from p4reduce_course.sandbox.program import StudentProgram, copied
 from tests.support.fresh import in_a_fresh_process
 from tests.support.paths import ROOT
 
@@ -220,30 +222,136 @@ def test_ways_of_confinement_are_told(tmp_path):
     assert "rlimits" in seen
 
 
-def test_p4_is_compiled_in_a_process_of_its_own():
-    source = "#include <core.p4>\n#include <v1model.p4>\nconst bit<8> A = 1;\n"
-    found = compile_apart(source, "a.p4")
-    assert found.json is None
-    assert found.messages[0].startswith("a.p4:")
-    assert compile_apart((ROOT / "tests/data/ten_lines.p4").read_text(), "ten.p4").json["program"] == "ten.p4"
+TEN_LINES = ROOT / "tests/data/ten_lines.p4"
+
+
+def test_p4_is_compiled_and_run_in_a_process_of_its_own():
+    seen = {}
+    with StudentProgram(TEN_LINES, seen=seen) as student:
+        found = student.compile("#include <core.p4>\n#include <v1model.p4>\nconst bit<8> A = 1;\n")
+        assert found.parts is None
+        assert found.messages[0].startswith("ten_lines.p4:")
+        found = student.compile(TEN_LINES.read_text())
+        assert (found.messages, found.refused) == ([], "")
+        one, other = student.switch(), student.switch()
+        for name in found.parts.registers:
+            assert student.cells(one, name) == student.cells(other, name)
+        assert isinstance(student.send(one, 1, bytes(64)).sent, tuple)
+    assert "rlimits" in seen
+
+
+ENDLESS = """
+#include <core.p4>
+#include <v1model.p4>
+struct H {} struct M {}
+parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout H h, inout M m) { apply {} }
+control I(inout H h, inout M m, inout standard_metadata_t s) { apply { s.egress_spec = 2; } }
+control E(inout H h, inout M m, inout standard_metadata_t s) {
+    apply { @BODY@ }
+}
+control C(inout H h, inout M m) { apply {} }
+control D(packet_out p, in H h) { apply {} }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+def test_p4_that_recirculates_for_ever_ends_at_its_limit(tmp_path):
+    """The model stops it, or its processor time does; either way within seconds, and the grader goes on."""
+    path = tmp_path / "a.p4"
+    path.write_text(ENDLESS.replace("@BODY@", "recirculate_preserving_field_list(0);"))
+    with StudentProgram(path, Limits(cpu_s=3, wall_s=60)) as student:
+        assert student.compile(path.read_text()).parts is not None
+        switch = student.switch()
+        with pytest.raises(Wrong, match="processor time"):
+            deque((student.send(switch, 1, bytes(64)) for _ in range(10_000)), maxlen=0)
+        with pytest.raises(Wrong, match="processor time"):
+            student.send(switch, 1, bytes(64))
+
+
+def test_registers_that_fill_the_memory_are_the_students_failure(tmp_path):
+    path = tmp_path / "a.p4"
+    text = ENDLESS.replace("apply { @BODY@ }", "register<bit<2048>>(1 << 24) r; apply { r.write(5, 7); }")
+    path.write_text(text)
+    with StudentProgram(path, Limits(cpu_s=20, memory=64 << 20)) as student:
+        assert "more memory" in said_of_all_cells(student, text)
+
+
+def said_of_all_cells(student, text):
+    try:
+        found = student.compile(text)
+        return found.refused or student.cells(student.switch(), next(iter(found.parts.registers)))
+    except Wrong as wrong:
+        return wrong.finding.said
+
+
+def test_programs_end_with_the_grader_and_with_their_place(tmp_path):
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\n"
+        "from p4reduce_course.sandbox.program import StudentProgram\n"
+        "program = StudentProgram(Path(sys.argv[1]))\nprogram.start()\n"
+        "print(program._process.pid, program._process.server._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", code, str(TEN_LINES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    numbers = list(map(int, done.stdout.split()))
+    assert len(numbers) == 2, done.stderr
+    until = time.monotonic() + 20
+    while any(running(number) for number in numbers):
+        assert time.monotonic() < until
+        os.sched_yield()
+
+
+def running(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class TakenOver:
+    """In the place of compiler and switches: what a hole in them would let a program do."""
+
+    def __init__(self, work):
+        self.compile = lambda *_: work()
 
 
 TAKEN_OVER = {
-    "sleeps": (lambda: time.sleep(60), Limits(wall_s=0.2), "more time or memory"),
+    "sleeps": (lambda: time.sleep(60), Limits(wall_s=0.2), "did not return within 0.2 s"),
     "computes": (lambda: sum(iter(int, 1)), Limits(cpu_s=1), "more than 1 s of processor time"),
-    "takes memory": (lambda: {"json": "x" * (4 << 30), "messages": []}, Limits(memory=64 << 20), "MemoryError"),
-    "tells too much": (lambda: {"json": "x" * (40 << 20), "messages": []}, Limits(), "more time or memory"),
-    "exits": (lambda: os._exit(0), Limits(), "more time or memory"),
-    "forks": (lambda: {"json": os.fork(), "messages": []}, Limits(), "PermissionError"),
-    "reads": (lambda: {"json": Path("/etc/hostname").read_text(), "messages": []}, Limits(), "/etc/hostname"),
+    "takes memory": (lambda: "x" * (4 << 30), Limits(memory=64 << 20), "more memory"),
+    "tells too much": (lambda: "x" * (70 << 20), P4_LIMITS, "67108864"),
+    "tells something else": (lambda: {"parts": 7, "messages": [], "refused": ""}, P4_LIMITS, "no answer"),
+    "exits": (lambda: os._exit(0), P4_LIMITS, "ended its process"),
+    "forks": (os.fork, P4_LIMITS, "PermissionError"),
+    "reads": (lambda: Path("/etc/hostname").read_text(), P4_LIMITS, "/etc/hostname"),
+    "prints": (lambda: os.write(1, b"x" * (1 << 20)), P4_LIMITS, "printed more than 256 KiB"),
 }
 
 
+class Here:
+    """The server of copies within this process, which has no threads either."""
+
+    def __init__(self, functions):
+        self.functions = functions
+
+    def copy(self, folder, limits, descriptors):
+        own = [os.dup(one) for one in descriptors]
+        return program._Copy(copied(folder, limits, own, self.functions), self)
+
+    def ended(self, copy, *, wait):
+        found = program._ended(copy, wait=wait)
+        return None if found == program._RUNS else found
+
+
 def said_of(name):
-    """What the grader says of a compiler that was taken over; in a process without threads, as the compiler has."""
+    """What the grader says of a compiler that was taken over."""
     work, limits, _ = TAKEN_OVER[name]
+    program._SERVER = Here(TakenOver(work))
     try:
-        return compiling._apart(work, "a.p4", limits)
+        with StudentProgram(TEN_LINES, limits) as student:
+            return str(student.compile(""))
     except Wrong as wrong:
         return wrong.finding.said
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.p4 import COMMENT, Answer, Bench, compiled, look
-from p4switch.program.program import Program
+from p4reduce_course.p4 import COMMENT, Bench, compiled, look
+from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
 # The frames of lab 02, by a reference of their own that knows nothing of P4: numbers packed into bytes.
 
@@ -132,16 +132,18 @@ _ETHERNET: Final = 14
 
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 02."""
-    return run_steps(task, _Grader(task).steps())
+    with StudentProgram(task.answers / FILE, seen=task.seen) as program:
+        yield from run_steps(task, _Grader(task, program).steps())
 
 
 class _Grader:
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, program: StudentProgram) -> None:
         self.task = task
         self.path: Path = task.answers / FILE
+        self.program = program
         self.layout = Layout.of(task.personal)
         self.cases = cases(self.layout, task.hidden)
-        self.program: Program | None = None
+        self.parts: Parts | None = None
 
     def steps(self) -> list[Step]:
         return [
@@ -160,14 +162,14 @@ class _Grader:
     # --- header
 
     def compile(self) -> None:
-        self.program = compiled(self.task, FILE)
+        self.parts = compiled(self.task, FILE, self.program)
         for name in ("hop", "value", "ethernet"):
-            if name not in self.program.headers:
+            if name not in self.parts.headers:
                 raise Wrong(f"the program has no header {name}: keep the names of the skeleton", str(self.path))
 
     def fields(self) -> None:
-        assert self.program is not None  # noqa: S101  (a gate before)
-        found = [(field.name, field.width) for field in self.program.headers["hop"].type.fields]
+        assert self.parts is not None  # noqa: S101  (a gate before)
+        found = self.parts.headers["hop"]
         wanted = list(self.layout.fields)
         for number, ((name, bits), have) in enumerate(zip(wanted, found + [("", 0)] * 5, strict=False), start=1):
             if have == (name, bits):
@@ -190,10 +192,10 @@ class _Grader:
     # --- frames
 
     def _each(self, *kinds: str) -> Iterator[tuple[Case, Answer, str]]:
-        assert self.program is not None  # noqa: S101
+        assert self.parts is not None  # noqa: S101
         for case in self.cases:
             if case.kind in kinds:
-                yield case, Bench(self.program).send(1, case.frame), look(self.path, [(1, case.frame)])
+                yield case, Bench(self.program, self.parts).send(1, case.frame), look(self.path, [(1, case.frame)])
 
     def finds_hop(self) -> None:
         for _, answer, show in self._each("value", "bare"):
@@ -216,11 +218,11 @@ class _Grader:
                 raise Wrong(f"{said}: only where hop.flags[0:0] is 1", str(self.path), show)
 
     def accepts(self) -> None:
-        assert self.program is not None  # noqa: S101
-        for state in self.program.parser.states.values():
-            if state.keys and not any(one.is_default for one in state.transitions):
+        assert self.parts is not None  # noqa: S101
+        for state, open_ended in self.parts.states.items():
+            if open_ended:
                 said = (
-                    f"the select of {state.name} has no default. P4 ends such a frame with the error NoMatch; this "
+                    f"the select of {state} has no default. P4 ends such a frame with the error NoMatch; this "
                     "switch lets it through, others lose it. Write default: accept"
                 )
                 raise Wrong(said, str(self.path))
@@ -247,7 +249,7 @@ class _Grader:
 
     def _hop(self, answer: Answer, show: str) -> dict[str, int]:
         """The hop that left; whether it is emitted is a check of its own."""
-        assert self.program is not None  # noqa: S101
+        assert self.parts is not None  # noqa: S101
         data = self._left(answer, show)
         if "hop" not in answer.emitted:
             raise Wrong("hop did not leave: see part deparser", str(self.path), show)
@@ -278,11 +280,11 @@ class _Grader:
                 raise Wrong(said, str(self.path), show)
 
     def puts_in(self) -> None:
-        assert self.program is not None  # noqa: S101
+        assert self.parts is not None  # noqa: S101
         for case, answer, show in self._each("bare"):
             data = self._left(answer, show)
             if "value" not in answer.emitted:
-                if "value" not in self.program.deparser:
+                if "value" not in self.parts.deparser:
                     raise Wrong("value did not leave: see part deparser", str(self.path), show)
                 said = "the frame had no value and left without one: hdr.value.setValid() is missing"
                 if "setValid" in COMMENT.sub(" ", self.path.read_text("utf-8")):
@@ -325,13 +327,13 @@ class _Grader:
     # --- deparser
 
     def emits(self) -> None:
-        assert self.program is not None  # noqa: S101
+        assert self.parts is not None  # noqa: S101
         for name in ("hop", "value"):
-            if name not in self.program.deparser:
+            if name not in self.parts.deparser:
                 said = f"{name} is never emitted: what is parsed and not emitted is cut out of the frame"
                 raise Wrong(f"{said}. packet.emit(hdr.{name}) is missing", str(self.path))
-        if list(self.program.deparser) != ["ethernet", "hop", "value"]:
-            order = ", ".join(self.program.deparser)
+        if self.parts.deparser != ["ethernet", "hop", "value"]:
+            order = ", ".join(self.parts.deparser)
             said = f"headers are emitted in the order {order}; the wire has ethernet, hop, value"
             raise Wrong(said, str(self.path))
 

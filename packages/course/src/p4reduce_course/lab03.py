@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.p4 import GROUP, LANES, PUSH, RESULT, WRAP, Answer, Bench, Lanes, Sum, added, compiled, full, read
-from p4switch.program.program import Program
+from p4reduce_course.p4 import GROUP, LANES, PUSH, RESULT, WRAP, Bench, Lanes, Sum, added, compiled, full, read
+from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
 # Grading lab 03: frames, sums and registers against a model that knows no P4.
 
@@ -68,7 +68,8 @@ class Model:
 
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 03."""
-    return run_steps(task, _Grader(task).steps())
+    with StudentProgram(task.answers / FILE, seen=task.seen) as program:
+        yield from run_steps(task, _Grader(task, program).steps())
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,13 @@ class _Played:
 
 
 class _Grader:
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, program: StudentProgram) -> None:
         self.task = task
         self.path: Path = task.answers / FILE
         self.numbers = Numbers.of(task.personal)
         self.draws = task.hidden
-        self.program: Program | None = None
+        self.program = program
+        self.parts: Parts | None = None
         self._played: dict[tuple[int, bool], list[_Played]] = {}
 
     def steps(self) -> list[Step]:
@@ -119,12 +121,12 @@ class _Grader:
         ]
 
     def compile(self) -> None:
-        self.program = compiled(self.task, FILE)
+        self.parts = compiled(self.task, FILE, self.program)
         self._bench(2)
 
     def _bench(self, workers: int) -> Bench:
-        assert self.program is not None  # noqa: S101  (a gate before)
-        bench = Bench(self.program)
+        assert self.parts is not None  # noqa: S101  (a gate before)
+        bench = Bench(self.program, self.parts)
         for register in ("bitmaps", *_REGISTERS):
             bench.cells(register)
         for worker in range(1, workers + 1):

@@ -11,7 +11,7 @@ from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.p4 import GROUP, LANES, PUSH, RESULT, Bench, Lanes, Sum, added, compiled, full, read
 from p4reduce_course.sandbox.process import StudentCode
-from p4switch.program.program import Program
+from p4reduce_course.sandbox.program import Parts, StudentProgram
 
 # Grading lab 05: the switch by scripts, the worker by ticks, both together under loss.
 
@@ -34,19 +34,23 @@ def numbers_of(draws: Draws) -> tuple[int, int]:
 
 def grade(task: Task) -> Iterator[Check]:
     """All checks of lab 05."""
-    with StudentCode(task.answers / WORKER_FILE, seen=task.seen) as code:
-        yield from run_steps(task, _Grader(task, code).steps())
+    with (
+        StudentCode(task.answers / WORKER_FILE, seen=task.seen) as code,
+        StudentProgram(task.answers / P4_FILE, seen=task.seen) as program,
+    ):
+        yield from run_steps(task, _Grader(task, code, program).steps())
 
 
 class _Grader:
-    def __init__(self, task: Task, code: StudentCode) -> None:
+    def __init__(self, task: Task, code: StudentCode, program: StudentProgram) -> None:
         self.task = task
         self.path: Path = task.answers / P4_FILE
         self.file = str(task.answers / WORKER_FILE)
         self.code = code
         self.ether_type, self.slots = numbers_of(task.personal)
         self.draws = task.hidden
-        self.program: Program | None = None
+        self.program = program
+        self.parts: Parts | None = None
 
     def steps(self) -> list[Step]:
         return [
@@ -66,12 +70,12 @@ class _Grader:
     # --- the switch
 
     def compile(self) -> None:
-        self.program = compiled(self.task, P4_FILE)
+        self.parts = compiled(self.task, P4_FILE, self.program)
         self._bench()
 
     def _bench(self, workers: int = 3) -> Bench:
-        assert self.program is not None  # noqa: S101  (a gate before)
-        bench = Bench(self.program)
+        assert self.parts is not None  # noqa: S101  (a gate before)
+        bench = Bench(self.program, self.parts)
         for worker in range(1, workers + 1):
             bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))
         bench.group(GROUP, range(1, workers + 1))

@@ -70,7 +70,7 @@ def main() -> None:
     die_with_parent()
     file = Path(sys.argv[1])
     limits = Limits(**json.loads(sys.argv[2]))
-    channel = Channel(*_moved(int(sys.argv[3]), int(sys.argv[4])))
+    channel = Channel(*moved(int(sys.argv[3]), int(sys.argv[4])))
     readable = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     readable |= {Path("/usr/lib"), Path("/lib"), Path("/lib64"), Path("/usr/local/lib"), Path("/etc/ld.so.cache")}
     readable |= {Path("/dev/null"), Path("/dev/urandom"), Path("/usr/share/zoneinfo")}
@@ -81,12 +81,17 @@ def main() -> None:
     except BaseException as error:
         channel.write(_problem(error, file.parent))
         return
+    serve(channel, module, file.parent)
+
+
+def serve(channel: Channel, functions: Any, folder: Path) -> None:
+    """Answer calls of the grader by an object's functions, until the grader closes its end."""
     channel.write({"value": None})
     while True:
-        _answer(channel, module, file.parent)
+        _answer(channel, functions, folder)
 
 
-def _moved(inward: int, outward: int) -> tuple[BinaryIO, BinaryIO]:
+def moved(inward: int, outward: int) -> tuple[BinaryIO, BinaryIO]:
     """Both pipes at 3 and 4, whatever they were."""
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (inward, outward)]
     for descriptor in (inward, outward):
@@ -98,6 +103,7 @@ def _moved(inward: int, outward: int) -> tuple[BinaryIO, BinaryIO]:
 
 
 def _answer(channel: Channel, module: Any, folder: Path) -> None:
+    """Answer the next call."""
     request = channel.read()
     try:
         function = getattr(module, request["call"], None)

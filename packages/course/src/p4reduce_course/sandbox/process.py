@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import p4reduce
 from p4reduce_course.frame.report import Wrong
@@ -36,25 +37,40 @@ class Untold(Exception):
     """What a service says to the student's code, as an exception there."""
 
 
-class StudentCode:
-    """A student's file in a process of its own; ``call`` runs one of its functions.
+class Process(Protocol):
+    """A process that the grader has started, as ``subprocess.Popen`` shows one."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code; None while the process runs."""
+
+    def wait(self) -> int:
+        """The exit code, once the process has ended."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+class Apart(ABC):
+    """Something of a student's in a confined process; ``call`` runs one of its functions.
 
     Every failure of it is raised as Wrong: it is the student's, and what follows in the same process fails alike.
     """
 
-    def __init__(self, file: Path, limits: Limits | None = None, seen: dict[str, None] | None = None) -> None:
+    def __init__(self, file: Path, limits: Limits, seen: dict[str, None] | None = None) -> None:
         """Nothing runs before the first call.
 
         Args:
-            file: a Python file; the other files of its folder are there too, in a copy that goes away.
+            file: what the student handed in.
             limits: of the process.
             seen: ways of confinement, as they took hold, are put in.
         """
         self.file = file
-        self.limits = limits or Limits()
+        self.limits = limits
         self.printed = ""
         self._seen = seen if seen is not None else {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._dead: Wrong | None = None
         self._output = 0
@@ -118,42 +134,30 @@ class StudentCode:
         undumpable()
         self._folder = tempfile.TemporaryDirectory(prefix="p4reduce-lab-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name)
-        _copy(self.file.parent, folder)
         inward, self._requests = os.pipe()
         self._answers, outward = os.pipe()
         self._prints, said = os.pipe()
-        root = Path(p4reduce.__file__).parent.parent
-        environment = {
-            "PYTHONPATH": str(root),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONHASHSEED": "0",
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONIOENCODING": "utf-8:replace",
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            "TMPDIR": str(folder),
-            "HOME": str(folder),
-            "LANG": "C.UTF-8",
-        }
-        inner = [sys.executable, "-P", "-s", "-m", "p4reduce_course.sandbox.child"]
-        inner += [str(folder / self.file.name), json.dumps(asdict(self.limits)), str(inward), str(outward)]
-        self._process = subprocess.Popen(
-            inner,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            pass_fds=(inward, outward),
-            start_new_session=True,
-        )
-        for pipe in (inward, outward, said):
-            os.close(pipe)
+        try:
+            self._process = self._begin(folder, inward, outward, said)
+        except BaseException:
+            for pipe in (self._requests, self._answers, self._prints):
+                os.close(pipe)
+            raise
+        finally:
+            for pipe in (inward, outward, said):
+                os.close(pipe)
         for pipe in (self._prints, self._answers, self._requests):
             os.set_blocking(pipe, False)
         self._until = time.monotonic() + self.limits.call_s
         self._seen.update(dict.fromkeys(self._message(self.file.name)["confined"]))
         self._checked(self._message(self.file.name), self.file.name)
+
+    @abstractmethod
+    def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
+        """Start the process, which confines itself to ``folder``.
+
+        It reads requests from the descriptor ``inward``, answers by ``outward``, and prints to ``said``.
+        """
 
     def _kill(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -286,7 +290,7 @@ class StudentCode:
         """Why the process has gone."""
         assert self._process is not None  # noqa: S101  (it was started)
         code = self._process.wait()
-        doing = f"{self.file.name}, in {name}," if name else self.file.name
+        doing = self._doing(name)
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
             said = f"{doing} used more than {self.limits.cpu_s} s of processor time: does a loop never end?"
             return Wrong(said, str(self.file))
@@ -294,6 +298,46 @@ class StudentCode:
             return Wrong(f"{doing} wrote a file of more than {self.limits.file // MIB} MiB", str(self.file))
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return Wrong(f"{doing} ended its process ({how}); functions return, they do not exit", str(self.file))
+
+    def _doing(self, name: str) -> str:
+        """What the process was at, as the subject of a sentence."""
+        return f"{self.file.name}, in {name}," if name else self.file.name
+
+
+class StudentCode(Apart):
+    """A student's Python file in a process of its own; the other files of its folder are there, in a copy that goes."""
+
+    def __init__(self, file: Path, limits: Limits | None = None, seen: dict[str, None] | None = None) -> None:
+        """As :class:`Apart`, with the limits of Python code."""
+        super().__init__(file, limits or Limits(), seen)
+
+    def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
+        _copy(self.file.parent, folder)
+        root = Path(p4reduce.__file__).parent.parent
+        environment = {
+            "PYTHONPATH": str(root),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHASHSEED": "0",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONIOENCODING": "utf-8:replace",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(folder),
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+        }
+        inner = [sys.executable, "-P", "-s", "-m", "p4reduce_course.sandbox.child"]
+        inner += [str(folder / self.file.name), json.dumps(asdict(self.limits)), str(inward), str(outward)]
+        return subprocess.Popen(
+            inner,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            pass_fds=(inward, outward),
+            start_new_session=True,
+        )
 
 
 def _question(message: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:

@@ -1,0 +1,390 @@
+"""A student's P4 program, compiled and run in a confined process: what it uses is bounded, what comes of it is data.
+
+The grader starts one process that has loaded compiler and interpreter, with no threads and nothing of the grader's.
+That process makes a copy of itself for each program; the copy confines itself and answers the grader's calls until it
+is ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+import p4switch
+from p4reduce_course.frame.report import Wrong
+from p4reduce_course.sandbox.child import Channel, moved, serve
+from p4reduce_course.sandbox.confine import MIB, Limits, confine, die_with_parent, undumpable
+from p4reduce_course.sandbox.process import Apart, Process
+from p4switch.device import Device
+from p4switch.interpreter.trace import HeaderEmitted, HeaderExtracted, ParserFailed, Verdict
+from p4switch.p4.compile import compile_text
+from p4switch.program.errors import ProgramError
+from p4switch.program.loader import load_program
+from p4switch.program.program import Program
+from p4switch.tables import Exact, TableEntry
+from p4switch.trace.record import Packet, Recorder
+
+LIMITS: Final = Limits(cpu_s=30, wall_s=60, call_s=120, memory=1024 * MIB, files=32)
+"""``memory`` beyond what the process has already when it begins; ``cpu_s`` for compiling and for all frames together"""
+_STRICT: Final = ConfigDict(extra="forbid")
+_MESSAGE: Final = 1 << 14
+"""bytes between the grader and the process that makes copies"""
+
+
+@checked(config=_STRICT, frozen=True)
+class Parts:
+    """What a program is made of.
+
+    Attributes:
+        headers: the fields of each, with their bits.
+        states: of the parser; whether each selects without a default.
+        deparser: headers in the order in which they are emitted.
+        tables, actions: their full names.
+        registers: the number of cells of each, by its full name.
+    """
+
+    headers: dict[str, list[tuple[str, int]]]
+    states: dict[str, bool]
+    deparser: list[str]
+    tables: list[str]
+    actions: list[str]
+    registers: dict[str, int]
+
+
+@checked(config=_STRICT, frozen=True)
+class Compiled:
+    """What compiler and switch say of a program.
+
+    Attributes:
+        parts: None where it does not compile.
+        messages: of the compiler.
+        refused: why the embedded switch does not run it; empty where it does.
+    """
+
+    parts: Parts | None
+    messages: list[str]
+    refused: str
+
+
+@checked(config=_STRICT, frozen=True)
+class Answer:
+    """What a switch did with one frame.
+
+    Attributes:
+        sent: (port, frame) of what left.
+        extracted: headers that the parser took out, in their order.
+        emitted: headers that the deparser put in.
+        parser_error: of the parser; empty where there was none.
+        group: the multicast group that ingress ended with; 0: none.
+    """
+
+    sent: tuple[tuple[int, bytes], ...]
+    extracted: list[str]
+    emitted: list[str]
+    parser_error: str
+    group: int
+
+
+T = TypeVar("T")
+
+
+class StudentProgram(Apart):
+    """A program in a confined process, and the switches that run it there. Every failure of it is raised as Wrong."""
+
+    def __init__(self, file: Path, limits: Limits = LIMITS, seen: dict[str, None] | None = None) -> None:
+        """Nothing runs before it is compiled."""
+        super().__init__(file, limits, seen)
+
+    def compile(self, text: str) -> Compiled:
+        """What compiler and switch say of it; it may include core.p4 and v1model.p4."""
+        return self._told(Compiled, self.call("compile", text, self.file.name))
+
+    def switch(self) -> int:
+        """The number of a new switch with the program, with empty registers and tables."""
+        return self._told(int, self.call("switch"))
+
+    def send(self, switch: int, port: int, frame: bytes) -> Answer:
+        """One frame in by a port."""
+        return self._told(Answer, self.call("send", switch, port, frame))
+
+    def insert(self, switch: int, table: str, match: Sequence[int], action: str, arguments: Sequence[int]) -> None:
+        """An entry of an exact table; both names in full."""
+        self.call("insert", switch, table, list(match), action, list(arguments))
+
+    def group(self, switch: int, number: int, ports: Sequence[int]) -> None:
+        """A multicast group of these ports."""
+        self.call("group", switch, number, list(ports))
+
+    def cells(self, switch: int, register: str) -> list[int]:
+        """All values of a register, by its full name."""
+        return self._told(list[int], self.call("cells", switch, register))
+
+    def _told(self, kind: type[T], value: Any) -> T:
+        try:
+            return TypeAdapter(kind).validate_python(value)
+        except ValidationError:
+            raise Wrong(
+                f"{self.file.name}: what came from the process that runs it is no answer", str(self.file)
+            ) from None
+
+    def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
+        return _SERVER.copy(folder, self.limits, (inward, outward, said))
+
+    def _checked(self, message: dict[str, Any], name: str) -> Any:
+        if message.get("kind") == "MemoryError":
+            raise Wrong(f"{self._doing(name)} needs more memory for it than a lab gives", str(self.file))
+        return super()._checked(message, name)
+
+    def _doing(self, name: str) -> str:
+        return f"{self.file.name}: the compiler" if name == "compile" else f"{self.file.name}: the switch"
+
+
+# The grader's end of the process that makes copies of itself.
+
+
+class _Server:
+    """One for a process; threads take turns."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._of = 0
+        self._lock = threading.Lock()
+
+    def copy(self, folder: Path, limits: Limits, descriptors: Sequence[int]) -> Process:
+        """A copy, confined to a folder; the server is started with the first."""
+        with self._lock:
+            if self._process is None or self._of != os.getpid() or self._process.poll() is not None:
+                self._start()
+            found = self._asked({"folder": str(folder), "limits": asdict(limits)}, descriptors)
+        if found is None:
+            raise Wrong("the process that runs P4 programs has ended")
+        return _Copy(found, self)
+
+    def ended(self, copy: int, *, wait: bool) -> int | None:
+        """The exit code of a copy; None while it runs. -9 where the server has gone, and its copies with it."""
+        with self._lock:
+            if self._of != os.getpid() or self._process is None:
+                return -signal.SIGKILL
+            found = self._asked({"of": copy, "wait": wait})
+        return -signal.SIGKILL if found is None else None if found == _RUNS else found
+
+    def _asked(self, question: dict[str, Any], descriptors: Sequence[int] = ()) -> int | None:
+        assert self._socket is not None  # noqa: S101  (it was started)
+        try:
+            socket.send_fds(self._socket, [json.dumps(question).encode()], descriptors)
+            data = self._socket.recv(_MESSAGE)
+        except OSError:
+            return None
+        return int(data) if data else None
+
+    def _start(self) -> None:
+        undumpable()
+        path = os.pathsep.join(one for one in sys.path if one)
+        if self._socket is not None:
+            self._socket.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-s", "-m", "p4reduce_course.sandbox.program", str(theirs.fileno())],
+                env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._socket, self._of = ours, os.getpid()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End it, and its copies with it; it ends by itself, too, when the grader has gone."""
+        process, self._process = self._process, None
+        if process is not None and self._of == os.getpid():
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+            process.kill()
+            process.wait()
+
+
+_RUNS: Final = 1 << 10
+"""said of a copy that runs; exit codes are smaller"""
+
+
+@dataclass
+class _Copy:
+    """A copy of the server, as ``subprocess.Popen`` shows a process; its number is its own until it is waited for."""
+
+    pid: int
+    server: _Server
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        if self.code is None:
+            self.code = self.server.ended(self.pid, wait=False)
+        return self.code
+
+    def wait(self) -> int:
+        """The exit code, once it has ended."""
+        if self.code is None:
+            self.code = self.server.ended(self.pid, wait=True)
+        assert self.code is not None  # noqa: S101  (it was waited for)
+        return self.code
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+_SERVER = _Server()
+
+
+# The server, and its copies.
+
+
+def main() -> None:
+    """Make copies of this process, and tell how they ended, until the grader closes its end."""
+    undumpable()
+    grader = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(grader, _MESSAGE, 3)
+        if not data:
+            return
+        asked = json.loads(data)
+        if "of" in asked:
+            told = _ended(asked["of"], wait=asked["wait"])
+        else:
+            told = copied(Path(asked["folder"]), Limits(**asked["limits"]), descriptors, Switches())
+        grader.send(str(told).encode())
+
+
+def _ended(copy: int, *, wait: bool) -> int:
+    try:
+        number, status = os.waitpid(copy, 0 if wait else os.WNOHANG)
+    except ChildProcessError:  # of a server that was there before
+        return -signal.SIGKILL
+    return os.waitstatus_to_exitcode(status) if number else _RUNS
+
+
+def copied(folder: Path, limits: Limits, descriptors: Sequence[int], functions: Any) -> int:
+    """Fork a copy of this process, which confines itself and answers calls by some functions; its number."""
+    process = os.fork()
+    if process == 0:
+        _copy(folder, limits, descriptors, functions)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return process
+
+
+def _copy(folder: Path, limits: Limits, descriptors: Sequence[int], functions: Any) -> None:
+    """Never returns."""
+    try:
+        gc.freeze()  # what is the server's is not this copy's to clean up
+        die_with_parent()
+        inward, outward, said = descriptors
+        for stream in (1, 2):
+            os.dup2(said, stream)
+        channel = Channel(*moved(inward, outward))
+        os.closerange(5, 1 << 16)
+        pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
+        memory = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        readable = [Path(p4switch.__file__).parent, Path(os.__file__).parent]
+        ways = confine(Limits(limits.cpu_s, memory=memory, files=limits.files), readable, folder)
+        channel.write({"confined": ways})
+        serve(channel, functions, folder)
+    finally:
+        os._exit(1)
+
+
+class Switches:
+    """What the grader calls, within the copy."""
+
+    def __init__(self) -> None:
+        self._program: Program | None = None
+        self._switches: list[tuple[Device, Recorder]] = []
+
+    def compile(self, text: str, name: str) -> dict[str, Any]:
+        """``Compiled``, in plain data."""
+        found = compile_text(text, name, library_only=True)
+        messages = [str(one) for one in found.messages()]
+        if not found.ok or found.json is None:
+            return {"parts": None, "messages": messages, "refused": ""}
+        try:
+            self._program = load_program(found.json)
+        except ProgramError as error:
+            return {"parts": None, "messages": messages, "refused": str(error)}
+        return {"parts": _parts(self._program), "messages": messages, "refused": ""}
+
+    def switch(self) -> int:
+        """A new switch; its number."""
+        assert self._program is not None  # noqa: S101  (it was compiled)
+        device = Device(self._program, executor="interpreted")
+        self._switches.append((device, Recorder(device)))
+        return len(self._switches) - 1
+
+    def send(self, switch: int, port: int, frame: bytes) -> dict[str, Any]:
+        """``Answer``, in plain data."""
+        trace = self._switches[switch][1].run(Packet(frame, port))
+        verdicts = [one for one in trace.events if isinstance(one, Verdict)]
+        groups = [one.target for one in verdicts if one.stage == "ingress" and one.kind == "multicast"]
+        errors = [one.error for one in trace.events if isinstance(one, ParserFailed)]
+        return {
+            "sent": [(one.port, one.frame) for one in trace.sent],
+            "extracted": [one.header for one in trace.events if isinstance(one, HeaderExtracted)],
+            "emitted": [one.header for one in trace.events if isinstance(one, HeaderEmitted)],
+            "parser_error": errors[0] if errors else "",
+            "group": groups[0] if groups else 0,
+        }
+
+    def insert(self, switch: int, table: str, match: list[int], action: str, arguments: list[int]) -> None:
+        """An entry of an exact table."""
+        entry = TableEntry(tuple(Exact(value) for value in match), action, tuple(arguments))
+        self._switches[switch][0].tables[table].insert(entry)
+
+    def group(self, switch: int, number: int, ports: list[int]) -> None:
+        """A multicast group."""
+        self._switches[switch][0].multicast.set(number, [(port, 0) for port in ports])
+
+    def cells(self, switch: int, register: str) -> list[int]:
+        """All values of a register."""
+        found = self._switches[switch][0].registers[register]
+        return [int(found.read(index)) for index in range(found.size)]
+
+
+def _parts(program: Program) -> dict[str, Any]:
+    """``Parts``, in plain data."""
+    states = program.parser.states.values()
+    device = Device(program, executor="interpreted")
+    return {
+        "headers": {
+            name: [(field.name, field.width) for field in one.type.fields] for name, one in program.headers.items()
+        },
+        "states": {one.name: bool(one.keys) and not any(way.is_default for way in one.transitions) for one in states},
+        "deparser": list(program.deparser),
+        "tables": list(device.tables),
+        "actions": [action.name for action in program.actions.values()],
+        "registers": {name: one.size for name, one in device.registers.items()},
+    }
+
+
+if __name__ == "__main__":
+    main()
