@@ -84,10 +84,10 @@ def _in_place_of(name: str, put: Callable[[Path, Path], None]) -> Make:
     return make
 
 
-def _once(text: str, old: str, new: str) -> str:
+def _changed(text: str, old: str, new: str) -> str:
     """The text with a part replaced that must be in it."""
-    if text.count(old) != 1:
-        raise ValueError(f"{old!r} is {text.count(old)} times in the skeleton")
+    if old not in text:
+        raise ValueError(f"{old!r} is not in the skeleton")
     return text.replace(old, new)
 
 
@@ -161,18 +161,13 @@ def attacks() -> Iterator[Attack]:
     }
     for what, text in heavy.items():
         yield Attack(f"P4 {what}", P4_LAB, _p4(lambda old, _, text=text: f"{text}\n{old}"))
-    out = "std) { apply {} }\ncontrol Compute"
     run = {
-        "that recirculates for ever": "recirculate_preserving_field_list(0);",
-        "that copies itself for ever": (
-            "recirculate_preserving_field_list(0); clone_preserving_field_list(CloneType.E2E, 1, 0);"
-        ),
-        "that fills the memory": "many.write((bit<32>) std.packet_length, 1);",
+        "that resubmits for ever": ("mark_to_drop(std);", "resubmit_preserving_field_list(0);"),
+        "that fills the memory": ("register<bit<32>>(SLOTS) sums0", "register<bit<8192>>(1 << 22) sums0"),
+        "of a slot with no end": ("bitmap;\n", "bitmap;\n    bit<32768> large;\n"),
     }
-    for what, text in run.items():
-        more = "register<bit<2048>>(1 << 24) many; " if "many." in text else ""
-        body = f"std) {{ {more}apply {{ {text} }} }}\ncontrol Compute"
-        yield Attack(f"P4 {what}", P4_LAB, _p4(lambda old, _, body=body: _once(old, out, body)))
+    for what, (old, new) in run.items():
+        yield Attack(f"P4 {what}", P4_LAB, _p4(lambda text, _, old=old, new=new: _changed(text, old, new)))
 
 
 CALL: Final = """
