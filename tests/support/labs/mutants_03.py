@@ -103,4 +103,12 @@ MUTANTS = [
         ("by a port without a worker was sent on",),
         "packets",
     ),
+    Mutant(
+        "a short register",
+        F,
+        "register<bit<32>>(SLOTS) sums2;",
+        "register<bit<32>>(2) sums2;",
+        ("register sums2 has 2 cells", "leave SLOTS as it is"),
+        "packets",
+    ),
 ]

@@ -58,4 +58,20 @@ MUTANTS = [
     ),
     Mutant("never again", W, "return lost + fresh", "return fresh", ("should send it again",), "worker"),
     Mutant("not a list", W, "return lost + fresh", "return None", ("return a list of chunks",), "worker"),
+    Mutant(
+        "one time-out for all",
+        W,
+        "lost = [chunk for chunk, at in self.sent.items() if now - at >= self.timeout]",
+        "lost = sorted(self.sent) if any(now - at >= self.timeout for at in self.sent.values()) else []",
+        ("Each chunk is sent again",),
+        "worker",
+    ),
+    Mutant(
+        "half of done",
+        P,
+        "register<bit<32>>(2 * SLOTS) done;",
+        "register<bit<32>>(SLOTS) done;",
+        ("has each register 2 * SLOTS cells?",),
+        "switch",
+    ),
 ]

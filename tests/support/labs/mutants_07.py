@@ -96,4 +96,24 @@ MUTANTS = [
         ("no sum after", "reason 7"),
         "epochs",
     ),
+    Mutant(
+        "the other job's entries put in again",
+        F,
+        "    return start(network, new, p4rt)\n",
+        '    other = next(job["job"] for job in network["jobs"] if job["job"] != old["job"])\n'
+        '    for switch, entries in given["written", other].items():\n'
+        "        p4rt.delete(switch, entries[::-1])\n"
+        "        p4rt.insert(switch, entries)\n"
+        "    return start(network, new, p4rt)\n",
+        ("Do not touch its entries",),
+        "epochs",
+    ),
+    Mutant(
+        "table job deleted last",
+        F,
+        "p4rt.delete(switch, entries[::-1])",
+        "p4rt.delete(switch, entries)",
+        ("Delete that of table job first",),
+        "epochs",
+    ),
 ]

@@ -109,4 +109,12 @@ MUTANTS = [
         ("take a switch without workers",),
         "start",
     ),
+    Mutant(
+        "a tree for each death",
+        F,
+        "    if not dead & set(written):\n        return None\n",
+        '    if dead <= given.get("seen", set()):\n        return None\n    given["seen"] = set(dead)\n',
+        ("which had no part in the tree, died", "not needed"),
+        "again",
+    ),
 ]

@@ -5,13 +5,15 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree as Xml
 
 import pytest
 
+from p4reduce_course import catalogue
 from p4reduce_course.catalogue import find
 from p4reduce_course.frame.grading import copy_lab, digest, grade, grade_all
-from p4reduce_course.frame.lab import hidden, new_lab, personal
+from p4reduce_course.frame.lab import Step, hidden, new_lab, personal, run_steps
 from p4reduce_course.frame.report import (
     Check,
     Finding,
@@ -185,3 +187,29 @@ def test_a_new_lab_is_whole(tmp_path):
 def test_the_published_solution_handed_in_by_another(tmp_path):
     (tmp_path / "x").mkdir()
     assert grade(SOLUTIONS / "01", only=["questions"]).notes == ()
+
+
+def raising(task):
+    """A grader with a mistake: in a check, and then between two."""
+
+    def fails() -> None:
+        raise IndexError("list index out of range")
+
+    parts = task.lab.parts
+    yield from run_steps(task, [Step(parts[0].name, "one", fails), Step(parts[0].name, "two", lambda: None)])
+    raise KeyError(parts[1].name)
+
+
+def test_a_grader_that_fails_keeps_the_report(tmp_path, monkeypatch):
+    lab = replace(catalogue.find("03"), grade=raising)
+    monkeypatch.setattr(catalogue, "find", lambda _: lab)
+    copy_lab(lab, "ana", tmp_path / "mine")
+    report = grade(tmp_path / "mine")
+    assert report.digest
+    assert [check.passed for check in report.checks if check.subject == lab.parts[0].name] == [False, True]
+    assert all(report.part(part.name)[0] == 0 for part in lab.parts[1:])
+    assert "not your fault" in report.checks[0].finding.said
+    assert [note for note in report.notes if "the grader failed" in note] == [
+        "the grader failed at 'one': IndexError: list index out of range",
+        f"the grader failed: KeyError: '{lab.parts[1].name}'",
+    ]

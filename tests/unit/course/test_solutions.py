@@ -41,6 +41,41 @@ def test_a_mistake_is_explained(number, mutant, tmp_path):
     explained(number, mutant, tmp_path / "mine")
 
 
+def swapped(folder):
+    """Lab 01 with the bits of h1 and h2 the other way round, lowest at h2, and the answers that this switch gives."""
+    path = folder / "skeleton/leaf1.yaml"
+    text = path.read_text()
+    one, two = "params: {bit_: 0b01, lowest: 1}", "params: {bit_: 0b10, lowest: 0}"
+    assert one in text
+    assert two in text
+    path.write_text(text.replace(one, "@").replace(two, one).replace("@", two))
+    sheet = folder / "skeleton/answers.yaml"
+    answers = {line.partition(":")[0]: line.partition(": ")[2] for line in sheet.read_text().splitlines() if line}
+    for key, answer in {"packet_3_leaves_by": "0", "packet_4_leaves_by": "0x3", "bitmap_before": "0b10"}.items():
+        assert answers[key] != answer
+    answers |= {"packet_3_leaves_by": "0", "packet_4_leaves_by": "0x3", "bitmap_before": "0b10"}
+    answers |= {key: f"'{answers[key].upper()})'" for key in ("same_bit", "why_full", "four_slots")}
+    sheet.write_text("".join(f"{key}: {answer}\n" for key, answer in answers.items() if not key.startswith("#")))
+
+
+def sparse(folder):
+    """Lab 06 with every second bit."""
+    path = folder / "skeleton/controller.py"
+    text = path.read_text()
+    for old, new in (("bit_=1 << bit", "bit_=4 << 2 * bit"), ("(1 << len(children)) - 1", "sum(4 << 2 * b for b in")):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new if "sum" not in new else f"{new} range(len(children)))")
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(("number", "change"), [("01", swapped), ("06", sparse)])
+def test_what_is_right_in_another_way_passes(number, change, tmp_path):
+    folder = solved(number, tmp_path / "mine")
+    change(folder)
+    report = grade(folder)
+    assert report.passed, json.dumps(report.data(), indent=1)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("right", [True, False])
 @pytest.mark.parametrize("number", NAMES)

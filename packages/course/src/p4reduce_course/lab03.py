@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
-from p4reduce_course.frame.report import Check, Wrong
+from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import GROUP, LANES, PUSH, RESULT, WRAP, Bench, Lanes, Sum, added, compiled, full, read
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
@@ -128,7 +128,9 @@ class _Grader:
         assert self.parts is not None  # noqa: S101  (a gate before)
         bench = Bench(self.program, self.parts)
         for register in ("bitmaps", *_REGISTERS):
-            bench.cells(register)
+            if (cells := bench.size(register)) < self.numbers.slots:
+                said = f"register {register} has {counted(cells, 'cell')}; there are {self.numbers.slots} slots"
+                raise Wrong(f"{said}: leave SLOTS as it is, and each register at SLOTS cells", str(self.path))
         for worker in range(1, workers + 1):
             bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))
         bench.group(GROUP, range(1, workers + 1))

@@ -57,6 +57,7 @@ class _Grader:
             # Before the gate: it needs no P4.
             Step("worker", "a window of SLOTS chunks", self.window),
             Step("worker", "again after a time-out, and only what is missing", self.again),
+            Step("worker", "each chunk by itself", self.each),
             Step("switch", "the program compiles", self.compile, gate=True),
             Step("switch", "sums, cell by cell, twice around", self.sums),
             Step("switch", "a repetition before the end is dropped", self.early),
@@ -146,14 +147,18 @@ class _Grader:
 
     def late(self) -> None:
         bench = self._bench()
-        for worker in (1, 2, 3):
-            self._push(bench, worker, 0)
-        for worker in (2, 3, 2):
-            sent = self._push(bench, worker, 0)
-            if not sent:
-                said = f"worker {worker} lost the RESULT of chunk 0 and asks again; nothing left: the RESULT is gone"
-                raise Wrong(f"{said}. A repetition in a cell that is done is answered from its sums", str(self.path))
-            self._result(sent, (worker,), 0, f"worker {worker} asks again for chunk 0")
+        for seq in range(2 * self.slots):  # each cell
+            for worker in (1, 2, 3):
+                self._push(bench, worker, seq)
+            for worker in (2, 3, 2):
+                sent = self._push(bench, worker, seq)
+                if not sent:
+                    said = f"worker {worker} lost the RESULT of chunk {seq} and asks again; nothing left: the RESULT is"
+                    said += " gone. A repetition in a cell that is done is answered from its sums"
+                    if seq:
+                        said += f". It works for chunk {seq - 1}: has each register 2 * SLOTS cells?"
+                    raise Wrong(said, str(self.path))
+                self._result(sent, (worker,), seq, f"worker {worker} asks again for chunk {seq}")
 
     def stays(self) -> None:
         bench, seq = self._bench(), self.slots
@@ -223,6 +228,24 @@ class _Grader:
             raise Wrong(
                 f"chunk 2 was sent in tick 0 and is lost; tick {now} should send it again, and sent {sent}", self.file
             )
+
+    def each(self) -> None:
+        """Two chunks are missing that were sent at different times: the older one's time-out is not the other's."""
+        later, last = 5, 2 * TIMEOUT
+        self.code.call("create", 2, 2 * self.slots, self.slots, TIMEOUT)
+        self._step(2, 0, [])
+        sent = self._step(2, later, [0])
+        if sent != [self.slots]:
+            raise Wrong(f"RESULT 0 is there; {sent} was sent, expected chunk {self.slots}", self.file)
+        self._step(2, later + 1, [chunk for chunk in range(1, self.slots) if chunk != 1])
+        for now in range(later + 2, last):
+            sent = sorted(self._step(2, now, []))
+            wanted = [1] if now == TIMEOUT else [self.slots] if now == TIMEOUT + later else []
+            if sent == wanted:
+                continue
+            said = f"chunks 1 and {self.slots} are missing, sent in ticks 0 and {later}; tick {now} sent {sent}"
+            said += f", expected {wanted}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
+            raise Wrong(said, self.file)
 
     # --- both
 

@@ -12,7 +12,13 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
 from p4reduce.workers.wire import PacketType
-from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries
+from p4reduce_course.controllers.diagnose import (
+    check_apart,
+    check_cleared,
+    check_entries,
+    check_order,
+    check_untouched,
+)
 from p4reduce_course.controllers.room import Forgery, Held, Room, check_refused, drawn, packet, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
@@ -211,6 +217,7 @@ class Play:
         room.post(other, inputs)
         room.network.advance(room.network.now + _BEGUN_PS)
         before = {**self.scene.network["jobs"][0], "epoch": old.plan.epoch}
+        room.sessions.book.changed.clear()
         epoch = self._epoch(self._ask("change", self.scene.network, before, self.scene.changed))
         room.run([other])
         room.check_sum(other, inputs, wanted, self._where)
@@ -227,6 +234,8 @@ class Play:
         check_apart(room.sessions.book, self._plans, self._where)
         check_entries(room.sessions.book, plan, self._where)
         check_cleared(room.sessions.book, old.plan, plan, self._where)
+        check_untouched(room.sessions.book, other.plan, self._where)
+        check_order(room.sessions.book, old.plan.job, old.plan.epoch, self._where)
         room.network.retire(old)
         self._jobs[0] = room.network.add(plan)
         self._known.append(self._jobs[0])

@@ -278,8 +278,12 @@ class _Grader:
 
     def idle(self, play: Play) -> None:
         others = sorted(play.ground.spines - {play.root})
-        play.room.deaths.append((play.now + play.took_ps // 3, self.draws.choice("idle", others)))
+        dead = self.draws.choice("idle", others)
+        play.room.deaths.append((play.now + play.took_ps // 3, dead))
         play.sum()
+        if play.changes:
+            said = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
+            raise Wrong(f"{said}: a change that is not needed costs what is on its way. Return None", self.path)
 
     def leaf(self, play: Play) -> None:
         play.room.deaths.append((play.now + self.draws.integer("leaf", 0, play.took_ps), self._leaf(play)))

@@ -33,16 +33,22 @@ class Book:
     Attributes:
         early: (switch, job, epoch, group) of entries of table job that came before their group.
         ever: (switch, job, epoch) -> the parameters of its entry of table job, as it was last.
+        changed: (switch, entry as it was) of those that were deleted, or written over, since it was emptied.
+        undermined: (switch, job, epoch, what) of entries that were deleted before the one of table job that needs them.
     """
 
     held: dict[str, dict[tuple[object, ...], Entity]] = field(default_factory=dict)
     early: list[tuple[str, int, int, int]] = field(default_factory=list)
     ever: dict[tuple[str, int, int], dict[str, int]] = field(default_factory=dict)
+    changed: list[tuple[str, Entity]] = field(default_factory=list)
+    undermined: list[tuple[str, int, int, str]] = field(default_factory=list)
 
     def add(self, switch: str, entities: Iterable[Entity]) -> None:
         """Entries that a switch took, in this order."""
         held = self.held.setdefault(switch, {})
         for entity in entities:
+            if key(entity) in held:
+                self.changed.append((switch, held[key(entity)]))
             held[key(entity)] = entity
             row = _row(entity, "job")
             if row is not None:
@@ -54,7 +60,28 @@ class Book:
     def remove(self, switch: str, entities: Iterable[Entity]) -> None:
         """Entries that it has no more."""
         for entity in entities:
-            self.held.get(switch, {}).pop(key(entity), None)
+            gone = self.held.get(switch, {}).pop(key(entity), None)
+            if gone is None:
+                continue
+            self.changed.append((switch, gone))
+            for row in self.rows(switch, "job"):
+                if what := self._needed(switch, row, gone):
+                    self.undermined.append((switch, row.match["job"], row.match["epoch"], what))
+
+    def _needed(self, switch: str, job: Row, entity: Entity) -> str:
+        """What an entry is to an entry of table job; empty where it has nothing to do with it."""
+        number = job.params["group"]
+        if isinstance(entity, fy.P4MulticastGroupEntry):
+            return f"multicast group {number}" if entity.multicast_group_id == number else ""
+        peer, replica = _row(entity, "peer"), _row(entity, "replica")
+        if peer is not None:
+            same = all(peer.match[name] == job.match[name] for name in ("job", "epoch"))
+            return "an entry of table peer" if same else ""
+        if replica is not None:
+            rid = replica.match["egress_rid"]
+            used = any(one == rid for _, one in self.group(switch, number) or ())
+            return f"replication id {rid}" if used else ""
+        return ""
 
     def rows(self, switch: str, table: str) -> Iterator[Row]:
         """The entries of a table."""
@@ -285,6 +312,32 @@ def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
             said = f"{name}: slots not cleared. Job {new.job} has generation {now['generation']} in epoch {new.epoch}, "
             said += f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
             raise Wrong(f"{said}count as new. A larger generation each time clears them", where)
+
+
+def check_untouched(book: Book, plan: Plan, where: str) -> None:
+    """Raises Wrong where an entry of a plan's job was deleted or written over since ``book.changed`` was emptied."""
+    for switch, entity in book.changed:
+        row = _row(entity, "job") or _row(entity, "peer")
+        touched = row is not None and (row.match["job"], row.match["epoch"]) == (plan.job, plan.epoch)
+        what = "an entry of table job or peer"
+        if not touched and (own := book.ever.get((switch, plan.job, plan.epoch))) is not None:
+            if isinstance(entity, fy.P4MulticastGroupEntry):
+                touched, what = entity.multicast_group_id == own["group"], f"multicast group {own['group']}"
+            elif (replica := _row(entity, "replica")) is not None:
+                rid = replica.match["egress_rid"]
+                touched = any(rid == one for _, one in book.group(switch, own["group"]) or ())
+                what = f"the entry of table replica for id {rid}"
+        if touched:
+            said = f"{switch}: {what} of job {plan.job} was deleted or written over while job {plan.job} adds up"
+            raise Wrong(f"{said}: packets that come in between are refused or lost. Do not touch its entries", where)
+
+
+def check_order(book: Book, job: int, epoch: int, where: str) -> None:
+    """Raises Wrong where something that a job's epoch needs was deleted before its entry of table job."""
+    for switch, number, of, what in book.undermined:
+        if (number, of) == (job, epoch):
+            said = f"{switch}: {what} was deleted while table job still had its entry for job {job}, epoch {epoch}"
+            raise Wrong(f"{said}: packets that come in between are half served. Delete that of table job first", where)
 
 
 def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:

@@ -20,7 +20,7 @@ from joblib import Parallel, delayed
 
 from p4reduce.base.signals import end_with
 from p4reduce_course import catalogue
-from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, SKELETON, Lab, Task, hidden, personal
+from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, SKELETON, Lab, Task, failure, hidden, personal
 from p4reduce_course.frame.report import Check, Finding, LabError, Report, shared_out
 from p4reduce_course.sandbox.intake import Intake, taken_in
 from p4switch.base.safe_yaml import PlainNodes, one_line
@@ -254,7 +254,7 @@ def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only
     task = Task(
         what, answers, folder, whose, personal(what.name, whose), hidden(what.name, whose, seed), frozenset(wanted)
     )
-    checks = list(what.grade(task))
+    checks = _checks(what, task)
     found = digest(answers, what.files)
     return Report(
         lab=what.name,
@@ -262,10 +262,24 @@ def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only
         checks=tuple(_with_points(what, wanted, checks)),
         student=whose,
         praise=what.praise if len(wanted) == len(what.parts) else "what was asked for holds",
-        notes=(*_of_another(folder, whose), *_notes(what, whose, found)),
+        notes=(*_of_another(folder, whose), *_notes(what, whose, found), *task.failures),
         digest="" if what.alike else found,
         sandbox=tuple(task.seen),
     )
+
+
+def _checks(lab: Lab, task: Task) -> list[Check]:
+    """All checks; where the grader fails, those before it, and one that says so for each part without a check."""
+    found: list[Check] = []
+    try:
+        found.extend(lab.grade(task))
+    except Exception as error:  # the student keeps the other points, and the teacher sees why
+        task.failures.append(f"the grader failed: {type(error).__name__}: {error}")
+        begun = {check.subject for check in found}
+        missing = [part.name for part in lab.parts if part.name in task.only and part.name not in begun]
+        last = [found[-1].subject] if found else []
+        found += [Check(name, "the other checks", False, failure(error)) for name in (missing or last)]
+    return found
 
 
 def _parts(lab: Lab, only: Sequence[str]) -> list[str]:

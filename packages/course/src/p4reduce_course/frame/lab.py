@@ -90,6 +90,7 @@ class Task:
         personal, hidden: draws that the student knows, and draws that only who has the seed knows.
         only: parts that are asked for; what the others need need not be done.
         seen: ways in which student code was confined, for the report.
+        failures: checks at which the grader itself failed, for the notes.
     """
 
     lab: Lab
@@ -100,6 +101,7 @@ class Task:
     hidden: Draws
     only: frozenset[str]
     seen: dict[str, None] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
 
     @property
     def parameters(self) -> Mapping[str, str]:
@@ -151,6 +153,12 @@ class Lab:
     home: Path | None = None
 
 
+def failure(error: Exception) -> Finding:
+    """What is said of a check at which the grader itself failed."""
+    said = f"the grader failed at this check, which is not your fault: {type(error).__name__}: {error}"
+    return Finding(f"{said}. Tell your teacher")
+
+
 def run_steps(task: Task, steps: Sequence[Step]) -> Iterator[Check]:
     """Runs checks one after the other; behind a gate that fails, and of parts nobody asked for, none."""
     shut = False
@@ -163,6 +171,9 @@ def run_steps(task: Task, steps: Sequence[Step]) -> Iterator[Check]:
             step.run()
         except Wrong as wrong:
             finding = wrong.finding
+        except Exception as error:  # of the grader: it costs this check, which is told, and nothing else
+            finding = failure(error)
+            task.failures.append(f"the grader failed at '{step.title}': {type(error).__name__}: {error}")
         shut = step.gate and finding is not None
         yield Check(step.part, step.title, finding is None, finding)
 
@@ -242,6 +253,15 @@ def read_answers(path: Path) -> Mapping[str, str] | Finding:
     return {str(k): v.strip() if isinstance(v, str) else str(v) for k, v in data.items()}
 
 
+def _meant(answer: str) -> str:
+    """An answer without what may be written around it, ``b)`` for ``b``; a number, in any notation, as a decimal."""
+    word = answer.strip().strip("\"'`.()").strip().lower()
+    try:
+        return str(int(word, 0))
+    except ValueError:
+        return str(int(word)) if word.isdecimal() else word
+
+
 def judge(part: str, path: Path, questions: Sequence[Question], draws: Draws) -> Iterator[Check]:
     """One check for each question."""
     found = read_answers(path)
@@ -251,12 +271,12 @@ def judge(part: str, path: Path, questions: Sequence[Question], draws: Draws) ->
             yield Check(part, title, False, found)
             continue
         given = found.get(question.key, "")
-        if given.lower() in {answer.lower() for answer in question.answers(draws)}:
+        if _meant(given) in {_meant(answer) for answer in question.answers(draws)}:
             yield Check(part, title, True)
             continue
         said = "is not answered" if given in ("", "TODO") else f"{given[:40]!r} is not right"
         letters = _LETTERS[: len(question.options)]
-        if question.options and given not in ("", "TODO") and given.lower() not in tuple(letters):
+        if question.options and given not in ("", "TODO") and _meant(given) not in tuple(letters):
             said = f"{given[:40]!r} is no letter from {letters[0]} to {letters[-1]}"
         hint = question.hint[:1].upper() + question.hint[1:]
         yield Check(part, title, False, Finding(f"{question.key}: {said}. {hint}", str(path)))

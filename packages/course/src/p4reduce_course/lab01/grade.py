@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -550,6 +550,8 @@ def leaf2(draws: Draws, mistakes: int = MISTAKES) -> str:
 
 
 ANSWERS: Final = "answers.yaml"
+QUESTIONED: Final = "leaf1"
+"""the switch that the questions are about"""
 _TRACE: Final = "Trace it: make trace N="
 QUESTIONS: Final = (
     Question(
@@ -562,7 +564,7 @@ QUESTIONS: Final = (
         "packet_4_leaves_by",
         "And for packet 4, h2's repetition? (0: by none)",
         ("0",),
-        f"{_TRACE}4; h2 is not the one with lowest: 1",
+        f"{_TRACE}4; only the child with lowest: 1 makes it send again",
     ),
     Question(
         "bitmap_before",
@@ -609,9 +611,28 @@ def answer_sheet(draws: Draws) -> str:
     return sheet("Lab 01, step 12: a number or a letter for each TODO.", QUESTIONS, draws)
 
 
-def questions(path: Path, draws: Draws) -> Iterator[Check]:
-    """One check for each answer."""
-    return judge("questions", path, QUESTIONS, draws)
+def questions(path: Path, draws: Draws, traced: Mapping[str, str]) -> Iterator[Check]:
+    """One check for each answer; those in ``traced`` are what the student's own switch shows."""
+    asked = [replace(one, right=(traced[one.key],)) if one.key in traced else one for one in QUESTIONS]
+    return judge("questions", path, asked, draws)
+
+
+def traced_answers(role: Role, bench: Bench) -> dict[str, str]:
+    """What a student's leaf1 does with packets 2 to 4: bits and ``lowest`` may be given otherwise than in the example.
+
+    None where the switch does not take in the first two, since nothing can be read off it.
+    """
+    answers = [bench.send(step.port, step.frame) for step in script(role)[:4]]
+    bits = [answer.argument(PEERS, "bit_") for answer in answers[:2]]
+    if not all(bits) or any(answer.refused for answer in answers[:2]):
+        return {}
+    ports = [str(answer.sent[0][0]) if answer.sent else "0" for answer in answers[2:]]
+    return {
+        "packet_3_leaves_by": ports[0],
+        "packet_4_leaves_by": ports[1],
+        "bitmap_before": str(bits[0]),
+        "bitmap_after": str(bits[0] | bits[1]),
+    }
 
 
 # The whole tree: four workers push chunks they know, and every one of them must get every sum.
@@ -698,7 +719,11 @@ def grade(task: Task) -> Iterator[Check]:
     if "network" in task.only:
         yield from examine_network(topology, tree, fresh, tried=right)
     if "questions" in task.only:
-        yield from questions(task.answers / ANSWERS, task.personal)
+        asked = tree[QUESTIONED]
+        if asked.name not in students:
+            _read(task.answers / f"{asked.name}.yaml", program, text, students, asked)
+        traced = traced_answers(asked, fresh(asked.name)) if asked.name in students else {}
+        yield from questions(task.answers / ANSWERS, task.personal, traced)
 
 
 def _examine(role: Role, student: Student | None, program: Program, text: TextFormat, folder: Path) -> list[Check]:
