@@ -54,9 +54,12 @@ def task(name="a", server="server1", workers=("h1", "h3"), **fields):
 def refusing(world, switch):
     """A switch that takes no writes from us: another controller is in charge of it."""
     (target,) = [one for one in world.switches.targets() if one.name == switch]
-    with RawClient(target.address, target.device_id) as other:
-        assert other.arbitrate(1 << 40).status.code == 0
-        yield
+    with RawClient(target.address, target.device_id, election_id=None) as witness:
+        with RawClient(target.address, target.device_id) as other:
+            assert other.arbitrate(1 << 40).status.code == 0
+            assert witness.arbitrate().status.code != 0
+            yield
+        witness.receive()  # told that the other has left: the next orchestrator will not meet it
 
 
 def test_a_switch_that_refuses_a_write_fails_the_tasks_that_need_it(world, store):
