@@ -106,7 +106,7 @@ class Options:
     backfill : bool
         Whether a task that does not fit lets later ones pass.
     schedule : str
-        Gives tasks turns over an optical cross-connect: one of ``p4reduce.adapters``. '' where there is none.
+        Gives tasks turns over an optical cross-connect: one of ``p4reduce.schedulers``. '' where there is none.
     delta_ps : int
         For how long ports of the cross-connect whose circuits change carry nothing.
     slots : 'first', 'whole' or 'value'
