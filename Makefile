@@ -242,9 +242,9 @@ docs: $(INSTALLED)  ## the documentation site in out/docs, links checked, with A
 docs-test: $(WARM)  ## run all that README and docs/ print, what takes long too
 	DOCS=long $(BIN)/pytest -n $(JOBS) tests/integration/docs
 
-dist: $(INSTALLED)  ## source distribution and wheel in dist/, as a release has them
+dist: $(INSTALLED)  ## source distributions and wheels of p4reduce, p4switch and the course in dist/, as a release has them
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	for package in . packages/p4switch packages/course; do $(BIN)/python -m build --outdir dist $$package || exit 1; done
 
 switch-alone: $(WARM)  ## p4switch in a fresh environment with NumPy and llvmlite alone: the first packet; TESTDATA=...: p4c's corpus
 	@P4C='$(P4C)' $(BIN)/python -m tests.support.switch_alone $(if $(TESTDATA),--testdata '$(TESTDATA)')

@@ -15,7 +15,7 @@ from finsy.p4schema import P4MatchType
 from google.protobuf import json_format, text_format
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from p4reduce.base.errors import ControllerError
+from p4reduce.base.errors import BadInput, ControllerError
 from p4reduce.control_plane.connection import Connection, Target
 from p4reduce.control_plane.entries import Entity
 from p4switch.base.event_loop import EventLoopThread
@@ -30,7 +30,7 @@ _PAIRS: Final = {P4MatchType.LPM: "{}/{}", P4MatchType.TERNARY: "{}/&{}", P4Matc
 """how finsy writes a match of two numbers"""
 
 
-class RuntimeFileError(ValueError):
+class RuntimeFileError(BadInput, ValueError):
     """A file that cannot be used; the text names the file, the entry and the fix."""
 
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.kernels import endpoint
+from p4reduce.workers.kernels import endpoint, entry, kernel
 from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
 from p4reduce.workers.kernels.frames import RESEND
-from p4reduce.workers.kernels.jit import entry, kernel
 from p4reduce.workers.operation import Post, exponents_of
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
 from p4reduce.workers.specs import EndpointSpec, HostAddress

@@ -1,23 +1,38 @@
-"""The orchestrator: takes AI tasks, gives them trees, watches, swaps trees; a database holds all that it knows."""
+"""The orchestrator: takes AI tasks, gives them trees, watches, swaps trees; a database holds all that it knows.
 
-from p4reduce.control_plane.orchestrator.engine import Orchestrator
-from p4reduce.control_plane.orchestrator.executor import (
-    ComputingManager,
-    Executor,
-    HostProfile,
-    HostsFile,
-    Interruption,
-    Order,
-    Report,
-    Role,
-    Running,
-    bundled_hosts,
-    read_hosts,
-)
-from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
-from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, StoreError, TaskError, TaskState
-from p4reduce.control_plane.orchestrator.store import Store
-from p4reduce.control_plane.orchestrator.trace import read_trace, read_traces, write_trace
+Names are looked up when they are first used: the side where hosts are needs the executor's protocol alone.
+"""
+
+from typing import TYPE_CHECKING
+
+from p4reduce.base import later
+
+if TYPE_CHECKING:
+    from p4reduce.control_plane.orchestrator.engine import Orchestrator
+    from p4reduce.control_plane.orchestrator.executor import (
+        ComputingManager,
+        Executor,
+        HostProfile,
+        HostsFile,
+        Interruption,
+        Order,
+        Report,
+        Role,
+        Running,
+        bundled_hosts,
+        read_hosts,
+    )
+    from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
+    from p4reduce.control_plane.orchestrator.options import (
+        Options,
+        Phase,
+        RefusedError,
+        StoreError,
+        TaskError,
+        TaskState,
+    )
+    from p4reduce.control_plane.orchestrator.store import Store
+    from p4reduce.control_plane.orchestrator.trace import read_trace, read_traces, write_trace
 
 __all__ = [
     "ComputingManager",
@@ -45,3 +60,41 @@ __all__ = [
     "read_traces",
     "write_trace",
 ]
+
+__getattr__ = later(
+    __name__,
+    {
+        "engine": ("Orchestrator",),
+        "executor": (
+            "ComputingManager",
+            "Executor",
+            "HostProfile",
+            "HostsFile",
+            "Interruption",
+            "Order",
+            "Report",
+            "Role",
+            "Running",
+            "bundled_hosts",
+            "read_hosts",
+        ),
+        "history": (
+            "PlanRow",
+            "TaskRow",
+        ),
+        "options": (
+            "Options",
+            "Phase",
+            "RefusedError",
+            "StoreError",
+            "TaskError",
+            "TaskState",
+        ),
+        "store": ("Store",),
+        "trace": (
+            "read_trace",
+            "read_traces",
+            "write_trace",
+        ),
+    },
+)

@@ -9,7 +9,7 @@ import finsy as fy
 import numpy as np
 from finsy.p4entity import P4Entity
 
-from p4reduce.base.errors import ControllerError, PlanError
+from p4reduce.base.errors import ControllerError, P4ReduceError, PlanError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import Operation, Traffic, predict
 from p4reduce.control_plane.entries import PLAN_TABLES, Entity, key, plan_entries, wildcards
@@ -300,7 +300,7 @@ class Proposal:
     demand_bps: Mapping[Hop, int]
 
 
-class InstallError(RuntimeError):
+class InstallError(P4ReduceError, RuntimeError):
     """The trees of a task could not all be installed; the text says why. They are to be removed."""
 
 

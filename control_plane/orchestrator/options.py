@@ -5,20 +5,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
+from p4reduce.base.errors import BadInput, P4ReduceError
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 # What can go wrong with the database, the tasks in it, and what executors are asked.
 
 
-class StoreError(RuntimeError):
+class StoreError(P4ReduceError, RuntimeError):
     """The database cannot be used; the text names the file and the fix."""
 
 
-class TaskError(ValueError):
+class TaskError(BadInput, ValueError):
     """A task or a trace that cannot be taken; the text names file, task and field."""
 
 
-class RefusedError(RuntimeError):
+class RefusedError(P4ReduceError, RuntimeError):
     """The executor will not do this for one task; it changed nothing, and goes on with all others."""
 
 
@@ -105,7 +106,7 @@ class Options:
     backfill : bool
         Whether a task that does not fit lets later ones pass.
     schedule : str
-        Gives tasks turns over an optical cross-connect: one of ``p4reduce.adapters``. '' where there is none.
+        Gives tasks turns over an optical cross-connect: one of ``p4reduce.schedulers``. '' where there is none.
     delta_ps : int
         For how long ports of the cross-connect whose circuits change carry nothing.
     slots : 'first', 'whole' or 'value'

@@ -341,7 +341,7 @@ class Turns:
     policy, name
         Of trees; it is asked within the view of a configuration.
     scheduler : str
-        One of `p4reduce.adapters`.
+        One of `p4reduce.schedulers`.
     computing : ComputingManager
         Knows the hosts.
     see : callable

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.kernels.jit import FAR, sized
+from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import along, shortest
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.kernels.jit import FAR, sized
+from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import direct, improve, priced
 from p4reduce.control_plane.plans.kernels.spanning import with_one_more
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout, register

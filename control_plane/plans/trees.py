@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.kernels.jit import FAR, sized
+from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import along, merged_tree, walk
 from p4reduce.control_plane.plans.kernels.spanning import arborescence, shallow_tree
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayout, register

@@ -13,8 +13,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import csr_matrix
 
 from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
 from p4reduce.control_plane.tdm.schedule import Matrix, Route
@@ -636,6 +634,9 @@ def multi_hop(demand: Floats, circuits: Any) -> Flows:
     TdmError
         When some pod cannot be reached.
     """
+    from scipy.optimize import linprog  # noqa: PLC0415  (slow to import)
+    from scipy.sparse import csr_matrix  # noqa: PLC0415
+
     capacity = np.asarray(circuits, np.float64)
     pods = len(capacity)
     arcs = [(i, j) for i in range(pods) for j in range(pods) if capacity[i, j] > 0]

@@ -7,7 +7,6 @@ from itertools import combinations, product
 from random import Random
 from typing import Final
 
-import networkx as nx
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import Floats, Reading, process_s, round_s
@@ -322,6 +321,8 @@ def named_split(jobs: Sequence[TdmJob], gpus: int) -> Group | None:
     """A partition in which no two jobs of a group want more of a named host than its GPUs; None: there is none, or no
     two jobs want the same.
     """
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
     graph: nx.Graph[int] = nx.Graph()
     wanted = [Counter(job.hosts) for job in jobs]
     for a, b in combinations(range(len(jobs)), 2):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import networkx as nx
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import (
@@ -503,6 +502,8 @@ def rooted(edges: Sequence[Edge], units: Sequence[int]) -> tuple[int, tuple[Edge
     """The root that makes a tree flattest (of two the one with more units), and (child, parent) of every edge."""
     if not edges:
         return next((pod for pod, count in enumerate(units) if count), 0), ()
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
     graph: nx.Graph[int] = nx.Graph(list(edges))
     root = min(nx.center(graph), key=lambda pod: (-units[pod], pod))
     return root, tuple((child, parent) for parent, child in nx.bfs_edges(graph, root))

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import least_time
@@ -432,6 +431,8 @@ def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int,
     """So many units of a placement that their pods hang together in its tree."""
     pods = sorted({network.pod_of(host) for host, _ in where})
     if edges:
+        import networkx as nx  # noqa: PLC0415  (slow to import)
+
         graph: nx.Graph[int] = nx.Graph(list(edges))
         start = max(pods, key=lambda pod: (sum(n for host, n in where if network.pod_of(host) == pod), -pod))
         pods = [start, *(child for _, child in nx.bfs_edges(graph, start))]

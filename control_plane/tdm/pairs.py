@@ -10,7 +10,6 @@ from fractions import Fraction
 from math import lcm
 from typing import Final
 
-import networkx as nx
 import numpy as np
 
 from p4reduce.control_plane.tdm.schedule import Mode
@@ -197,6 +196,8 @@ def match(
     """
     if sum(sizes) <= gpus:
         return [], list(range(len(jobs)))
+    import networkx as nx  # noqa: PLC0415  (slow to import)
+
     ways: dict[tuple[int, int], Sharing] = {}
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(jobs)))

@@ -76,7 +76,7 @@ class Scheduler(Protocol):
 
 
 SCHEDULERS: Registry[Scheduler] = Registry("scheduler", TdmError)
-"""Every known one by name; :func:`register_scheduler` and entry points of ``p4reduce.adapters`` add to it."""
+"""Every known one by name; :func:`register_scheduler` and entry points of ``p4reduce.schedulers`` add to it."""
 
 _S = TypeVar("_S", bound=Callable[..., Schedule])
 

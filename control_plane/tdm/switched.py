@@ -7,8 +7,6 @@ from itertools import combinations, product
 from typing import Any, Final
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_matrix
 
 from p4reduce.control_plane.tdm.circuits import Reading, least_time, process_s
 from p4reduce.control_plane.tdm.grouping import (
@@ -416,6 +414,9 @@ class _Program:
         self._rows.append((values, low, high))
 
     def _answer(self) -> Packed | None:
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
+        from scipy.sparse import coo_matrix  # noqa: PLC0415
+
         at = [(row, x, value) for row, (values, _, _) in enumerate(self._rows) for x, value in values.items()]
         rows, xs, values = zip(*at, strict=True)
         shape = (len(self._rows), self.width)

@@ -4,8 +4,9 @@ What is named here stays; a change of it is announced in CHANGELOG.md. Names are
 """
 
 import os
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+from p4reduce.base import later
 
 if TYPE_CHECKING:
     from p4reduce.group.checkpoint import Checkpoint
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from p4reduce.runs.runner import run_experiment
     from p4reduce.runs.virtual.cluster import Cluster
 
-    load: Any  # of cli.frames, which is above all that imports this package
+    load: Any  # of runs.files, which is above all that imports this package
 
 __version__: Final = "0.1.0"
 __all__ = [
@@ -32,24 +33,22 @@ __all__ = [
     "run_experiment",
 ]
 
-_HOME: Final = {
-    "Checkpoint": "group.checkpoint",
-    "Cluster": "runs.virtual.cluster",
-    "Communicator": "group.communicator",
-    "Experiment": "runs.experiment",
-    "GroupChanged": "group.errors",
-    "RefusedError": "group.errors",
-    "SaturatedError": "group.errors",
-    "load": "runs.files",
-    "run_experiment": "runs.runner",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    return value
+__getattr__ = later(
+    __name__,
+    {
+        "group.checkpoint": ("Checkpoint",),
+        "runs.virtual.cluster": ("Cluster",),
+        "group.communicator": ("Communicator",),
+        "runs.experiment": ("Experiment",),
+        "group.errors": (
+            "GroupChanged",
+            "RefusedError",
+            "SaturatedError",
+        ),
+        "runs.files": ("load",),
+        "runs.runner": ("run_experiment",),
+    },
+)
 
 
 def connect(*, patience_s: float | None = None) -> "Communicator":

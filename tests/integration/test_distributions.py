@@ -7,6 +7,7 @@ import site
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -70,6 +71,13 @@ def test_the_wheel_holds_the_whole_package(built):
     assert names == packaged()
 
 
+def test_the_wheel_is_light(built):
+    """No studies, no benchmarks, no course; they are elsewhere, as the packages show above."""
+    assert len(read_toml("pyproject.toml")["dependencies"]) <= 12
+    with zipfile.ZipFile(built[1]) as archive:
+        assert sum(archive.read(name).count(b"\n") for name in archive.namelist() if name.endswith(".py")) < 90_000
+
+
 def test_the_source_distribution_holds_every_file_once(built):
     with tarfile.open(built[0]) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
@@ -81,10 +89,19 @@ def test_the_source_distribution_holds_every_file_once(built):
         assert name in names
 
 
-def test_there_is_one_version(built):
-    assert all(f"p4reduce-{p4reduce.__version__}" in path.name for path in built)
+def test_there_is_one_version(built, beside):
+    version = p4reduce.__version__
+    assert all(f"p4reduce-{version}" in path.name for path in built)
+    assert {path.name.split("-")[1] for path in beside} == {version}
+    asked = [read_toml("pyproject.toml")["dependencies"], read_toml("packages/course/pyproject.toml")["dependencies"]]
+    assert f"p4switch[server,trace]~={version}" in asked[0]
+    assert asked[1] == [f"p4reduce~={version}"]
     assert f"version: {p4reduce.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"## {p4reduce.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def read_toml(path):
+    return tomllib.loads((ROOT / path).read_text("utf-8"))["project"]
 
 
 def run(unpacked, *arguments, folder):

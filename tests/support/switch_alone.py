@@ -30,10 +30,12 @@ print(*sorted(found.name for found in distributions()))
 """
 
 
-def _cpu_s(*command: str) -> tuple[float, str]:
+def _cpu_s(*command: str, **environment: str) -> tuple[float, str]:
     """Seconds of a processor that a command took, and what it said."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "", **environment}
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stderr}")
@@ -54,9 +56,11 @@ def main() -> int:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / "bin/python")
         install = "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT / "packages/p4switch")
-        installed, _ = _cpu_s(python, *install)
-        first, there = _cpu_s(python, "-c", FIRST, program)
-        again, _ = _cpu_s(python, "-c", FIRST, program)
+        # No machine code of the program, and no wheel, that an earlier installation has left on this machine.
+        nothing = {"P4REDUCE_CACHE": str(Path(folder) / "cache"), "PIP_NO_CACHE_DIR": "1"}
+        installed, _ = _cpu_s(python, *install, **nothing)
+        first, there = _cpu_s(python, "-c", FIRST, program, **nothing)
+        again, _ = _cpu_s(python, "-c", FIRST, program, **nothing)
         corpus = 0 if given.testdata is None else _corpus(python, given.testdata)
     print(f"installed: {there.strip()}")
     whole = installed + first

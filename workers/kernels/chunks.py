@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.workers.kernels.jit import entry, kernel
+from p4reduce.workers.kernels import entry, kernel
 from p4reduce.workers.numbers import EXCESS, EXPONENT_BIAS, NumberMode
 from p4switch.native.memory import (
     as_double,

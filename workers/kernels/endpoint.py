@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.workers.kernels import entry
 from p4reduce.workers.kernels.frames import NOT_MINE, congestion_of, inspect
-from p4reduce.workers.kernels.jit import entry
 from p4reduce.workers.kernels.recovery import rewind, time_out
 from p4reduce.workers.kernels.recovery import stand_still as worker_stand_still
 from p4reduce.workers.kernels.ring import (

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.workers import wire
-from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels import kernel
 from p4reduce.workers.records import Kind, Refusal
 from p4reduce.workers.wire import (
     COUNT,

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.workers.kernels.jit import kernel
+from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.sender import (
     CHUNK,
     cut_for_loss,

@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.workers import wire
+from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.chunks import add_raw, add_words, clear_tail, send_raw, take_raw
 from p4reduce.workers.kernels.frames import (
     ECN_ECHO,
@@ -44,7 +45,6 @@ from p4reduce.workers.kernels.frames import (
     unknown,
     write_frame,
 )
-from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.sender import (
     advance,
     cut,

@@ -16,9 +16,9 @@ first time is sent again.
 
 from typing import Any, Final
 
+from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.chunks import set_truth, told_losses
 from p4reduce.workers.kernels.frames import SEQ_MASK
-from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.numbers import UNANNOUNCED
 from p4reduce.workers.records import ENTRY_DTYPE, NEVER, Answer, EntryState, State
 from p4reduce.workers.specs import MAX_BRAKE, Congestion

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.workers import wire
+from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.chunks import (
     add_raw,
     add_words,
@@ -41,7 +42,6 @@ from p4reduce.workers.kernels.frames import (
     type_of,
     write_frame,
 )
-from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.worker import carries_lanes
 from p4reduce.workers.numbers import UNANNOUNCED, NumberMode
 from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State

@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.workers import wire
+from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.chunks import (
     GUESSED,
     clear_lanes,
@@ -54,7 +55,6 @@ from p4reduce.workers.kernels.frames import (
     unknown,
     write_frame,
 )
-from p4reduce.workers.kernels.jit import kernel
 from p4reduce.workers.kernels.recovery import (
     NOTHING,
     answered_twice,

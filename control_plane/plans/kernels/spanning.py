@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p4reduce.control_plane.plans.kernels.jit import FAR, NEVER, ONCE, Array, kernel
+from p4reduce.control_plane.plans.kernels import FAR, NEVER, ONCE, Array, kernel
 
 # Cheapest directed trees over a complete graph of overlay nodes, and proofs of how cheap larger ones could be.
 

@@ -50,10 +50,15 @@ class Registry(MutableMapping[str, _T], Generic[_T]):
         except KeyError:
             raise self._error(f"there is no {self._kind} {name!r}; choose one of {', '.join(sorted(self))}") from None
 
+    @property
+    def group(self) -> str:
+        """The entry point group that is asked."""
+        plural = self._kind.removesuffix("y") + "ies" if self._kind.endswith("y") else f"{self._kind}s"
+        return f"p4reduce.{plural.replace(' ', '_')}"
+
     @cached_property
     def _others(self) -> dict[str, EntryPoint]:
-        plural = self._kind.removesuffix("y") + "ies" if self._kind.endswith("y") else f"{self._kind}s"
-        return {point.name: point for point in entry_points(group=f"p4reduce.{plural.replace(' ', '_')}")}
+        return {point.name: point for point in entry_points(group=self.group)}
 
     def __getitem__(self, name: str) -> _T:
         if name not in self._own:

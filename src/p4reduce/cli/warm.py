@@ -10,7 +10,7 @@ from typing import Final
 from p4reduce.base.errors import PlanError
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.control_plane.plans import PlanRequest, make_plan
-from p4reduce.control_plane.plans.kernels.jit import at_once
+from p4reduce.control_plane.plans.kernels import at_once
 from p4reduce.control_plane.plans.problem import PLANS
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import POLICIES, NetworkState, Task

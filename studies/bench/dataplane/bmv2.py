@@ -6,19 +6,36 @@ out the kernel's veth pairs, packet sockets and this script. At most IN_FLIGHT p
 since BMv2 drops silently what its input queue cannot take.
 """
 
+import contextlib
+import hashlib
 import json
 import os
+import select
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from studies.bench.dataplane.packets import CHILDREN
+from studies.bench.dataplane.packets import CHILDREN, join_digests, push_frame, root_switch, sha256_of_results
+from studies.bench.dataplane.tables import DEVICE_ID, Client, entities_of
+from studies.bench.switch import p4info, program_json
 
 IN_FLIGHT: Final = 16
 DEADLINE_S: Final = 300.0
+ETH_P_ALL: Final = 3
+PACKET_OUTGOING: Final = 4
+START_S: Final = 60.0
+ANSWER_S: Final = 20.0
+EGRESS_THREADS: Final = 4
+"""simple_switch.h, nb_egress_threads"""
+GRPC: Final = "127.0.0.1:9559"
+"""no port that the kernel gives to clients"""
 
 
 def find_bmv2() -> str | None:
@@ -84,7 +101,7 @@ def measure(lanes: int, slots: int, rounds: int, chunks: int) -> Bmv2Speed:
         RuntimeError: BMv2 failed, lost a packet, or answered with other bytes than the embedded switch.
     """
     task = {"binary": find_bmv2(), "lanes": lanes, "slots": slots, "rounds": rounds, "chunks": chunks}
-    command = ["unshare", "--net", "--fork", "--kill-child", sys.executable, "-m", f"{__package__}.bmv2_run"]
+    command = ["unshare", "--net", "--fork", "--kill-child", sys.executable, "-m", f"{__package__}.bmv2"]
     done = subprocess.run([*command, json.dumps(task)], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"BMv2's benchmark failed:\n{done.stderr[-3000:]}")
@@ -92,3 +109,159 @@ def measure(lanes: int, slots: int, rounds: int, chunks: int) -> Bmv2Speed:
     packets = chunks * CHILDREN
     least = {part: min(one[part] for one in measured) / packets for part in ("ingress", "egress", "process")}
     return Bmv2Speed(lanes, slots, least["ingress"], least["egress"], least["process"], packets * rounds)
+
+
+# Inside a network namespace of its own: starts BMv2, drives it, and prints nanoseconds by thread.
+
+
+class Ports:
+    """Eight veth pairs: BMv2 has one end of each, we have a packet socket at the other."""
+
+    def __init__(self) -> None:
+        _ip("link", "set", "lo", "up")
+        self.sockets = [self._pair(port) for port in range(1, CHILDREN + 1)]
+        self.arguments = [part for port in range(1, CHILDREN + 1) for part in ("-i", f"{port}@s{port}")]
+
+    @staticmethod
+    def _pair(port: int) -> socket.socket:
+        _ip("link", "add", f"s{port}", "type", "veth", "peer", "name", f"o{port}")
+        for name in (f"s{port}", f"o{port}"):
+            # Without IPv6 nothing but our frames crosses the pair.
+            Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+            _ip("link", "set", name, "mtu", "1600", "up")
+        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        opened.bind((f"o{port}", 0))
+        opened.setblocking(False)
+        return opened
+
+    def receive(self, count: int) -> Iterator[tuple[int, bytes]]:
+        """(port, frame) of ``count`` frames that come in. Raises RuntimeError."""
+        deadline = time.monotonic() + ANSWER_S
+        while count:
+            readable = select.select(self.sockets, [], [], max(0.0, deadline - time.monotonic()))[0]
+            if not readable:
+                raise RuntimeError(f"BMv2 owes {count} frames after {ANSWER_S:.0f} s: it lost a packet")
+            for one in readable:
+                frame, address = one.recvfrom(2048)
+                if address[2] != PACKET_OUTGOING:
+                    count -= 1
+                    yield self.sockets.index(one) + 1, frame
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def running(binary: str, ports: Ports, folder: Path) -> Iterator[int]:
+    """BMv2 without a program and without logs; gives its process id."""
+    log = folder / "bmv2.log"
+    command = [binary, "--no-p4", "-L", "off", "--device-id", str(DEVICE_ID), *ports.arguments]
+    command += ["--", "--grpc-server-addr", GRPC, "--priority-queues", "8"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + START_S
+        while not _listens():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"BMv2 did not start:\n{log.read_text(errors='replace')[-2000:]}")
+            select.select([], [], [], 0.05)
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _listens() -> bool:
+    host, port = GRPC.rsplit(":", 1)
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
+        return True
+    return False
+
+
+def thread_times(pid: int) -> dict[int, int]:
+    """Nanoseconds that each thread of a process was on a processor, by thread id."""
+    times = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            times[int(task.name)] = int((task / "schedstat").read_text().split()[0])
+    return times
+
+
+class Load:
+    """Sends chunks, IN_FLIGHT packets at a time, and takes the results."""
+
+    def __init__(self, ports: Ports, lanes: int) -> None:
+        self._ports, self._lanes = ports, lanes
+        self.digests = {port: hashlib.sha256() for port in range(1, CHILDREN + 1)}
+
+    def run(self, first: int, chunks: int, children: int = CHILDREN) -> None:
+        """A push of each of ``children`` for each chunk. Raises RuntimeError where results are missing."""
+        batch = IN_FLIGHT // CHILDREN
+        for begin in range(first, first + chunks, batch):
+            seqs = range(begin, min(begin + batch, first + chunks))
+            for seq in seqs:
+                for child in range(children):
+                    self._ports.sockets[child].send(push_frame(child, self._lanes, seq))
+            if children == CHILDREN:
+                for port, frame in self._ports.receive(len(seqs) * CHILDREN):
+                    self.digests[port].update(frame)
+
+
+def roles(before: dict[int, int], after: dict[int, int]) -> tuple[int, list[int]]:
+    """Thread ids of ingress and of the egress threads.
+
+    simple_switch starts them one after the other: ingress, four egress threads, transmit. Ingress is by far the
+    busiest thread of all-reduce; that the ones behind it were all busy too, and nobody else was, is checked.
+
+    Raises:
+        RuntimeError: the threads are not as expected.
+    """
+    spent = {task: after[task] - before.get(task, 0) for task in after}
+    order = sorted(after)
+    at = order.index(max(spent, key=lambda task: spent[task]))
+    egress = order[at + 1 : at + 1 + EGRESS_THREADS]
+    if len(egress) < EGRESS_THREADS or any(spent[task] == 0 for task in egress):
+        raise RuntimeError(f"BMv2's egress threads are not behind its ingress thread: {spent}")
+    return order[at], egress
+
+
+def _rounds(task: dict[str, Any]) -> list[dict[str, int]]:
+    """Nanoseconds of each round: ingress, egress, and the whole process."""
+    lanes, slots, chunks = task["lanes"], task["slots"], task["chunks"]
+    config, info = json.dumps(program_json(lanes, slots)).encode(), p4info(lanes, slots)
+    ports = Ports()  # the loopback interface too, which the next line needs
+    entities = entities_of(root_switch(lanes, slots), info, config)
+    load, rounds = Load(ports, lanes), []
+    with (
+        tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as folder,
+        running(task["binary"], ports, Path(folder)) as pid,
+    ):
+        with Client(GRPC) as client:
+            client.set_pipeline(info, config)
+            client.insert(entities)
+        first, before = slots, thread_times(pid)
+        load.run(first, chunks)  # warms up
+        ingress, egress = roles(before, thread_times(pid))
+        for number in range(1, 1 + task["rounds"]):
+            before = thread_times(pid)
+            load.run(first + number * chunks, chunks)
+            spent = {one: ns - before.get(one, 0) for one, ns in thread_times(pid).items()}
+            rounds.append(
+                {
+                    "ingress": spent[ingress],
+                    "egress": sum(spent[one] for one in egress),
+                    "process": sum(spent.values()),
+                }
+            )
+    if join_digests(load.digests) != sha256_of_results(lanes, slots, first, chunks * (1 + task["rounds"])):
+        raise RuntimeError("BMv2 answered with other bytes than the embedded switch")
+    return rounds
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_rounds(json.loads(sys.argv[1]))) + "\n")

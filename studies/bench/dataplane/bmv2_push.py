@@ -21,8 +21,7 @@ from google.protobuf import text_format
 from p4reduce.control_plane.entries import P4Program
 from p4switch.device import Device
 from p4switch.program import load_program
-from studies.bench.dataplane.bmv2 import find_bmv2
-from studies.bench.dataplane.bmv2_run import GRPC, Load, Ports, roles, running, thread_times
+from studies.bench.dataplane.bmv2 import GRPC, Load, Ports, find_bmv2, roles, running, thread_times
 from studies.bench.dataplane.packets import CHILDREN, install
 from studies.bench.dataplane.tables import Client, entities_of
 from studies.bench.switch import PROGRAM_SLOTS

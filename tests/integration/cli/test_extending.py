@@ -49,7 +49,7 @@ def run(site: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def p4reduce(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(site, "-c", "from p4reduce.cli.main import app; app()", *arguments)
+    return run(site, "-m", "p4reduce.cli.entry", *arguments)
 
 
 def test_the_example_runs_on_packets(installed: Path, tmp_path: Path) -> None:

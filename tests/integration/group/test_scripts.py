@@ -20,7 +20,7 @@ comm.barrier()
 
 
 def launch(*arguments):
-    command = [sys.executable, "-c", "from p4reduce.cli.main import app; app()", "launch", *map(str, arguments)]
+    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 

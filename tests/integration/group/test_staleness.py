@@ -141,8 +141,8 @@ def test_processes_that_launch_started(tmp_path):
     script.write_text(SCRIPT)
     command = [
         sys.executable,
-        "-c",
-        "from p4reduce.cli.main import app; app()",
+        "-m",
+        "p4reduce.cli.entry",
         "launch",
         "-n",
         "2",

@@ -13,8 +13,8 @@ THERE = (TESTDATA / "p4_16_samples").is_dir()
 
 
 def v1model(folder: str) -> list[Path]:
-    """The programs of a folder that are for v1model."""
-    found = sorted((TESTDATA / folder).glob("*.p4")) if THERE else []
+    """The programs of a folder that are for v1model; not those that are links into a part of p4c that is not there."""
+    found = [p for p in sorted((TESTDATA / folder).glob("*.p4")) if p.is_file()] if THERE else []
     return [p for p in found if "v1model.p4" in p.read_text(errors="replace") and not p.stem.startswith("psa-")]
 
 

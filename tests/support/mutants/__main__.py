@@ -33,7 +33,7 @@ def main() -> int:
 
 def _large_run() -> int:
     """125 switches, whose servers take hundreds of threads before code is linked; the exit status."""
-    command = [sys.executable, "-c", "from p4reduce.cli.main import app; app()"]
+    command = [sys.executable, "-m", "p4reduce.cli.entry"]
     command += ["run", "-t", "fat-tree:k=10", "--elements", "100"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
 

@@ -17,7 +17,7 @@ class SwitchCommand:
     """A running switch. Its lines are read by a thread, so that every wait has a deadline."""
 
     def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-c", "from p4reduce.cli.main import app; app()", "switch", "--json"]
+        command = [sys.executable, "-m", "p4reduce.cli.entry", "switch", "--json"]
         command += ["--grpc-addr", "127.0.0.1:0", *map(str, arguments)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -95,14 +95,11 @@ def grade(
     and with little time and memory (docs/security.md).
     """
     from p4reduce_course.frame.grading import grade as run  # noqa: PLC0415
-    from p4reduce_course.frame.report import LabError, checks_csv, gradescope, junit  # noqa: PLC0415  (slow to import)
+    from p4reduce_course.frame.report import checks_csv, gradescope, junit  # noqa: PLC0415  (slow to import)
 
     form = Format.JSON if as_json else form
     output = Output(as_json=form is not Format.TEXT)
-    try:
-        report = run(folder, lab=lab, student=student, seed=_seed(seed_file), only=only or ())
-    except LabError as error:
-        raise BadInput(str(error)) from None
+    report = run(folder, lab=lab, student=student, seed=_seed(seed_file), only=only or ())
     writers: dict[Format, Callable[[Report], str]] = {
         Format.GRADESCOPE: gradescope,
         Format.JUNIT: junit,
@@ -133,22 +130,19 @@ def grade_all(
     Exit code 0: all could be graded, whatever their grades.
     """
     from p4reduce_course.frame.grading import grade_all as run  # noqa: PLC0415  (slow to import)
-    from p4reduce_course.frame.report import LabError, class_csv  # noqa: PLC0415
+    from p4reduce_course.frame.report import class_csv  # noqa: PLC0415
 
     output = Output(as_json=as_json)
-    try:
-        ends = handling(raise_exit_in_time, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-        with ends, progress_bar(output) as bar:
-            graded = run(
-                folder,
-                lab=lab,
-                seed=_seed(seed_file),
-                only=only or (),
-                jobs=jobs or len(os.sched_getaffinity(0)),
-                told=bar("grading"),
-            )
-    except LabError as error:
-        raise BadInput(str(error)) from None
+    ends = handling(raise_exit_in_time, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    with ends, progress_bar(output) as bar:
+        graded = run(
+            folder,
+            lab=lab,
+            seed=_seed(seed_file),
+            only=only or (),
+            jobs=jobs or len(os.sched_getaffinity(0)),
+            told=bar("grading"),
+        )
     rows = [one.row() for one in graded]
     parts = list(dict.fromkeys(name for one in graded if one.report is not None for name in one.report.parts))
     if csv is not None:
@@ -179,14 +173,10 @@ def copy(
     from p4reduce_course.catalogue import find  # noqa: PLC0415  (slow to import)
     from p4reduce_course.frame.grading import copy_lab  # noqa: PLC0415
     from p4reduce_course.frame.lab import EXAMPLE  # noqa: PLC0415
-    from p4reduce_course.frame.report import LabError  # noqa: PLC0415
 
-    try:
-        lab = find(name)
-        target = folder or Path(lab.name)
-        copy_lab(lab, student or EXAMPLE, target)
-    except LabError as error:
-        raise BadInput(str(error)) from None
+    lab = find(name)
+    target = folder or Path(lab.name)
+    copy_lab(lab, student or EXAMPLE, target)
     output = Output()
     output.line(f"{target}: read README.md, work in {target}/skeleton, then:")
     output.line(f"    p4reduce lab grade {target}" + (f" --lab {name}" if lab.home is not None else ""))
@@ -199,12 +189,8 @@ def copy(
 def new(folder: Annotated[Path, typer.Argument(help="Where to; must not exist.")]) -> None:
     """Begin a lab of your own: README, skeleton, grader, solution and a test of them."""
     from p4reduce_course.frame.lab import new_lab  # noqa: PLC0415  (slow to import)
-    from p4reduce_course.frame.report import LabError  # noqa: PLC0415
 
-    try:
-        new_lab(folder)
-    except LabError as error:
-        raise BadInput(str(error)) from None
+    new_lab(folder)
     Output().line(f"{folder}: change lab.py, README.md, skeleton and solution; then: pytest {folder}/test_lab.py")
 
 

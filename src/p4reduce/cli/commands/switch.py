@@ -19,7 +19,6 @@ import typer
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import guarded
 from p4reduce.base.signals import SEEN_S
-from p4reduce.cli.commands.run import Json
 from p4reduce.network.real.io.path import PortSpec
 from p4reduce.network.real.switches import DeviceHost, RealSwitches, SwitchHost
 from p4reduce.network.virtual.counters import PcapWriter
@@ -356,6 +355,7 @@ ProgramFile = Annotated[Path | None, typer.Option("--program", help="The same as
 P4InfoFile = Annotated[
     Path | None, typer.Option("--p4info", help="P4Info in text format [default: prog.p4info.txt beside prog.json]")
 ]
+Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout; tables and progress on stderr.")]
 DeviceIds = Annotated[str, typer.Option("--device-id", help="P4Runtime device ids: 1, 1-300 or 1-3,7.")]
 Address = Annotated[str, typer.Option("--grpc-addr", help="host:port for P4Runtime; port 0 takes a free one.")]
 Interfaces = Annotated[

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from p4reduce.base.errors import BadInput, Failed
+from p4reduce.base.errors import BadInput
 from p4reduce.base.failures import guarded
 from p4reduce.base.output import Output, time_text
-from p4reduce.cli.commands.run import Json
 from p4reduce.cli.main import epilog
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ Database = Annotated[Path, typer.Option("--database", "-d", help="SQLite file of
 DATABASE: Final = Path("tasks.sqlite")
 Name = Annotated[str, typer.Argument(help="The task's name.", show_default=False)]
 Traces = Annotated[list[Path], typer.Argument(help="Files with tasks: YAML, or CSV.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout; tables and progress on stderr.")]
 EXAMPLES: Final = (
     "p4reduce example tasks > tasks.yaml",
     "p4reduce tasks submit tasks.yaml",
@@ -36,18 +36,13 @@ CANCEL_EXAMPLES: Final = ("p4reduce tasks cancel task1",)
 
 @contextmanager
 def open_store(path: Path, *, new: bool = False) -> "Iterator[Store]":
-    """The database; what is wrong with it or with a task in it is the user's to mend."""
-    from p4reduce.control_plane.orchestrator import Store, StoreError, TaskError  # noqa: PLC0415  (slow to import)
+    """The database."""
+    from p4reduce.control_plane.orchestrator import Store  # noqa: PLC0415  (slow to import)
 
     if not new and not path.is_file():
         raise BadInput(f"--database: {path}: there is no such file; 'p4reduce tasks submit' makes one")
-    try:
-        with Store(path) as store:
-            yield store
-    except TaskError as error:
-        raise BadInput(str(error)) from None
-    except StoreError as error:
-        raise Failed(str(error)) from None
+    with Store(path) as store:
+        yield store
 
 
 @app.command("submit", epilog=epilog(*EXAMPLES))
@@ -67,13 +62,10 @@ def submit(traces: Traces, database: Database = DATABASE, as_json: Json = False)
     it begins anew so often where it would fail, from its last checkpoint. aggregation (switches or hosts) says who may
     add up, reservation (peak or mean) what links keep for it.
     """
-    from p4reduce.control_plane.orchestrator import TaskError, read_traces  # noqa: PLC0415  (slow to import)
+    from p4reduce.control_plane.orchestrator import read_traces  # noqa: PLC0415  (slow to import)
 
     output = Output(as_json=as_json)
-    try:
-        tasks = read_traces(traces)  # before there is a file
-    except TaskError as error:
-        raise BadInput(str(error)) from None
+    tasks = read_traces(traces)  # before there is a file
     with open_store(database, new=True) as store:
         store.submit(tasks)
     output.data([task.name for task in tasks])

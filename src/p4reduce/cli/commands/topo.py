@@ -102,16 +102,12 @@ def capable(name: Name, *, count: Count, tasks: Tasks, as_json: Json = False) ->
 
     For one task this is SOAR's optimum on its shortest paths; for several, greedy over all of them together.
     """
-    from p4reduce.control_plane.orchestrator.options import TaskError  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.orchestrator.trace import read_trace  # noqa: PLC0415  (slow to import)
     from p4reduce.control_plane.scheduling.policies import choose_capable_for  # noqa: PLC0415
 
     output = Output(as_json=as_json)
     topology = topologies.load(name)
-    try:
-        wanted = read_trace(tasks)
-    except TaskError as error:
-        raise BadInput(str(error)) from None
+    wanted = read_trace(tasks)
     if not wanted:
         raise BadInput(f"--tasks: {tasks}: lists no task")
     chosen = choose_capable_for(topology, wanted, count)

@@ -68,7 +68,7 @@ def trace(
     if p4info is not None:
         _check_p4info(p4info, loaded)
     if ir:
-        from p4switch.trace.page import module_text  # noqa: PLC0415  (LLVM only where needed)
+        from p4switch.compiler import module_text  # noqa: PLC0415  (LLVM only where needed)
 
         print(module_text(loaded), end="")
         return

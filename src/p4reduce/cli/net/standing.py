@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NoReturn
 
 from p4reduce.base.errors import BadInput, Failed
-from p4reduce.control_plane.runtime_file import SUFFIX, RuntimeFileError, SwitchProgram, switch_program
+from p4reduce.control_plane.runtime_file import SUFFIX, SwitchProgram, switch_program
 from p4reduce.network.real.net import enter_command, join_command, state, why_not
 from p4reduce.network.real.net.enter import ENTERED, identity
 from p4reduce.network.real.net.namespaces import last_lines
@@ -35,16 +35,13 @@ def own_programs(
         p4_info = p4_json.with_suffix(".p4info.txt")
     files = _by_switch(topology, runtime)
     found = {}
-    try:
-        for name in (switch.name for switch in topology.switches):
-            if name in files:
-                found[name] = switch_program(files[name], p4_info, p4_json)
-            elif p4_json is not None and p4_info is not None:
-                found[name] = SwitchProgram(p4_info, p4_json)
-        for program in dict.fromkeys(found.values()):
-            program.entities(program.schema())
-    except RuntimeFileError as error:
-        raise BadInput(str(error)) from None
+    for name in (switch.name for switch in topology.switches):
+        if name in files:
+            found[name] = switch_program(files[name], p4_info, p4_json)
+        elif p4_json is not None and p4_info is not None:
+            found[name] = SwitchProgram(p4_info, p4_json)
+    for program in dict.fromkeys(found.values()):
+        program.entities(program.schema())
     return {
         name: (
             str(program.p4info.absolute()),

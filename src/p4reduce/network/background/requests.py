@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.network.background.source import HEADERS, TEMPLATE_BYTES, SourceEndpoints, headers
-from p4reduce.network.virtual.kernels.jit import entry, kernel
+from p4reduce.network.virtual.kernels import entry, kernel
 from p4reduce.network.virtual.records import EndpointCalls, FabricError, byte_at, call5, worker_endpoints
 from p4reduce.topologies import Topology
 from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.base import errors
+from p4reduce.network.virtual.kernels import entry, kernel
 from p4reduce.network.virtual.kernels.events import draw, link_key
-from p4reduce.network.virtual.kernels.jit import entry, kernel
 from p4reduce.network.virtual.records import EndpointCalls, FabricError, byte_at, call5, worker_endpoints
 from p4reduce.topologies import Node, Topology
 from p4reduce.workers.endpoints import Endpoints

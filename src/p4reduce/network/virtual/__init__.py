@@ -1,11 +1,12 @@
 """Virtual time: a discrete-event network of switches that run P4 programs, links, and hosts with endpoints.
 
 Names are looked up when they are first used: processes of real time, and commands that only talk to them, need
-``fabric.real`` but neither the compiler nor the event loop.
+``network.real`` but neither the compiler nor the event loop.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from p4reduce.base import later
 
 if TYPE_CHECKING:
     from p4reduce.network.virtual.counters import (
@@ -36,16 +37,11 @@ __all__ = [
     "Where",
 ]
 
-_MODULES: Final = {
-    "records": ("EndpointCalls", "FabricError", "Faults", "HostEndpoints"),
-    "network": ("Stop", "VirtualNetwork"),
-    "counters": ("HostCounters", "Incidents", "LinkCounters", "LinkView", "DeviceCounters", "PacketIn", "Where"),
-}
-_HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    return value
+__getattr__ = later(
+    __name__,
+    {
+        "records": ("EndpointCalls", "FabricError", "Faults", "HostEndpoints"),
+        "network": ("Stop", "VirtualNetwork"),
+        "counters": ("HostCounters", "Incidents", "LinkCounters", "LinkView", "DeviceCounters", "PacketIn", "Where"),
+    },
+)

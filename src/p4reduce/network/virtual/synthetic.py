@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p4reduce.network.virtual.kernels import entry
 from p4reduce.network.virtual.kernels.events import ip_at
-from p4reduce.network.virtual.kernels.jit import entry
 from p4reduce.network.virtual.records import EndpointCalls, HostEndpoints, byte_at, cell_at, io_at
 from p4reduce.topologies import Topology
 from p4reduce.workers.kernels.frames import RESEND

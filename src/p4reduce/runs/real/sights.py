@@ -28,8 +28,7 @@ from p4reduce.topologies import Topology, to_yaml
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 from p4switch.device import Device
-from p4switch.trace.to_text import of_folder
-from p4switch.trace.what_if import what_if
+from p4switch.trace.to_text import of_folder, what_if
 
 # What links of a network in real time have carried, as far as somebody counts it anyway.
 

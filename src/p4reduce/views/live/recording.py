@@ -21,8 +21,7 @@ from p4switch.base.files import open_file, whole
 from p4switch.device import Device
 from p4switch.program import Program
 from p4switch.trace.record import cut
-from p4switch.trace.to_text import Glossary, of_folder, summary
-from p4switch.trace.what_if import what_if
+from p4switch.trace.to_text import Glossary, of_folder, summary, what_if
 
 # Frames that are on a link while time stands still, and what the switch at its end would do with one of them.
 

@@ -48,7 +48,7 @@ def call(*arguments: str, code: int = 0) -> Result:
 
 def begin(*arguments: str) -> subprocess.Popen[str]:
     """A command, in a process of its own: for those that become another program."""
-    command = [sys.executable, "-c", "from p4reduce.cli.main import app; app()", *arguments]
+    command = [sys.executable, "-m", "p4reduce.cli.entry", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -184,7 +184,7 @@ def test_any_address_with_tls(tmp_path):
 
 def run(*arguments):
     """Exit code and stderr of a switch that cannot start."""
-    command = [sys.executable, "-c", "from p4reduce.cli.main import app; app()", "switch", *map(str, arguments)]
+    command = [sys.executable, "-m", "p4reduce.cli.entry", "switch", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == ""
     return done.returncode, done.stderr

@@ -44,7 +44,7 @@ LAST = 0xFFFF
 
 
 def begin(host: str, program: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from p4reduce.cli.main import app; app()", "net", "exec", host, "--"]
+    command = [sys.executable, "-m", "p4reduce.cli.entry", "net", "exec", host, "--"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([*command, sys.executable, "-I", "-c", program], text=True, **pipes)
 

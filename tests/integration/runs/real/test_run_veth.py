@@ -48,8 +48,7 @@ def test_a_run_without_root_gives_the_bytes_of_virtual_time(tmp_path):
         pytest.skip(reason)
     given = {"topology": "star:hosts=2,servers=1,rate=200M", "plan": "ps", "lanes": 64, "elements": 3000, "seed": 5}
     flags = [part for name, value in given.items() for part in (f"--{name}", str(value))]
-    command = "from p4reduce.cli.main import app; app()"
-    argv = [sys.executable, "-c", command, "run", *flags, "--time", "real", "--loss", "0.01", "--json"]
+    argv = [sys.executable, "-m", "p4reduce.cli.entry", "run", *flags, "--time", "real", "--loss", "0.01", "--json"]
     done = subprocess.run([*rootless.prefix(), *argv], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     real = json.loads(done.stdout)

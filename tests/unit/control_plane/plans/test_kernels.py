@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.plans.kernels.jit import FAR, NEVER
+from p4reduce.control_plane.plans.kernels import FAR, NEVER
 from p4reduce.control_plane.plans.kernels.shortest import along, shortest
 from p4reduce.control_plane.plans.kernels.spanning import (
     arborescence,

@@ -1,5 +1,7 @@
 """Arguments are copied in and out only where somebody can tell (specification, section 6.7)."""
 
+import pytest
+
 from p4switch.p4.compile import compile_text
 from p4switch.program import load_program
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
@@ -52,3 +54,19 @@ def test_a_copy_of_the_standard_metadata_is_dropped_by_its_own_fields():
     assert leaves_by(f"std.egress_spec = 3; gone.apply(); {rest}") == []
     assert leaves_by(f"std.egress_spec = 3; away(std); {rest}") == []
     assert leaves_by(f"std.egress_spec = 3; standard_metadata_t mine = std; mark_to_drop(mine); {rest}") == [3]
+
+
+@pytest.mark.parametrize("assignment", ["ttl += 1", "ttl[3:0] += 1", "ttl |= 1"])
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_left_side_of_a_compound_assignment_is_evaluated_once(assignment, before):
+    """Its index may count up: the element that is read is the one that is written."""
+    text = PROGRAM.replace("struct headers_t { ", "struct headers_t { ipv4_t[3] many; ")
+    counter = "bit<8> taken(inout bit<8> x) { bit<8> was = x; x = x + 1; return was; }\n"
+    statements = "".join(f"hdr.many[{n}].setValid(); hdr.many[{n}].ttl = {2 * n + 4}; " for n in range(3))
+    statements += f"bit<8> at = {before}; hdr.many[taken(at)].{assignment}; "
+    statements += f"std.egress_spec = (bit<9>) hdr.many[{before}].ttl * 4 + (bit<9>) at; bit<32> previous;"
+    text = text.replace("control MyIngress", f"{counter}control MyIngress", 1).replace("bit<32> previous;", statements)
+    switch = EmbeddedSwitch(load_program(compile_text(text).require().json), "interpreted")
+    switch.send(1, bytes(60))
+    ((port, _),) = switch.drain()
+    assert port == (2 * before + 5) * 4 + before + 1

@@ -6,12 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
+from p4switch.compiler import module_text
 from p4switch.device import Device
 from p4switch.program import load_program
 from p4switch.trace import parse_entries
-from p4switch.trace.page import (
+from tests.support.docs.switch_page import (
     block_text,
-    module_text,
     refreshed,
     refused_constructs,
     renumbered,
@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "embedded-switch.md").read_text("utf-8")
 DATA = ROOT / "tests" / "data"
-UPDATE = "run: python -m p4switch.trace.page tests/data/ten_lines.json docs/embedded-switch.md"
+UPDATE = "run: python -m tests.support.docs.switch_page"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from p4switch.tables import Exact, Lpm, Ternary
 from studies.bench import __main__ as bench
 from studies.bench.dataplane import bmv2, packets, tables
-from studies.bench.dataplane.bmv2_run import roles
+from studies.bench.dataplane.bmv2 import roles
 from studies.bench.dataplane.packets import CHILDREN, push_frame, root_switch, sha256_of_results
 from studies.bench.switch import program
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as Xml
 
+from p4reduce.base.errors import BadInput
+
 # Words of graders.
 
 
@@ -29,7 +31,7 @@ def todo_lines(path: Path) -> list[int]:
     return [number for number, line in enumerate(lines, start=1) if re.search(r"\bTODO\b", line.partition("#")[0])]
 
 
-class LabError(ValueError):
+class LabError(BadInput, ValueError):
     """A lab or a folder that does not exist; the text says what to do."""
 
 

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ CACHE_VARIABLE: Final = "P4REDUCE_CACHE"
 
 _MOST_FILES: Final = 128
 """Files in the cache; one holds 10 to 50 kB."""
+
+_QUOTED: Final = re.compile(r'([%@])"([-a-zA-Z$._][-a-zA-Z$._0-9]*)"')
 
 _COMPILED: WeakValueDictionary[str, "CompiledProgram"] = WeakValueDictionary()
 """By fingerprint: programs that were loaded twice have their code once."""
@@ -80,6 +83,20 @@ def optimized_assembly(program: Program) -> str:
     """The machine code as text, for reading."""
     text: str = target_machine().emit_assembly(_optimized(program))
     return text
+
+
+def module_text(program: Program) -> str:
+    """The LLVM IR that the compiler gives to LLVM; the same on every machine.
+
+    Names stand without quotes where LLVM needs none.
+
+    Raises:
+        UnsupportedConstruct: the program is beyond the compiler.
+    """
+    from p4switch.compiler.pipelines import build_module  # noqa: PLC0415  (as below)
+
+    lines = [_QUOTED.sub(r"\1\2", line.rstrip()) for line in str(build_module(program)).splitlines()]
+    return "\n".join(lines).strip() + "\n"
 
 
 def _load(program: Program) -> CompiledProgram:

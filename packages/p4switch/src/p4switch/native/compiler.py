@@ -65,7 +65,9 @@ Argument = type[int] | np.dtype[Any]
 """of an entry: int64, or the address of records, or numbers, that lie behind one another"""
 
 _PACKAGE: Final = Path(__file__).parents[1]
-_DECORATES: Final = re.compile(r"^from \S*\b(jit|compiler) import ", re.MULTILINE)
+_DECORATES: Final = re.compile(
+    r"^from \S*\b(kernels|compiler) import (\([^)]*|.*)\b(kernel|entry|Compiler)\b", re.MULTILINE
+)
 _IMPORTS: Final = re.compile(r"^from (\w+(?:\.\w+)+) import (\([^)]*\)|.*)", re.MULTILINE)
 _NAME: Final = re.compile(r"\w+")
 _DAY_S: Final = 86_400
@@ -79,9 +81,9 @@ each function that is begun, how many there are"""
 def source_key(folder: Path, package: Path = _PACKAGE) -> str:
     """Sixteen hexadecimal digits that change whenever the compiler does, or a file that a folder's machine code is of.
 
-    That is every file of the folder that takes a decorator from a ``jit.py`` or from here, and whatever it imports of
-    the folder's own package and of this one (``package``), however far: constants are compiled in. Imports within
-    functions do not count.
+    That is every file of the folder that takes a decorator from a folder ``kernels`` or from here, and whatever it
+    imports of the folder's own package and of this one (``package``), however far: constants are compiled in. Imports
+    within functions do not count.
     """
     digest = hashlib.sha256(f"{importlib.metadata.version('numba')} {objects.version()}".encode())
     for path in sorted(_sources(folder, package)):

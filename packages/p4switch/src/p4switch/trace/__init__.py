@@ -1,8 +1,8 @@
 """What the interpreter did with packets, for people and as JSON; entries files; packets from files."""
 
 from p4switch.trace.entries import Entries, EntriesError, load_entries, parse_entries
-from p4switch.trace.page import packet_json
 from p4switch.trace.record import Packet, PacketError, PacketTrace, Recorder, read_packets
+from p4switch.trace.to_data import packet_json
 from p4switch.trace.to_text import TextFormat
 
 __all__ = [

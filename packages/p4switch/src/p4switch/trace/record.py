@@ -344,7 +344,7 @@ class PacketTrace:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from p4switch.trace.page import packet_html  # noqa: PLC0415  (it knows traces)
+        from p4switch.trace.to_data import packet_html  # noqa: PLC0415  (it knows traces)
 
         return packet_html(self)
 

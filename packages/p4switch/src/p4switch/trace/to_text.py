@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.text import Text
 
 from p4switch.base.values import show
+from p4switch.device import Device
 from p4switch.interpreter.trace import (
     Change,
     ChecksumUpdated,
@@ -48,7 +49,7 @@ from p4switch.program.expressions import (
     Valid,
 )
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
-from p4switch.trace.record import Decision, Headers, Names, PacketTrace
+from p4switch.trace.record import Decision, Headers, Names, Packet, PacketTrace, Recorder
 
 # Conditions of the program as text. p4c may turn an ``if`` round, so the source line alone would mislead.
 
@@ -431,3 +432,49 @@ def _match(match: Match, name: str, width: int) -> str:
 
 def _shorten(code: str) -> str:
     return code if len(code) <= 60 else code[:57] + "..."
+
+
+# A switch as it stands at a moment, apart from the one that goes on: to try a packet on it.
+
+
+def copied(device: Device) -> Device:
+    """An interpreted device with the same entries, groups, registers and counters; direct counters begin at 0.
+
+    Meters, profiles of action selectors, value sets and clone sessions are not copied: ValueError for a program that
+    has any of them.
+    """
+    program = device.program
+    if device.profiles or device.meters or device.value_sets or program.leaves_path:
+        raise ValueError(f"{program.name}: has meters, selectors, value sets or clones, which are not copied")
+    found = Device(program, name=device.name, device_id=device.device_id, executor="interpreted")
+    for name, table in device.tables.items():
+        if table.spec.entries is not None or not table.spec.keys:
+            continue
+        for entry in table.entries():
+            found.tables[name].insert(entry)
+    for name, table in device.tables.items():
+        default = table.default
+        if default.action is not None and default != found.tables[name].default:
+            found.tables[name].set_default(default.action, default.arguments)
+    for group in device.multicast.groups():
+        found.multicast.set(group, device.multicast.get(group))
+    for name, register in device.registers.items():
+        found.registers[name].take(register)
+    for name, counter in device.counters.items():
+        found.counters[name].cells[:] = counter.cells
+    return found
+
+
+def what_if(device: Device, port: int, frame: bytes, roots: Sequence[Path], glossary: Glossary) -> dict[str, Any]:
+    """A frame enters a copy of ``device`` by ``port``: ``port``, ``outcome`` and ``lines`` of the trace.
+
+    ``roots``: folders of the program's sources. Not while the device runs. ``ValueError``: it cannot be copied.
+    """
+    recorder = Recorder(copied(device))
+    found = recorder.run(Packet(frame, port))
+    text = TextFormat(device.program, Sources(list(roots)), glossary, all_writes=False)
+    return {
+        "port": found.port,
+        "outcome": text.why(found),
+        "lines": [line.plain for line in text.packet(found)],
+    }

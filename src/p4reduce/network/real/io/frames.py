@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.network.virtual.kernels import entry, kernel
 from p4reduce.network.virtual.kernels.events import (
     INC_FIRST,
     INC_RESEND,
@@ -20,7 +21,6 @@ from p4reduce.network.virtual.kernels.events import (
     remove_first,
     take_frame,
 )
-from p4reduce.network.virtual.kernels.jit import entry, kernel
 from p4reduce.network.virtual.kernels.loop import come_again, first_on_wire, has_space, process_any, process_bytes
 from p4reduce.network.virtual.kernels.wires import depart, send, wake_when_free
 from p4reduce.network.virtual.records import (

@@ -2,3 +2,11 @@
 
 Python around it stands one folder above; ``real/io/`` drives the same kernels by sockets.
 """
+
+from pathlib import Path
+
+from p4switch.native.compiler import Compiler
+
+_compiler = Compiler(Path(__file__).parents[1])
+kernel = _compiler.kernel
+entry = _compiler.entry

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.network.virtual.kernels.jit import kernel
+from p4reduce.network.virtual.kernels import kernel
 from p4reduce.network.virtual.records import (
     CACHE_LINE,
     byte_at,

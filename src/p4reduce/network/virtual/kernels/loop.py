@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.network.virtual.kernels import entry, kernel
 from p4reduce.network.virtual.kernels.events import (
     drop_frame,
     drop_phv,
@@ -18,7 +19,6 @@ from p4reduce.network.virtual.kernels.events import (
     take_frame,
     take_phv,
 )
-from p4reduce.network.virtual.kernels.jit import entry, kernel
 from p4reduce.network.virtual.kernels.wires import (
     NO_RID,
     come_back,

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.network.virtual.kernels import kernel
 from p4reduce.network.virtual.kernels.events import (
     INC_FIRST,
     INC_RESEND,
@@ -25,7 +26,6 @@ from p4reduce.network.virtual.kernels.events import (
     take_frame,
     take_phv,
 )
-from p4reduce.network.virtual.kernels.jit import kernel
 from p4reduce.network.virtual.records import (
     ARRIVAL,
     CONTROLLER_TAP,

@@ -366,6 +366,8 @@ class ExpressionLowering(OperatorLowering):
 
     def place(self, node: Expression) -> Place:
         """Where an expression's value is, or what it is; steps that it needs go before."""
+        if node in self.settled:
+            return self.settled[node]
         kind = self.type_of(node)
         value = node.value
         if value is None:

@@ -6,7 +6,7 @@ from p4switch.p4.diagnostics import SourceFault, Unexpected
 from p4switch.p4.lower.externs import CallLowering
 from p4switch.p4.lower.layout import Apply, Branch, Code, Leave, Stop
 from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, TableInstance, storage_width
-from p4switch.p4.lower.values import FieldPlace, Json, RuntimeData, Value, data_of, hexadecimal, operation
+from p4switch.p4.lower.values import FieldPlace, Json, RuntimeData, SlicePlace, Value, data_of, hexadecimal, operation
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
 from p4switch.p4.syntax.tree import (
     Action,
@@ -213,7 +213,16 @@ class StatementLowering(CallLowering):
         self.holds_index = item.right.effects
         target = self.target(item.left)
         self.holds_index = False
-        self.assign(target, self.place(item.right), item)
+        outer = self.settled
+        if item.left.effects:
+            # In 'left op= value' the left side stands on the right, too, and is evaluated once.
+            node, place = item.left, target
+            while isinstance(node, Slice) and isinstance(place, SlicePlace):
+                node, place = node.base, place.base
+            self.settled = {**outer, node: place}
+        value = self.place(item.right)
+        self.settled = outer
+        self.assign(target, value, item)
 
     def _return(self, item: Return) -> None:
         if item.value is not None and self.callees and self.callees[-1].result is not None:

@@ -446,6 +446,7 @@ class LoweringBase:
         path: the prefix of names of variables.
         callees: what is being put in, from the outermost.
         block: ``ingress`` or ``egress``, the parser, and so on: which of the program's blocks it is.
+        settled: places of expressions that have been evaluated, and are not evaluated again.
     """
 
     def __init__(self, diagnostics: Diagnostics, types: TypeTable, storage: Storage) -> None:
@@ -458,6 +459,7 @@ class LoweringBase:
         self.block = ""
         self.path = ""
         self.callees: list[Callee] = []
+        self.settled: dict[Expression, Place] = {}
         self._foldable: dict[Expression, bool] = {}
         self.enums: dict[str, list[tuple[str, int]]] = {}
 

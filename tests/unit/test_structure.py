@@ -1,0 +1,146 @@
+"""How the repository is built: whole subjects, flat inheritance, one root error, a page that names what is there."""
+
+import builtins
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+FOLDERS = ("control_plane", "p4src", "scripts", "src/p4reduce", "studies", "topologies", "workers")
+PACKAGES = ("packages/p4switch/src/p4switch", "packages/course/src/p4reduce_course")
+MOST_FILES = 450
+MOST_LINES = 800
+DEEPEST = 3
+PASSES = ("p4switch/p4/lower/", "p4switch/p4/syntax/", "p4switch/p4/types/")
+"""the P4 front end, whose passes are a chain of classes each"""
+PLACES = ("", "src/p4reduce", "control_plane", "packages/p4switch/src", "packages/p4switch/src/p4switch")
+PLACES += ("packages/course/src", "packages/course/src/p4reduce_course", "studies")
+"""what paths in docs/architecture.md begin from"""
+APART = {
+    "p4reduce.cli.p4_build.BuildError",
+    "p4reduce.group.remote.EndedError",
+    "p4reduce.group.remote.FramingError",
+    "p4reduce.runs.real.sights.NotSeenError",
+    "p4reduce.views.live.application.BadRequest",
+    "p4reduce.views.live.look.GoneError",
+    "p4reduce.views.live.recording.NoTrace",
+    "p4reduce.views.live.session.NotOffered",
+    "p4reduce.workers.numbers.NonFiniteError",
+    "p4reduce.workers.udp.SilenceError",
+    "p4reduce.workers.udp.StoppedError",
+}
+"""errors of p4reduce that only the code beside them catches"""
+
+CLASS = re.compile(r"^class (\w+)(?:\(([^)]*)\))?:", re.M)
+IMPORT = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.M)
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Path from the root to text, of every Python file outside tests."""
+    found = (path for folder in (*FOLDERS, *PACKAGES) for path in (ROOT / folder).rglob("*.py"))
+    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in found if "__pycache__" not in path.parts}
+
+
+def module(path: str) -> str:
+    """The name by which a file is imported."""
+    inside = path.rpartition("/src/")[2].removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+    name = inside.replace("/", ".")
+    return name if name.split(".")[0] in ("p4reduce", "p4switch", "p4reduce_course", "studies") else f"p4reduce.{name}"
+
+
+@cache
+def classes() -> dict[str, list[str]]:
+    """Module and name of each class, with those of its bases; a base from elsewhere has its bare name."""
+    found = {}
+    for path, text in sources().items():
+        own = module(path)
+        known = {name: f"{own}.{name}" for name, _ in CLASS.findall(text)}
+        for origin, names in IMPORT.findall(text):
+            known |= {name: f"{origin}.{name}" for name in re.findall(r"\w+", names)} | known
+        for name, bases in CLASS.findall(text):
+            given = re.sub(r"\[.*?\]+", "", bases).split(",")
+            found[f"{own}.{name}"] = [known.get(base.strip(), base.strip()) for base in given if base.strip()]
+    return found
+
+
+def above(name: str) -> Iterator[str]:
+    """Everything that a class is derived from."""
+    for base in classes().get(name, ()):
+        yield base
+        yield from above(base)
+
+
+def depth(name: str) -> int:
+    """1 for a class of ours that is derived from none of ours."""
+    return 1 + max((depth(base) for base in classes()[name] if base in classes()), default=0)
+
+
+def is_error(name: str) -> bool:
+    """Whether a class is an exception."""
+    return any(base == "Exception" or (base.endswith("Error") and hasattr(builtins, base)) for base in above(name))
+
+
+def test_a_file_has_one_subject_whole():
+    assert len(sources()) <= MOST_FILES
+    assert {path: text.count("\n") for path, text in sources().items() if text.count("\n") > MOST_LINES} == {}
+
+
+def test_classes_are_derived_from_few_others():
+    deep = {name for name in classes() if depth(name) > DEEPEST and not is_error(name)}
+    prefixes = tuple(module(f"packages/p4switch/src/{folder}x.py").removesuffix("x") for folder in PASSES)
+    assert [name for name in deep if not name.startswith(prefixes)] == []
+
+
+def test_the_reading_of_classes_sees_chains():
+    assert depth("p4reduce.base.errors.BadInput") == 3
+    assert is_error("p4reduce.control_plane.plans.routes.NoPathError")
+    assert depth("p4reduce.group.membership.Decision") == 1
+
+
+def test_errors_have_one_root():
+    """But for those that never leave the code beside them."""
+    errors = [name for name in classes() if name.startswith("p4reduce.") and is_error(name)]
+    apart = {name for name in errors if "p4switch.base.errors.ReportedError" not in above(name)}
+    assert len(errors) > 40
+    assert {name for name in apart if not name.rpartition(".")[2].startswith("_")} == APART
+
+
+def paths_named() -> set[str]:
+    """What docs/architecture.md says is there."""
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    spans = {span for span in re.findall(r"`([\w./]+)`", text) if "/" in span or span.endswith(".py")}
+    tree = re.findall(r"^    ([\w/]+/)(?:, ([\w/]+/))?  ", text, re.M)
+    return spans | {path for line in tree for path in line if path}
+
+
+def test_paths_of_the_architecture_page_are_there():
+    places = [ROOT / place for place in PLACES]
+    folders = [path for place in places for path in place.iterdir() if path.is_dir()]
+
+    def is_there(path: str) -> bool:
+        return any((place / name).exists() for place in (*places, *folders) for name in (path, f"{path}.py"))
+
+    assert len(paths_named()) > 50
+    assert [path for path in sorted(paths_named()) if not is_there(path)] == []
+
+
+def test_the_nine_lines_name_files_that_are_there():
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    lines = page.partition("## Where things are\n\n")[2].partition("\n\n")[0].splitlines()
+    assert len(lines) == 9
+    for line in lines:
+        folder = line.split()[0].rstrip(",")
+        for file in re.findall(r"[\w/]+\.(?:py|p4)\b", line):
+            assert any(str(path).endswith(f"/{file}") for path in Path(ROOT / folder).rglob(Path(file).name)), file
+
+
+def test_names_of_the_architecture_page_are_there():
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    code = "\n".join(sources().values())
+    for name in sorted({*re.findall(r"`([A-Z]\w+)(?:\.(?:\w+))?`", text)}):
+        assert re.search(rf"^(class {name}\b|{name}\b.*=)", code, re.M), name
+    for name in sorted({*re.findall(r"`[A-Z]\w+\.(\w+)`", text)}):
+        assert re.search(rf"^    (def {name}\b|{name}:)", code, re.M), name
