@@ -16,8 +16,9 @@ PARTS: Sequence[bytes] = (
     b"POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n{",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"\r\n",
+    b"GET /static/page.js HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n" * 300,
 )
-"""what a stranger sends before it falls silent"""
+"""what a stranger sends before it falls silent; the last is answered, since it needs no token"""
 FALLEN_S = 0.2
 
 
@@ -47,7 +48,7 @@ class Strangers:
         try:
             connection.settimeout(FALLEN_S)
             connection.connect(("127.0.0.1", self.port))
-            connection.sendall(self._random.choice(PARTS))
+            connection.sendall(self._random.choice(PARTS).replace(b"PORT", b"%d" % self.port))
         except OSError:
             self.refused += 1
             connection.close()

@@ -6,6 +6,7 @@ import json
 import logging
 import secrets
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
@@ -65,7 +66,7 @@ def colours() -> list[dict[str, str]]:
 
 TOKEN: Final = "x-live-token"  # noqa: S105  (the name of a header)
 IDLE_S: Final = 10.0
-"""that a connection may take for a request's headers, or wait between two requests"""
+"""that a connection may take to ask for something with the token, or wait after the answer"""
 MOST_CONNECTIONS: Final = 64
 BACKLOG: Final = 128
 TICK_S: Final = 0.2
@@ -99,15 +100,15 @@ HEADERS: Final = {
 
 
 class Connections:
-    """The connections of one server: at most ``MOST_CONNECTIONS``, and none that asks for nothing beyond ``IDLE_S``.
+    """The connections of one server: at most ``MOST_CONNECTIONS``, and none without the token beyond ``IDLE_S``.
 
     Where there are too many, the one that has been idle longest is closed, and a new one only if none is idle: whoever
-    holds connections open without asking for anything keeps nobody else away.
+    holds connections open without the token keeps nobody else away.
     """
 
     def __init__(self) -> None:
         self.idle: dict[_Connection, None] = {}
-        """those without a request under way, the longest idle first"""
+        """those without a request under way that has the token, the longest idle first"""
         self.busy: set[_Connection] = set()
 
     def has_room(self) -> bool:
@@ -121,11 +122,16 @@ class Connections:
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed when it has been without a whole request for ``IDLE_S``."""
+    """A connection that is closed when it has been without a request that has the token for ``IDLE_S``.
 
-    def __init__(self, *arguments: Any, connections: Connections, **keywords: Any) -> None:
+    Requests without it, of which some are answered, do not prolong this: a client that asks and never reads the answer
+    would hold its connection for ever.
+    """
+
+    def __init__(self, *arguments: Any, connections: Connections, token: str, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._of = connections
+        self._token = token
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -142,20 +148,25 @@ class _Connection(H11Protocol):
     def handle_events(self) -> None:
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before and not self.transport.is_closing():
+        if self.cycle is before or self.transport.is_closing():
+            return
+        if has_token(Request(self.cycle.scope), self._token):
             self._forget()
-            if not self.cycle.response_complete:
-                self._of.busy.add(self)
+            self._of.busy.add(self)
+        elif self in self._of.busy:
+            self._rest()
 
     def on_response_complete(self) -> None:
         cycle = self.cycle
         super().on_response_complete()
-        if self.cycle is cycle and not self.transport.is_closing():
+        if self.cycle is cycle and self in self._of.busy and not self.transport.is_closing():
             self._rest()
 
     def shut(self) -> None:
-        """Close it at once; what it has not been sent is lost."""
+        """Close it at once; what it has not been sent is lost, and the system does not keep it either."""
         self._forget()
+        at_once = struct.pack("ii", 1, 0)
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
         self.transport.abort()
 
     def _rest(self) -> None:
@@ -182,7 +193,7 @@ class Serving:
             application(source, token, port, lambda: self._server.should_exit),
             lifespan="off",
             ws="none",
-            http=partial(_Connection, connections=Connections()),  # type: ignore[arg-type]
+            http=partial(_Connection, connections=Connections(), token=token),  # type: ignore[arg-type]
             loop="asyncio",
             log_config=None,
             access_log=False,
@@ -226,6 +237,14 @@ class BadRequest(ValueError):
     """A request that cannot be answered; the text says why."""
 
 
+def has_token(request: Request, token: str) -> bool:
+    """Whether a request shows the token: in a header, or in its address where it only asks."""
+    given = request.headers.get(TOKEN)
+    if request.method == "GET":
+        given = given or request.query_params.get("token")
+    return secrets.compare_digest((given or "").encode(), token.encode())
+
+
 class _Guard:
     """Lets requests in that name this server and have the token; adds the headers to every answer."""
 
@@ -258,10 +277,7 @@ class _Guard:
             return PlainTextResponse("not from other pages\n", 403)
         if request.url.path.startswith("/static/"):
             return None
-        given = request.headers.get(TOKEN) if request.method != "GET" else None
-        if request.method == "GET":
-            given = request.headers.get(TOKEN) or request.query_params.get("token")
-        if not secrets.compare_digest((given or "").encode(), self._token.encode()):
+        if not has_token(request, self._token):
             return PlainTextResponse("open the address that p4reduce printed: it has a token\n", 403)
         return None
 

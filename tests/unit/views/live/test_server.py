@@ -1,7 +1,10 @@
 """The server: whom it answers, what it says, what it refuses; over real sockets on loopback."""
 
+import contextlib
 import http.client
 import json
+import select
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +14,7 @@ import pytest
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
+from p4reduce.views.live import application
 from p4reduce.views.live.session import LiveServer, Player, VirtualSource
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
@@ -297,3 +301,30 @@ with LiveServer(VirtualSource("somebody", Player())) as server:
 server.close()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=LONG_S)
+
+
+def test_who_asks_without_the_token_and_never_reads_is_closed_and_keeps_nobody_away(monkeypatch):
+    """A connection is not busy because of what anybody may ask for."""
+    monkeypatch.setattr(application, "IDLE_S", 1.0)
+    player = Player()
+    source = VirtualSource("a tensor", player)
+    source.end = "the run has ended"
+    with LiveServer(source) as server, contextlib.ExitStack() as held:
+        line = f"GET /static/page.js HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+        strangers = []
+        for _ in range(application.MOST_CONNECTIONS):
+            stranger = held.enter_context(socket.socket())
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            stranger.connect(("127.0.0.1", server.port))
+            stranger.sendall(line * 600)  # their answers are more than what buffers hold
+            strangers.append(stranger)
+        assert "topology" in Page(server).ask("scene")
+        poll = select.poll()
+        for stranger in strangers:
+            poll.register(stranger, select.POLLHUP)
+        while strangers:
+            closed = {descriptor for descriptor, _ in poll.poll(1000 * LONG_S)}
+            assert closed, f"{len(strangers)} connections live on"
+            for descriptor in closed:
+                poll.unregister(descriptor)
+            strangers = [stranger for stranger in strangers if stranger.fileno() not in closed]
