@@ -261,8 +261,8 @@ torch-test: $(WARM)  ## PyTorch: its CPU wheel where it is missing, and every te
 soak-restarts: $(WARM)  ## torchrun --max-restarts: 50 kills of a rank at random moments, exact weights: SOAK='--kills 9 --ranks 3'
 	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--kills 50)
 
-soak-torch: $(WARM)  ## torchrun: 1,000 groups made and left, 200 of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50'
-	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--networks 1000 --closes 1000 --trainings 200)
+soak-torch: $(WARM)  ## torchrun: 1,000 groups made and left, 200 of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50 --at-once 4'
+	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--networks 1000 --closes 1000 --trainings 200 --at-once 8)
 
 torch-own: $(WARM)  ## PyTorch's own process-group tests on this back end, a line for each (long): OWN='--match all_reduce'
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

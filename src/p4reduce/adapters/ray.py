@@ -93,32 +93,29 @@ class RayJobs:
 
     def begin(self, requests: Mapping[str, Request], rank: Rank) -> dict[str, str]:
         """Begin as many of these jobs as there are hosts for; why the others wait."""
-        from ray.util.placement_group import placement_group  # noqa: PLC0415
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: PLC0415
-
         able = set(hosts_of_nodes(self._ray.nodes()).values())
         faults = {name: fault for name, one in requests.items() if (fault := self._planner.fault(one))}
         found, reasons = self._planner.choose({n: one for n, one in requests.items() if n not in faults}, able)
-        for name, chosen in found.items():
-            try:
-                folder = self._network.begin(name, chosen.hosts, chosen.plan)
-            except (PlanError, ControllerError) as error:
+        waiting = dict(found)
+        try:
+            for name, chosen in found.items():
+                try:
+                    folder = self._network.begin(name, chosen.hosts, chosen.plan)
+                except (PlanError, ControllerError) as error:
+                    del waiting[name]
+                    self._planner.end(name)
+                    reasons[name] = f"no tree: {error}"
+                    continue
+                try:
+                    self._open[name] = chosen, *self._in_ray(chosen, folder, rank)
+                except BaseException:
+                    self._network.remove(name, "Ray does not begin the job")
+                    raise
+                del waiting[name]
+        except BaseException:
+            for name in waiting:
                 self._planner.end(name)
-                reasons[name] = f"no tree: {error}"
-                continue
-            except BaseException:
-                self._planner.end(name)
-                raise
-            labels = [{LABEL: host} for host in chosen.hosts]
-            group = placement_group([{"CPU": 1}] * len(labels), bundle_label_selector=labels)
-            run = self._ray.remote(num_cpus=1, max_retries=0)(_in_node)
-            waits = [
-                run.options(
-                    scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=number)
-                ).remote(rank, rank_environment(folder, number, len(labels)))
-                for number in range(len(labels))
-            ]
-            self._open[name] = chosen, group, waits
+            raise
         return {**reasons, **faults}
 
     def next_ended(self) -> list[RayResult]:
@@ -130,6 +127,25 @@ class RayJobs:
         if not ended and self._open:
             raise ClusterError(f"no time passes: {self._network.missing()}")
         return [self._result(one) for one in ended]
+
+    def _in_ray(self, chosen: Chosen, folder: Path, rank: Rank) -> tuple[Any, list[Any]]:
+        """The placement group of a job, and what its ranks are going to return; nothing of either after an error."""
+        from ray.util.placement_group import placement_group, remove_placement_group  # noqa: PLC0415
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: PLC0415
+
+        labels = [{LABEL: host} for host in chosen.hosts]
+        group = placement_group([{"CPU": 1}] * len(labels), bundle_label_selector=labels)
+        try:
+            run = self._ray.remote(num_cpus=1, max_retries=0)(_in_node)
+            return group, [
+                run.options(
+                    scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=number)
+                ).remote(rank, rank_environment(folder, number, len(labels)))
+                for number in range(len(labels))
+            ]
+        except BaseException:
+            remove_placement_group(group)
+            raise
 
     def _result(self, ended: Ended) -> RayResult:
         from ray.util.placement_group import remove_placement_group  # noqa: PLC0415

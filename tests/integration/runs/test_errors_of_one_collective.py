@@ -202,3 +202,28 @@ def test_a_group_that_ended_is_a_run_that_failed(tmp_path):
     assert (
         "participants disagree: rank 0 called all_reduce(10 elements), rank 1 all_reduce(110 elements)" in done.stderr
     )
+
+
+APART = """
+import numpy as np
+from p4reduce import connect
+comm = connect()
+comm.all_reduce(np.zeros(10, np.{kind}) if comm.rank != 1 else np.zeros({elements}, np.float32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("plan", "kind", "elements", "first", "second"),
+    [
+        ("steiner", "float32", 11, "10 elements", "11 elements"),
+        ("ring", "int32", 10, "10 elements of int32", "10 elements"),
+    ],
+    ids=["length", "type"],
+)
+def test_in_real_time_the_calls_are_compared_when_all_have_left(tmp_path, plan, kind, elements, first, second):
+    """The packets of one call fit those of the other, so that all have a result."""
+    script = APART.format(kind=kind, elements=elements)
+    done = launched(tmp_path, script, "--time", "real", "--links", "udp", "--plan", plan)
+    said = f"collective #0: participants disagree: h1 called all_reduce({first}), h2 all_reduce({second})"
+    assert said in done.stderr, done.stderr
+    assert done.returncode == 1

@@ -1,6 +1,8 @@
 """``make soak-torch`` and ``make soak-restarts``: torchrun's restarts, and its closes, many times; logs are kept.
 
 Under ``--logs`` (out/torch by default) each torchrun has its log. Exit code 1 where one failed or left something.
+Several torchruns at once (``--at-once``) are the load under which each of them has to hold; the machine's load is
+measured and printed.
 """
 
 import argparse
@@ -9,8 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from statistics import fmean
+from typing import Self
 
 import numpy as np
 
@@ -18,7 +24,7 @@ from p4reduce.group.errors import ClusterError
 from tests.support.torch_scripts import networks
 from tests.support.torch_scripts.starting import HERE, environment
 
-BATCH = 100
+BATCH = 25
 """rounds in one torchrun"""
 STEPS = 4
 ENDS_S = 30.0
@@ -79,16 +85,50 @@ def restarts(folder: Path, kills: int, ranks: int, seed: int) -> None:
     print(f"{kills} of {kills} kills of a rank of {ranks} went on from the checkpoint, weights equal (seed {seed})")
 
 
-def rounds(folder: Path, kind: str, count: int, seed: int) -> None:
-    """Make groups and leave them, under 2, 3 and 4 ranks in turn."""
+class Load:
+    """How many threads of the machine run or wait for a processor, once a second. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._seen: list[int] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        while not self._over.wait(1.0):
+            self._seen.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1)  # not this one
+
+    def __str__(self) -> str:
+        return f"at a load of {fmean(self._seen or [0]):.1f} (most: {max(self._seen, default=0)})"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def rounds(folder: Path, kind: str, count: int, seed: int, at_once: int) -> None:
+    """Make groups and leave them, under 2, 3 and 4 ranks in turn, so many torchruns at the same time."""
+    sizes = [min(BATCH, count - begun) for begun in range(0, count, BATCH)]
+
+    def batch(number: int) -> int:
+        ranks, size = 2 + (seed + number) % 3, sizes[number]
+        said = torchrun(folder, f"{kind}-{ranks}-{seed + number}", ranks, "closes.py", kind, size, seed + number)
+        if said.count("left: ") != size:
+            raise RuntimeError(f"{kind}-{ranks}-{seed + number}: {said.count('left: ')} of {size} were left")
+        return size
+
     done = 0
-    for number in range(-(-count // BATCH)):
-        ranks, batch = 2 + (seed + number) % 3, min(BATCH, count - done)
-        said = torchrun(folder, f"{kind}-{ranks}-{seed + number}", ranks, "closes.py", kind, batch, seed + number)
-        if said.count("left: ") != batch:
-            raise RuntimeError(f"{kind}: {said.count('left: ')} of {batch} were left")
-        done += batch
-        print(f"{done} {kind} of {count}, no failure", flush=True)
+    with Load() as load, ThreadPoolExecutor(at_once) as pool:
+        for one in as_completed([pool.submit(batch, number) for number in range(len(sizes))]):
+            try:
+                done += one.result()
+            except RuntimeError:
+                pool.shutdown(cancel_futures=True)
+                raise
+            print(f"{done} {kind} of {count}, no failure, {load}", flush=True)
 
 
 def main() -> int:
@@ -99,6 +139,7 @@ def main() -> int:
     parser.add_argument("--networks", type=int, default=0, help="networks that ranks leave, without torch")
     parser.add_argument("--trainings", type=int, default=0, help="DDP, FSDP2 and DTensor, from init to close")
     parser.add_argument("--ranks", type=int, default=2, help="of the torchrun that is struck")
+    parser.add_argument("--at-once", type=int, default=1, help="torchruns at the same time: the load of the others")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--logs", type=Path, default=Path("out/torch"))
     chosen = parser.parse_args()
@@ -111,8 +152,8 @@ def main() -> int:
         if chosen.networks:
             networks.closes(chosen.networks, chosen.seed, late_s=0.02)
             print(f"{chosen.networks} networks were left, no failure", flush=True)
-        rounds(folder, "closes", chosen.closes, chosen.seed)
-        rounds(folder, "trainings", chosen.trainings, chosen.seed)
+        rounds(folder, "closes", chosen.closes, chosen.seed, chosen.at_once)
+        rounds(folder, "trainings", chosen.trainings, chosen.seed, chosen.at_once)
     except (ClusterError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1

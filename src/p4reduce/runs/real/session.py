@@ -272,6 +272,7 @@ class ScriptCluster(RealCluster):
             there = {host: one for host, one in reports.items() if one["first"] <= turn}
             every = [report["carried"][turn - report["first"]] for report in there.values()]
             first = every[0]
+            _check_agreement(turn, dict(zip(there, every, strict=True)))
             self._same_bytes({host: one["sha256"] for host, one in zip(there, every, strict=True)}, turn)
             self.moved.digest.update(bytes.fromhex(first["sha256"]))
             carried = "barrier" if first["operation"] == "barrier" and not self.job.plan.ring else "all_reduce"
@@ -303,6 +304,23 @@ class ScriptCluster(RealCluster):
         ]
         # Between marks a script computes, for as long as this machine takes: what repeats is the network's alone.
         self.moved.steps = steps_of(self.moved.records, [], [])
+
+
+def _check_agreement(turn: int, carried: Mapping[str, Message]) -> None:
+    """`ClusterError` where participants called different things, whose packets fitted together by chance.
+
+    carried: what each host's participant says of the collective.
+    """
+    called = {
+        host: f"{one['operation']}({one['elements']} elements"
+        f"{' of int32' if one['words'] and one['operation'] == 'all_reduce' else ''})"
+        for host, one in carried.items()
+    }
+    first, *others = called
+    for host in others:
+        if called[host] != called[first]:
+            said = f"{first} called {called[first]}, {host} {called[host]}"
+            raise ClusterError(f"collective #{turn}: participants disagree: {said}")
 
 
 class Scripts:
