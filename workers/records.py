@@ -185,8 +185,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         *_integers("unposted"),
         # What happened. frames_sent counts resends too, resends separately; bytes without FCS.
         *_integers("frames_sent", "bytes_sent", "resends", "resend_bytes", "frames_received", "results_received"),
-        # poisoned: chunks that were NaN or infinite somewhere.
-        *_integers("saturated", "poisoned", "congested", "rtt_samples", "spurious"),
+        # poisoned: chunks that were NaN or infinite somewhere. bare: chunks of sums that travelled without lanes.
+        *_integers("saturated", "poisoned", "bare", "congested", "rtt_samples", "spurious"),
         ("refused", "i8", (REFUSAL_CELLS,)),
     ],
     align=True,
@@ -203,6 +203,8 @@ ENTRY_DTYPE: Final = np.dtype(
         ("answer", "u1"),
         ("words", "u1"),
         ("poisoned", "u1"),
+        # bare: its lanes are zero at all workers, so neither it nor its RESULT carries them.
+        ("bare", "u1"),
         # Exponents: this worker's of the chunk it announces; the agreed one of its own lanes; the one that came back.
         ("announced", "u1"),
         ("agreed", "u1"),

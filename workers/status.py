@@ -62,7 +62,8 @@ class EndpointStatus:
     done_at_ps: when the last operation was done, -1 before. lingering: has still to serve peers. frames_sent and
     bytes_sent count resends too; resends and resend_bytes count them alone. rtt_ps: smoothed round trip, 0 before
     the first sample; timeout_ps: the present time-out. saturated: frames in which a lane saturated, sent or
-    received; poisoned: results of chunks in which somebody's numbers are not finite. congested: frames that met a
+    received; poisoned: results of chunks in which some worker's numbers are not finite. bare: chunks of sums that
+    travelled without lanes, since they are zero at all workers. congested: frames that met a
     congested queue. asks, waits: questions sent (resends count them, too), WAITs received; waiting: the last of these.
     spurious: resends that were not needed, of a worker questions, as far as known.
     window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that nobody
@@ -84,6 +85,7 @@ class EndpointStatus:
     timeout_ps: int
     saturated: int
     poisoned: int
+    bare: int
     congested: int
     asks: int
     waits: int
@@ -131,6 +133,7 @@ def read_status(record: Any) -> EndpointStatus:
         timeout_ps=value["rto"],
         saturated=value["saturated"],
         poisoned=value["poisoned"],
+        bare=value["bare"],
         congested=value["congested"],
         asks=value["asks"],
         waits=value["waits"],

@@ -19,6 +19,7 @@ from studies.bench.loss.distance import distance
 from studies.bench.loss.guesses import guesses, in_a_row
 from studies.bench.loss.real import LINKS, real
 from studies.bench.loss.virtual import virtual
+from studies.bench.loss.zeros import zeros
 from studies.bench.veth import BenchLab
 
 DATAPLANE_PARTS: Final = (
@@ -384,6 +385,9 @@ def _ns3(report: Report, options: argparse.Namespace) -> None:
 # "guesses": collectives of 1 MiB without loss whose first exponents are guessed: with so many wrong guesses, and of
 # the gradients of a training on the digits; how often those are wrong, by the rule that guesses. Needs scikit-learn.
 #
+# "zeros": tensors without loss of which a share of the chunks is dense, the others zero at all workers: time beside
+# that of the dense tensor.
+#
 # "distance": the same all-reduce with links of 1 us to 10 ms, and up to one frame of a hundred lost: time over the
 # bound, what limits it, and what that limit alone would give. Exact as "virtual" is, for the first seed. It has no
 # bars.
@@ -391,7 +395,14 @@ def _ns3(report: Report, options: argparse.Namespace) -> None:
 # Exit code 1 where a bar does not hold.
 
 
-LOSS_PARTS = {"virtual": virtual, "real": real, "row": in_a_row, "guesses": guesses, "distance": distance}
+LOSS_PARTS = {
+    "virtual": virtual,
+    "real": real,
+    "row": in_a_row,
+    "guesses": guesses,
+    "zeros": zeros,
+    "distance": distance,
+}
 LOSS_PLANS = ("steiner", "ring", "ps")
 
 

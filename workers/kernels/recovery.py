@@ -32,6 +32,7 @@ from p4reduce.workers.kernels.sender import (
     give_up,
     grow,
     has_room,
+    has_weight,
     note_round_trip,
     start_over,
 )
@@ -394,7 +395,7 @@ _BY_DEADLINE: Final = 3
 @kernel
 def _fly(e: Any, entry: Any) -> None:
     """A chunk counts as on its way, unless neither it nor its answer has lanes: such frames fill no queue."""
-    if e.adaptive or entry.has_lanes or entry.answer != 0:
+    if e.adaptive or has_weight(entry):
         entry.flies = 1
         e.flight += 1
 
@@ -548,7 +549,7 @@ def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
             e.top, e.top_sent_at, e.moved_at = entry.order, entry.sent_at, now
         if entry.sent_at >= e.resumed_at:
             rtt = now - entry.sent_at
-            if entry.has_lanes or entry.answer != 0:
+            if has_weight(entry):
                 learn_trip(e, rtt)
             e.round_rtt = min(e.round_rtt, rtt)
             if entry.sent_at >= e.sampled_at:

@@ -39,6 +39,12 @@ _NOTHING = int(Answer.NOTHING)
 
 
 @kernel
+def has_weight(entry: Any) -> Any:
+    """Whether a chunk or its answer carries lanes; frames without them fill no queue."""
+    return (entry.has_lanes or entry.answer != _NOTHING) and not entry.bare
+
+
+@kernel
 def too_early(e: Any, now: int) -> Any:
     """Whether the next new chunk must wait; if so the endpoint wants to be asked again when it need not."""
     if now >= e.pace_at:
@@ -50,7 +56,7 @@ def too_early(e: Any, now: int) -> Any:
 @kernel
 def left(e: Any, entry: Any, now: int) -> None:
     """A new chunk leaves."""
-    if e.pace > 0 and (entry.has_lanes or entry.answer != _NOTHING):
+    if e.pace > 0 and has_weight(entry):
         e.pace_at = max(e.pace_at, now - e.pace) + e.pace
 
 

@@ -11,6 +11,8 @@ switch, and when it lies less than ``reach`` beyond the oldest missing one. Wher
 go first.
 Its input is copied when it leaves for the first time: what is sent again, in this epoch or the next, comes from the
 copy, so a result may overwrite its own input. What is asked for and sent again is in `recovery.py`.
+A chunk whose agreed exponent says that it is zero at all workers travels without lanes, and so does its RESULT: every
+worker knows it before it sends, and fills in zeros.
 After an epoch change the seqs keep their meaning. Chunks from ``epoch_base`` on are sent anew, and an exponent that
 such a chunk announced counts only as the new epoch agrees on it; exponents agreed on below ``epoch_base`` are known
 to every worker, because every RESULT below it is.
@@ -141,6 +143,7 @@ def _open(e: Any, seq: int) -> None:
     entry.count = 0
     entry.words = e.mode == _RAW or e.words
     entry.poisoned = 0
+    entry.bare = 0
     entry.withheld = 0
     entry.closes = e.counts != 0
     entry.guessed = 0
@@ -212,6 +215,7 @@ def _agree(e: Any, entry: Any, seq: int) -> None:
         announcer = entry_at(e, seq - entry.lead)
         if announcer.seq == seq - entry.lead:
             entry.agreed = announcer.carried
+        entry.bare = entry.answer == _SUM and entry.agreed == 0
 
 
 @kernel
@@ -220,7 +224,13 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
     if entry.closes and entry.attempts > 0:
         flags |= LATE
     count = 1
-    if entry.has_lanes:
+    if entry.bare:
+        if entry.closes and entry.exponent > 0:  # agreed on without this worker: its numbers are not in the sum
+            entry.withheld = 1
+            count = 0
+        elif entry.poisoned:
+            flags |= SATURATED
+    elif entry.has_lanes:
         flags |= HAS_LANES
         lanes = lanes_of(out)
         if entry.closes and entry.lead > 0 and entry.exponent > entry.agreed:
@@ -243,10 +253,12 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
 def _first(e: Any, seq: int, in_order: int, now: int, out: Any) -> Any:
     """A chunk leaves for the first time in this epoch."""
     entry = entry_at(e, seq)
-    if entry.seq != seq:
+    new = entry.seq != seq
+    if new:
         _open(e, seq)
         e.fresh = max(e.fresh, seq + 1)
     _agree(e, entry, seq)
+    e.bare += new and entry.bare
     left(e, entry, now)
     length = _push(e, entry, seq, out)
     mark_sent(e, entry, now, in_order)
@@ -340,7 +352,7 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
         return _DUPLICATE
     if entry.seq != seq or entry.state != _OUTSTANDING:
         return _WRONG_SEQ
-    if (flags & HAS_LANES != 0) != (entry.answer != _NOTHING):
+    if (flags & HAS_LANES != 0) != (entry.answer != _NOTHING and not entry.bare):
         return _WRONG_KIND
     # Block floating point never saturates: there somebody's chunk is not finite, or a guess is too small.
     flagged = flags & SATURATED != 0
@@ -359,6 +371,8 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
             _note_partial(e, entry, frame, seq, flags)
         if poisoned and entry.answer == _SUM:
             fill_nan(entry.target, entry.count)
+        elif entry.bare:
+            clear_tail(entry.target, 0, entry.count)
         elif entry.answer == _SUM and not entry.words:
             dequantize(lanes_of(frame), entry.count, scale_down(e, entry.agreed), entry.target)
         else:

@@ -310,6 +310,8 @@ class Job:
     made do with fewer."""
     repeated: int = 0
     """Chunks that came again, since the exponent that their workers had guessed did not do."""
+    bare: int = 0
+    """Chunks of sums that travelled without lanes, since they are zero at all workers."""
     priority: int = field(init=False)
     """Its class at its hosts now: that of its plan, until :meth:`JobNetwork.set_class`."""
     result_priority: int = field(init=False)
@@ -347,9 +349,11 @@ class Job:
         parts = []
         for (operation, elements, lead), count in times.items():
             parts.append(_times(predict(self.plan, operation, elements, lead=lead), count))
-        bare = predict(self.plan, Operation.BARRIER, 1) if self.spared else {}  # one frame without lanes up, one down
-        full = predict(self.plan, Operation.ALL_REDUCE, 1, lead=0) if self.repeated else {}
-        return add(*parts, _times(full, self.repeated), _times(bare, -self.spared))
+        if self.spared or self.bare:  # one frame without lanes up, one down
+            parts.append(_times(predict(self.plan, Operation.BARRIER, 1), self.bare - self.spared))
+        if self.repeated or self.bare:
+            parts.append(_times(predict(self.plan, Operation.ALL_REDUCE, 1, lead=0), self.repeated - self.bare))
+        return add(*parts)
 
 
 def _times(traffic: Mapping[Hop, Traffic], count: int) -> dict[Hop, Traffic]:
@@ -533,7 +537,7 @@ class JobNetwork:
                 progress=None if check is None else lambda _now_ps: check(),
             )
         self.switches.report(self.fabric)
-        self._note_repeated()
+        self._note_sent()
         return reason
 
     def status(self, index: int) -> EndpointStatus:
@@ -605,10 +609,12 @@ class JobNetwork:
 
     # --- inside
 
-    def _note_repeated(self) -> None:
-        """All members of a job send the same chunks again."""
+    def _note_sent(self) -> None:
+        """All members of a job send the same chunks again, and the same ones without lanes."""
         for index, job in self._speculating.items():
             job.repeated = int(self.endpoints.records[index]["redone_total"])
+        for index, job in self._first_of.items():
+            job.bare = int(self.endpoints.records[index]["bare"])
 
     def _start(self, index: int) -> None:
         self._connect()

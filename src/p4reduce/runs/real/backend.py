@@ -166,6 +166,8 @@ class Carried:
     """The error that every participant got in the place of a result."""
     saturated: int = 0
     """Chunks of it that saturated."""
+    bare: int = 0
+    """Chunks of it that travelled without lanes, since they are zero at all workers."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ class RealBackend:
             self._residuals.add_to(array, options.identity)
         if self.observer is not None:
             self.observer.given(array)
-        saturated = self._endpoints.status(index).saturated
+        before = self._endpoints.status(index)
         start = time.monotonic_ns()
         closing = None
         if closes:
@@ -284,9 +286,18 @@ class RealBackend:
             self._carry_out(given, index, options)
         self.summed = self.summed if closes else ()
         status = self._endpoints.status(index)
-        held = status.saturated - saturated
+        held = status.saturated - before.saturated
         failed = f"{asked} #{iteration}: a sum of int32 lies beyond int32" if options.words and held else None
-        self._note(asked, array, start, words=options.words, closing=closing, failed=failed, saturated=held)
+        self._note(
+            asked,
+            array,
+            start,
+            words=options.words,
+            closing=closing,
+            failed=failed,
+            saturated=held,
+            bare=status.bare - before.bare,
+        )
         if failed is not None:  # all others are told the same
             raise SaturatedError(failed)
         if self.observer is not None:
@@ -389,12 +400,13 @@ class RealBackend:
         closing: Closing | None = None,
         failed: str | None = None,
         saturated: int = 0,
+        bare: int = 0,
     ) -> FloatArray:
         """A collective is over; its array."""
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
         turn = self.first + len(self.carried)
         self.carried.append(
-            Carried(operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated)
+            Carried(operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated, bare)
         )
         return array
 

@@ -266,6 +266,7 @@ class RealCluster:
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
         for _ in range(self.moved.note_closing(turn, [one["closing"] for one in members])):
             self.job.note(done_as, elements)
+        self.job.bare += members[0]["bare"]
         largest, bound = None, None
         if not self.moved.closed:  # from then on sums lack something, or have what was left out of others
             largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])

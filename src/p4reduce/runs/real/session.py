@@ -278,6 +278,7 @@ class ScriptCluster(RealCluster):
             carried = "barrier" if first["operation"] == "barrier" and not self.job.plan.ring else "all_reduce"
             for _ in range(self.moved.note_closing(turn, [one["closing"] for one in every])):
                 self.job.note(carried, first["elements"], words=first["words"])
+            self.job.bare += first["bare"]
             start, done = min(one["start_ns"] for one in every), max(one["end_ns"] for one in every)
             self.moved.busy_ns += done - start
             self.moved.records.append(

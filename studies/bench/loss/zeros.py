@@ -1,0 +1,70 @@
+"""What chunks that are zero at all workers cost: time of an all-reduce by the share of its chunks that are dense."""
+
+import argparse
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p4reduce.group.communicator import Communicator
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.summary import network_result
+from p4reduce.runs.virtual.cluster import Cluster
+from studies.bench import Report
+
+ELEMENTS: Final = 1 << 20
+LANES: Final = 256
+TOPOLOGIES: Final = ("star8", "leaf-spine-8")
+RATES: Final = ("10G", "100G")
+BARS: Final = {0.0: 0.1, 0.01: 0.12}
+"""share of dense chunks: the most that the time may be of the dense tensor's"""
+
+
+def sparse(rank: int, share: float) -> NDArray[np.float32]:
+    """float32 (ELEMENTS,): integers in the same chunks at every rank, a ``share`` of all, and zeros elsewhere."""
+    array = np.zeros((ELEMENTS // LANES, LANES), np.float32)
+    places = np.random.default_rng(1).random(len(array)) < share
+    array[places] = np.random.default_rng([2, rank]).integers(-8, 9, (int(places.sum()), LANES))
+    return array.reshape(-1)
+
+
+def time_ps(topology: str, rate: str, share: float) -> tuple[int, int]:
+    """Picoseconds of one all-reduce, and how many counters differ from the prediction. Raises where a sum is wrong."""
+    experiment = Experiment(topology=topology, rate=rate, lanes=LANES, elements=ELEMENTS, plan="steiner")
+    with Cluster(experiment) as cluster:
+
+        def work(comm: Communicator) -> NDArray[np.float32]:
+            array = sparse(comm.rank, share)
+            comm.all_reduce(array)
+            return array
+
+        sums = cluster.run_threads(work)
+        network = network_result(cluster.carrier)
+        size = len(cluster.topology.workers)
+    total = np.sum([sparse(rank, share) for rank in range(size)], axis=0)
+    if not all(np.array_equal(array, total) for array in sums):
+        raise AssertionError(f"{topology} at {rate}, {share:.0%} dense: a sum is wrong")
+    return network.communication_ps, len(network.prediction_differences)
+
+
+def zeros(report: Report, _options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The table of this part."""
+    rows = []
+    shares = (1.0, *sorted(BARS, reverse=True))
+    with report.progress("zeros", len(TOPOLOGIES) * len(RATES) * len(shares)) as step:
+        for topology in TOPOLOGIES:
+            for rate in RATES:
+                dense = 0
+                for share in shares:
+                    step(f"{topology} at {rate}, {share:.0%} dense")
+                    took, differences = time_ps(topology, rate, share)
+                    dense = dense or took
+                    ratio, bar = took / dense, BARS.get(share)
+                    row = {"topology": topology, "rate": rate, "dense": share, "us": round(took / 1e6, 1)}
+                    row |= {"ratio": round(ratio, 4), "bar": bar}
+                    row["holds"] = not differences and (bar is None or ratio <= bar)
+                    rows.append(row)
+    columns = {"topology": "topology", "rate": "rate", "dense": "dense", "us": "us", "ratio": "of dense",
+               "bar": "bar", "holds": "holds"}  # fmt: skip
+    report.rows("zeros", f"{ELEMENTS} elements, chunks that are zero at all workers", columns, rows)
+    return rows
