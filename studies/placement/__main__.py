@@ -20,7 +20,7 @@ from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.cli.lists import floats, integers, texts
 from p4reduce.control_plane.placement import placement_named
-from studies.pages import OpenBar, Told, study_main, study_parser, tables, write_placement_report
+from studies.before_pages import OpenBar, Told, study_main, study_parser, tables, write_placement_report
 from studies.placement.experiment import PlacementResult, claims, run_placement
 from studies.placement.figures import write_files
 from studies.placement.settings import PARTS, QUICK, SCENARIOS, PlacementSettings

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from p4reduce.base.output import Progress
-from studies.frame import Claim, in_parallel
+from studies.before import Claim, in_parallel
 from studies.placement.calibration import POINTS, Calibrated, CalibrationPoint, calibrate, draw_jobs
 from studies.placement.flow_model import ClusterRun
 from studies.placement.forecasts import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from studies.frame import Claim, plain, save_all, write_table
+from studies.before import Claim, plain, save_all, write_table
 from studies.placement.experiment import PlacementResult, Point, Row
 from studies.placement.forecasts import ForecastRow, InferenceRow, forecast_points, inference_points
 from studies.placement.knobs import KnobRow, knob_points

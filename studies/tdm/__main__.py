@@ -16,7 +16,16 @@ from collections.abc import Sequence
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.cli.lists import integers
-from studies.pages import BAR_COLUMNS, OpenBar, Told, bar_rows, show_claims, study_main, study_parser, write_tdm_report
+from studies.before_pages import (
+    BAR_COLUMNS,
+    OpenBar,
+    Told,
+    bar_rows,
+    show_claims,
+    study_main,
+    study_parser,
+    write_tdm_report,
+)
 from studies.tdm.figures import TdmResult, run_sweeps, write_files
 from studies.tdm.planning import measure as measure_planning
 from studies.tdm.study import run_study

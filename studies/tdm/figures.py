@@ -19,7 +19,7 @@ from p4reduce.play.turns.flow_model import FactorsOf, play_flows
 from p4reduce.topologies.model import MAX_PORT, TopologyError
 from p4reduce.topologies.optical import lay_circuits, oxc
 from p4switch.base.files import write_text
-from studies.frame import Claim, in_parallel, plain, save_all, write_table
+from studies.before import Claim, in_parallel, plain, save_all, write_table
 from studies.tdm.planning import (
     KINDS,
     SIGMA,

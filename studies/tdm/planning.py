@@ -35,7 +35,7 @@ from p4reduce.play.turns.flow_model import WAYS, Factors, FactorsOf, Way, play_f
 from p4reduce.play.turns.installing import WORD
 from p4reduce.play.turns.player import LANES
 from p4reduce.play.turns.player import play as play_turns
-from studies.frame import in_parallel
+from studies.before import in_parallel
 
 # Random jobs under a policy, on packets and in the flow model: the pieces of the study.
 

@@ -23,7 +23,7 @@ from p4reduce.topologies import Topology, fat_tree, leaf_spine
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S
-from studies.frame import in_parallel
+from studies.before import in_parallel
 from studies.tdm.planning import X1, X2, Case, Mix, Row, measure_factors, run_case, two_groups
 
 # The same trees on electrical twins, where a hash chooses among equal paths (ECMP): on packets.
