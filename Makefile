@@ -107,12 +107,6 @@ poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER=
 poster-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python -m studies.poster --quick --jobs $(JOBS) --out out/poster-quick
 
-tdm: $(WARM)  ## taking turns over an optical cross-connect, on packets, in out/tdm: TDM='--seeds 1..3' or other flags
-	@$(BIN)/python -m studies.tdm --jobs $(JOBS) --out out/tdm $(TDM)
-
-tdm-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python -m studies.tdm --quick --jobs $(JOBS) --out out/tdm-quick $(TDM)
-
 placement: $(WARM)  ## placement policies in a flow model held to packets, in out/placement: PLACEMENT='--seeds 1..20' or other flags
 	@$(BIN)/python -m studies.placement --jobs $(JOBS) --out out/placement $(PLACEMENT)
 

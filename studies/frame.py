@@ -368,13 +368,15 @@ class Verdict:
 def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
     """What a bar comes to.
 
-    A mean holds where the whole of its interval does. Where each of n seeds must, and each does, the interval says in
+    A mean holds where the whole of its interval does; where it is not decided, the mean alone says what it looks like.
+    Where each of n seeds must, and each does, the interval says in
     how many of all seeds it may still not: at most 1 - 0.05^(1/n), with 95 % confidence.
     """
     values, limit = list(bar.values.values()), bar.limit
     shown = Column("", bar.show).text
     seeds = [seed for seed in bar.values if seed is not None]
     chance = bar.seeds == "held-out" and bool(seeds)
+    decided = not chance or (len(seeds) > 1 and set(seeds) <= set(held_out))
     estimate = Estimate.of(values)
     interval, value = "-", estimate.value
     if limit is not None and bar.every:
@@ -382,10 +384,11 @@ def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
         holds: bool | None = all(map(limit.allows, values))
         if chance and holds and len(values) > 1:
             interval = f"breaks in <= {100 * (1 - (1 - CONFIDENCE) ** (1 / len(values))):.0f} % of seeds"
-    elif estimate.low is None or estimate.high is None:
+    elif estimate.low is None or estimate.high is None or not chance:
         holds = None if limit is None else limit.allows(value)
     else:
-        holds = None if limit is None else limit.allows(estimate.low) and limit.allows(estimate.high)
+        whole = decided and limit is not None and limit.allows(estimate.low) and limit.allows(estimate.high)
+        holds = None if limit is None else whole if decided else limit.allows(value)
         interval = f"{shown(estimate.low)} to {shown(estimate.high)}"
     return Verdict(
         bar.name,
@@ -394,7 +397,7 @@ def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
         interval,
         _seeds_text(seeds, held_out),
         holds,
-        not chance or (len(seeds) > 1 and set(seeds) <= set(held_out)),
+        decided,
         dict(bar.values),
     )
 
@@ -438,6 +441,8 @@ class Study:
         From the result to what the page begins with.
     tables : function
         From the result to tables that are no part's, before those of the parts.
+    files : function
+        From the result to more files by name; SVG is shown on the page.
     more : function
         From the result to more that result.json has.
     readers : mapping
@@ -456,6 +461,7 @@ class Study:
     charts: tuple[Any, ...] = ()
     lead: Callable[["StudyResult"], str] = lambda _result: ""
     tables: Callable[["StudyResult"], Iterable[Table]] = lambda _result: ()
+    files: Callable[["StudyResult"], dict[str, str]] = lambda _result: {}
     more: Callable[["StudyResult"], dict[str, Any]] = lambda _result: {}
     readers: Mapping[Any, tuple[Callable[[str, str], Any], str]] = field(default_factory=dict)
 
@@ -494,10 +500,13 @@ class StudyResult:
         """Points of a part with these values; none where it was not run."""
         return [point for point in self.points.get(part, ()) if point.is_of(**wanted)]
 
-    def values(self, part: str, measure: str, **wanted: Any) -> Mapping[int | None, float]:
-        """A measure by seed of the one point that has these values; nothing where it was not run."""
-        own = self.of(part, **wanted)
-        return own[0].values[measure] if own else {}
+    def values(self, part: str, measure: str, **wanted: Any) -> dict[int | None, float]:
+        """A measure by seed, mean over the points that have these values; nothing where it was not run."""
+        found: dict[int | None, list[float]] = {}
+        for point in self.of(part, **wanted):
+            for seed, value in point.values[measure].items():
+                found.setdefault(seed, []).append(value)
+        return {seed: statistics.fmean(values) for seed, values in found.items()}
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:

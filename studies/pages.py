@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, get_type_hints
@@ -104,7 +104,7 @@ INTERVALS: Final = (
 )
 
 
-def page_of(result: StudyResult, figures: dict[str, Path]) -> str:
+def page_of(result: StudyResult, figures: Mapping[str, Path], files: Mapping[str, str]) -> str:
     """The page as text. The same result and figures give the same bytes."""
     study = result.study
     head = element(
@@ -123,6 +123,7 @@ def page_of(result: StudyResult, figures: dict[str, Path]) -> str:
         element("h1", study.title),
         element("p", f"{study.lead(result)} {INTERVALS}".strip(), class_="soft"),
         *(piece for one in tables for piece in _markup(one)),
+        *(element("div", Markup(text), class_="card") for name, text in files.items() if name.endswith(".svg")),
         *(piece for name, path in figures.items() for piece in _figure(says[name], path)),
         *(piece for part in parts for piece in _markup(points_table(part, result.points[part.name]))),
         *_markup(("Where the figures come from", ("what", "value"), _origin(result)), plain=True),
@@ -163,8 +164,10 @@ def write_study(result: StudyResult, folder: Path) -> list[Path]:
             written.append(write_points(folder / f"{part.name}-points.csv", points))
     data = json.dumps(result.as_data(), indent=1, sort_keys=True, default=str)
     written.append(write_text(folder / "result.json", data + "\n"))
+    more = result.study.files(result)
+    written += [write_text(folder / name, text) for name, text in more.items()]
     figures = save_all(((one.name, one.draw(result)) for one in result.study.charts), folder / "figures")
-    written.append(write_text(folder / "report.html", page_of(result, figures)))
+    written.append(write_text(folder / "report.html", page_of(result, figures, more)))
     return written
 
 
