@@ -107,12 +107,6 @@ poster: $(WARM)  ## the scheduling experiment on packets, in out/poster: POSTER=
 poster-quick: $(WARM)  ## a small part of it
 	@$(BIN)/python -m studies.poster --quick --jobs $(JOBS) --out out/poster-quick
 
-placement: $(WARM)  ## placement policies in a flow model held to packets, in out/placement: PLACEMENT='--seeds 1..20' or other flags
-	@$(BIN)/python -m studies.placement --jobs $(JOBS) --out out/placement $(PLACEMENT)
-
-placement-quick: $(WARM)  ## a small part of it
-	@$(BIN)/python -m studies.placement --quick --jobs $(JOBS) --out out/placement-quick
-
 slurm-demo: $(WARM)  ## 50 jobs of a real Slurm, hosts by p4reduce and by Slurm itself (needs Slurm): SLURM='--jobs 10' or other flags
 	@$(BIN)/p4reduce slurm demo $(SLURM)
 

@@ -358,7 +358,8 @@ class Verdict:
         """Whether it holds, as tables say it."""
         if self.holds is None:
             return ""
-        return ("yes" if self.holds else "NO") + ("" if self.decided else ", undecided")
+        word = "yes" if self.holds else "NO"
+        return word if self.decided else f"({word})"
 
     def cells(self) -> tuple[str, ...]:
         """In the order of the columns."""
@@ -404,11 +405,11 @@ def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
 
 def _seeds_text(seeds: Sequence[int], held_out: Sequence[int]) -> str:
     if not seeds:
-        return "none drawn"
+        return "-"
     named = f"{min(seeds)}..{max(seeds)}" if sorted(seeds) == list(range(min(seeds), max(seeds) + 1)) else str(seeds)
     named = str(seeds[0]) if len(seeds) == 1 else named.strip("[]")
     inside = sum(seed in held_out for seed in seeds)
-    return f"{named} {'held out' if inside == len(seeds) else 'partly held out' if inside else 'developed on'}"
+    return f"{named} {'held out' if inside == len(seeds) else 'mixed' if inside else 'dev'}"
 
 
 # A study, and what it found.
@@ -446,7 +447,8 @@ class Study:
     more : function
         From the result to more that result.json has.
     readers : mapping
-        How flags of a field's type are read, beyond numbers and texts and lists of them.
+        How flags of a field's type are read, beyond numbers and texts and lists of them: a function of the text and the
+        flag, the form of its value, and what its help adds.
     """
 
     name: str
@@ -463,7 +465,7 @@ class Study:
     tables: Callable[["StudyResult"], Iterable[Table]] = lambda _result: ()
     files: Callable[["StudyResult"], dict[str, str]] = lambda _result: {}
     more: Callable[["StudyResult"], dict[str, Any]] = lambda _result: {}
-    readers: Mapping[Any, tuple[Callable[[str, str], Any], str]] = field(default_factory=dict)
+    readers: Mapping[Any, tuple[Callable[[str, str], Any], str, str]] = field(default_factory=dict)
 
     def chosen(self, names: Sequence[str]) -> tuple[Part, ...]:
         """Parts by their names, all for none. Raises ``BadInput``."""

@@ -185,8 +185,8 @@ def show_study(result: StudyResult, output: Output) -> None:
     if not all(one.decided for one in result.verdicts):
         seeds = result.study.held_out
         output.note(
-            f"undecided: measured on one seed, or on seeds that the study was developed on; --seeds held-out "
-            f"({seeds[0]}..{seeds[-1]}) decides"
+            "(in brackets): undecided, since it is of one seed, or of seeds that the study was developed on (dev); "
+            f"--seeds held-out ({seeds[0]}..{seeds[-1]}) decides"
         )
 
 
@@ -194,10 +194,10 @@ def show_study(result: StudyResult, output: Output) -> None:
 
 
 _SCALARS: Final = (int, float, str)
-_READERS: Final[dict[Any, tuple[Callable[[str, str], Any], str]]] = {
-    tuple[int, ...]: (integers, "3,6,9 or 0..4"),
-    tuple[float, ...]: (floats, "0,0.5"),
-    tuple[str, ...]: (texts, "A,B"),
+_READERS: Final[dict[Any, tuple[Callable[[str, str], Any], str, str]]] = {
+    tuple[int, ...]: (integers, "3,6,9 or 0..4", ""),
+    tuple[float, ...]: (floats, "0,0.5", ""),
+    tuple[str, ...]: (texts, "A,B", ""),
 }
 """How a list is read, by the type of its field; 'none': nothing."""
 
@@ -245,7 +245,8 @@ def parser(study: Study) -> argparse.ArgumentParser:
         elif kind in _SCALARS:
             own.add_argument(flag(name), type=kind, help=told[name])
         elif kind in readers:
-            own.add_argument(flag(name), metavar=readers[kind][1], help=told[name])
+            _, form, more = readers[kind]
+            own.add_argument(flag(name), metavar=form, help=" ".join([told[name], more.replace("%", "%%")]).strip())
     return made
 
 
